@@ -1,4 +1,5 @@
-"""Check the README of a built wheel: whole addresses of links and pictures, and code as in README.md.
+"""Check the README of a built wheel: whole addresses of links and pictures, and code as in
+README.md.
 
 ``python .ci/check_metadata.py dist/*.whl``
 """
@@ -11,7 +12,9 @@ import zipfile
 from email.parser import BytesParser
 from pathlib import Path
 
-LINK = re.compile(r"\]\(([^)\s]+)|(?:src|href|srcset)=\"([^\"]+)\"|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
+LINK = re.compile(
+    r"\]\(([^)\s]+)|(?:src|href|srcset)=\"([^\"]+)\"|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE
+)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -23,7 +26,11 @@ def main(wheel: str) -> int:
         readme = BytesParser().parsebytes(files.read(metadata)).get_payload(decode=True).decode()
     source = Path(__file__).parents[1].joinpath("README.md").read_text(encoding="utf-8")
     links = ["".join(found) for found in LINK.findall(FENCE.sub("", readme))]
-    wrong = [f"a relative address: {link}" for link in links if not re.match(r"https?://|#|mailto:", link)]
+    wrong = [
+        f"a relative address: {link}"
+        for link in links
+        if not re.match(r"https?://|#|mailto:", link)
+    ]
     if FENCE.findall(readme) != FENCE.findall(source):
         wrong.append("code differs from README.md")
     if len(links) != len(LINK.findall(FENCE.sub("", source))):

@@ -1,9 +1,11 @@
-"""Write files in all formats of this version, which the tests of every later version read as the policy promises.
+"""Write files in all formats of this version, which the tests of every later version read as the
+policy promises.
 
-``python .ci/freeze_formats.py`` replaces ``tests/model/stored/VERSION``: a dataset, a job on it, which has a checkpoint
-and a model, and two saved estimators; the ``.npz`` file of each model holds the numbers from which the tests compute
-its predictions by formulas. The numbers of the formats go into the table of ``docs/developers/policy.md``. Run it
-before a version is released, and never for a version that is.
+``python .ci/freeze_formats.py`` replaces ``tests/model/stored/VERSION``: a dataset, a job on it,
+which has a checkpoint and a model, and two saved estimators; the ``.npz`` file of each model holds
+the numbers from which the tests compute its predictions by formulas. The numbers of the formats go
+into the table of ``docs/developers/policy.md``. Run it before a version is released, and never for
+a version that is.
 """
 
 from __future__ import annotations
@@ -37,8 +39,16 @@ FORMATS = {"model": files, "dataset": zarr_source, "job folder": store, "checkpo
 def numbers(model: Any, X: Any) -> dict[str, Any]:
     """Return what the predictions of a model at X follow from."""
     design, covariance = model.design, model.root @ np.swapaxes(model.root, -1, -2)
-    found = {"X": X, "gamma": GAMMA, "centres": design.centres, "bias": design.bias, "mean": model.mean}
-    found |= {name: getattr(design.scaling, name) for name in ("x_shift", "x_scale", "t_shift", "t_scale")}
+    found = {
+        "X": X,
+        "gamma": GAMMA,
+        "centres": design.centres,
+        "bias": design.bias,
+        "mean": model.mean,
+    }
+    found |= {
+        name: getattr(design.scaling, name) for name in ("x_shift", "x_scale", "t_shift", "t_scale")
+    }
     return {**found, "covariance": covariance.reshape(2 * (len(model.mean),))}
 
 
@@ -59,7 +69,11 @@ def write(folder: Path) -> None:
     classifier = RVMClassifier(moderate=True, **fixed).fit(X, classes)
     partirvm.save_model(regressor, folder / "regressor")
     partirvm.save_model(classifier, folder / "classifier")
-    for name, model in (("job", job.model()), ("regressor", regressor.model_), ("classifier", classifier.model_)):
+    for name, model in (
+        ("job", job.model()),
+        ("regressor", regressor.model_),
+        ("classifier", classifier.model_),
+    ):
         np.savez_compressed(folder / f"{name}.npz", **numbers(model, X[::7]))
 
 
@@ -67,7 +81,9 @@ def state_formats(policy: Path) -> None:
     """Write the numbers of the formats into the table of the policy."""
     text = policy.read_text(encoding="utf-8")
     for name, module in FORMATS.items():
-        text, found = re.subn(rf"^(\| {name}[^|]*\| )\d+( \|)", rf"\g<1>{module.FORMAT}\2", text, flags=re.MULTILINE)
+        text, found = re.subn(
+            rf"^(\| {name}[^|]*\| )\d+( \|)", rf"\g<1>{module.FORMAT}\2", text, flags=re.MULTILINE
+        )
         assert found == 1, f"{policy} has {found} rows of the {name}"
     policy.write_text(text, encoding="utf-8")
 

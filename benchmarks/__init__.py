@@ -1,1 +1,2 @@
-"""Benchmarks that support the claims in the README. Run each module with ``python -m benchmarks.NAME --help``."""
+"""Benchmarks that support the claims in the README. Run each module with ``python -m
+benchmarks.NAME --help``."""

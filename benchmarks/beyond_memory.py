@@ -1,14 +1,16 @@
-"""Test with DATA larger than the machine's memory: a fit on two workers, a kill, an abort and a resume.
+"""Test with DATA larger than the machine's memory: a fit on two workers, a kill, an abort and a
+resume.
 
     python -m benchmarks.beyond_memory [--rows 200000000] [--folder FOLDER] [--output FOLDER]
 
-DATA are N × 16 float64 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, 136 bytes per
-row, generated and ingested in blocks, which takes twice their size on disk. Two workers with one thread and 1 GiB each,
-and a driver, fit them with ``--memory-limit 1GiB``. The first fit is undisturbed. During the second fit, one worker is
-killed with SIGKILL and replaced; later, the job is aborted and resumed. Both models must be bit-identical.
+DATA are N × 16 float64 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½cos(4x₃) +
+0.3·noise, 136 bytes per row, generated and ingested in blocks, which takes twice their size on
+disk. Two workers with one thread and 1 GiB each, and a driver, fit them with ``--memory-limit
+1GiB``. The first fit is undisturbed. During the second fit, one worker is killed with SIGKILL and
+replaced; later, the job is aborted and resumed. Both models must be bit-identical.
 
-``gigabytes`` of the fit are those read by its workers; a plain read of the DATA files is listed for comparison.
-``peak_mib`` is the largest peak resident memory of any process.
+``gigabytes`` of the fit are those read by its workers; a plain read of the DATA files is listed for
+comparison. ``peak_mib`` is the largest peak resident memory of any process.
 """
 
 from __future__ import annotations
@@ -62,19 +64,32 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.file, self.folder = folder / "scheduler.json", folder
-        self.scheduler = self._start("scheduler", "--scheduler-file", str(self.file), "--port", "0", "--no-dashboard")
+        self.scheduler = self._start(
+            "scheduler", "--scheduler-file", str(self.file), "--port", "0", "--no-dashboard"
+        )
         for _ in range(300):
             if self.file.exists():
                 break
             time.sleep(0.2)
         else:
-            raise SystemExit(f"the scheduler wrote no {self.file} within 60 seconds: see {folder}/cluster.log")
+            raise SystemExit(
+                f"the scheduler wrote no {self.file} within 60 seconds: see {folder}/cluster.log"
+            )
         self.address = json.loads(self.file.read_text())["address"]
         self.workers = [self.worker(), self.worker()]
 
     def worker(self) -> subprocess.Popen[bytes]:
         """Start a worker."""
-        one = ("--nthreads", "1", "--nworkers", "1", "--no-nanny", "--no-dashboard", "--memory-limit", LIMIT)
+        one = (
+            "--nthreads",
+            "1",
+            "--nworkers",
+            "1",
+            "--no-nanny",
+            "--no-dashboard",
+            "--memory-limit",
+            LIMIT,
+        )
         return self._start("worker", self.address, *one, "--local-directory", str(self.folder))
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -83,7 +98,11 @@ class Cluster:
 
     def peak(self) -> float:
         """Peak resident memory of the workers, MiB."""
-        lines = [Path(f"/proc/{worker.pid}/status").read_text() for worker in self.workers if worker.poll() is None]
+        lines = [
+            Path(f"/proc/{worker.pid}/status").read_text()
+            for worker in self.workers
+            if worker.poll() is None
+        ]
         return max(int(text.split("VmHWM:")[1].split()[0]) for text in lines) / 1024
 
     def read(self) -> int:
@@ -103,7 +122,9 @@ class Command:
 
     def __init__(self, *arguments: str) -> None:
         self.began, self.arguments = time.perf_counter(), arguments
-        self.process = subprocess.Popen([sys.executable, "-m", "partirvm", *arguments], stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "partirvm", *arguments], stdout=subprocess.PIPE
+        )
 
     def end(self, wanted: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """Wait for the end, and return seconds and peak."""
@@ -112,7 +133,10 @@ class Command:
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         if self.process.returncode not in wanted:
-            raise SystemExit(f"partirvm {' '.join(self.arguments)} ended with {self.process.returncode}: {printed}")
+            raise SystemExit(
+                f"partirvm {' '.join(self.arguments)} ended with {self.process.returncode}: "
+                f"{printed}"
+            )
         return {
             "seconds": time.perf_counter() - self.began,
             "peak_mib": usage.ru_maxrss / 1024,
@@ -141,7 +165,16 @@ def experiment(place: Path, rows: int, fit_rows: str) -> list[dict[str, Any]]:
     found = [{"step": "ingest", "gigabytes": gigabytes, "seconds": time.perf_counter() - began}]
     found.append({"step": "plain read", **apart(plain_read, data)})
     cluster = Cluster(place)
-    asked = ("--partition-size", "32", "--max-rounds", "4", "--gamma", "0.05", "--memory-limit", LIMIT)
+    asked = (
+        "--partition-size",
+        "32",
+        "--max-rounds",
+        "4",
+        "--gamma",
+        "0.05",
+        "--memory-limit",
+        LIMIT,
+    )
     asked += ("--likelihood", fit_rows, "--scheduler", cluster.address, "--quiet")
     try:
         before = cluster.read()
@@ -161,9 +194,13 @@ def experiment(place: Path, rows: int, fit_rows: str) -> list[dict[str, Any]]:
         asking = time.perf_counter()
         Command("abort", hurt).end()
         ended = run.end((3, 0))
-        found.append({"step": "kill a worker", "seconds": ended["seconds"], "peak_mib": cluster.peak()})
+        found.append(
+            {"step": "kill a worker", "seconds": ended["seconds"], "peak_mib": cluster.peak()}
+        )
         status = partirvm.open_job(hurt).status()
-        found.append({"step": "abort", "seconds": time.perf_counter() - asking, "result": str(status)})
+        found.append(
+            {"step": "abort", "seconds": time.perf_counter() - asking, "result": str(status)}
+        )
         kept = _model(hurt)
         found.append({"step": "model after abort", "result": f"{kept.n_vectors} vectors"})
         again = Command("resume", hurt, "--scheduler", cluster.address, "--quiet").end()
@@ -181,8 +218,12 @@ def main() -> None:
     """Run the benchmark and write the table."""
     parser = command_line(__doc__, data=False)
     parser.add_argument("--rows", type=int, default=200_000_000, metavar="N")
-    parser.add_argument("--fit-rows", default="growing", help="rows of fits before the last (default: growing)")
-    parser.add_argument("--folder", help="folder for 58 GB of temporary files (default: the system's)")
+    parser.add_argument(
+        "--fit-rows", default="growing", help="rows of fits before the last (default: growing)"
+    )
+    parser.add_argument(
+        "--folder", help="folder for 58 GB of temporary files (default: the system's)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as name:
         rows = experiment(Path(name), options.rows, options.fit_rows)

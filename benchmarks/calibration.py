@@ -2,18 +2,20 @@
 
     python -m benchmarks.calibration --data DIR [--sets NAME ...] [--output FOLDER]
 
-``RVMRegressor()`` with defaults is fitted to all folds but one, and predicts the remaining fold. Small sets are split
-into ``folds`` disjoint folds, so that each row is held out once. The largest set has one random split. Generated sets
-have ``draws``, each with new training and test rows. The table reports, over all held-out rows of a set,
+``RVMRegressor()`` with defaults is fitted to all folds but one, and predicts the remaining fold.
+Small sets are split into ``folds`` disjoint folds, so that each row is held out once. The largest
+set has one random split. Generated sets have ``draws``, each with new training and test rows. The
+table reports, over all held-out rows of a set,
 
-coverage       the fraction of targets inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the
-               mean over draws, since fits of different draws differ
-within         whether the coverage is within max(1 point, 2 standard errors) of 95 %
-plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
-NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
+coverage       the fraction of targets inside ``predict_interval(X, 0.95)``, and its standard error:
+               binomial, or of the mean over draws, since fits of different draws differ
+within         whether the coverage is within max(1 point, 2 standard errors) of 95 % plain
+the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``) NLPD           mean
+negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
-``benchmarks/datasets.py`` describes the NAME.npz files in DIR. Diabetes is part of scikit-learn. The Friedman sets and
-sinc are generated with the noise of Friedman (1991); in #2 and #3, its sd is a third of the signal's sd.
+``benchmarks/datasets.py`` describes the NAME.npz files in DIR. Diabetes is part of scikit-learn.
+The Friedman sets and sinc are generated with the noise of Friedman (1991); in #2 and #3, its sd is
+a third of the signal's sd.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ GOAL = 0.8
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set of the benchmark: either one split into training and test rows, or a number of disjoint folds.
+    """A data set of the benchmark: either one split into training and test rows, or a number of
+    disjoint folds.
 
     ``rows`` returns X and y. Generated sets have ``draws`` of new rows.
     """
@@ -57,14 +60,16 @@ class Dataset:
 
 
 def friedman_2(rows: int, rng: Any) -> tuple[Float, Float]:
-    """Generate inputs (rows, 4) and the impedance of a circuit; noise with a third of the sd is added later."""
+    """Generate inputs (rows, 4) and the impedance of a circuit; noise with a third of the sd is
+    added later."""
     X = rng.uniform(size=(rows, 4)) * [100, 520 * np.pi, 1, 10] + [0, 40 * np.pi, 0, 1]
     smooth = np.sqrt(X[:, 0] ** 2 + (X[:, 1] * X[:, 2] - 1 / (X[:, 1] * X[:, 3])) ** 2)
     return X, smooth + 125.0 * rng.standard_normal(rows)
 
 
 def friedman_3(rows: int, rng: Any) -> tuple[Float, Float]:
-    """Generate inputs (rows, 4) and the phase of a circuit; noise with a third of the sd is added later."""
+    """Generate inputs (rows, 4) and the phase of a circuit; noise with a third of the sd is added
+    later."""
     X = rng.uniform(size=(rows, 4)) * [100, 520 * np.pi, 1, 10] + [0, 40 * np.pi, 0, 1]
     smooth = np.arctan((X[:, 1] * X[:, 2] - 1 / (X[:, 1] * X[:, 3])) / X[:, 0])
     return X, smooth + 0.1 * rng.standard_normal(rows)
@@ -137,7 +142,8 @@ def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
 
 
 def run(name: str, folder: str | Path) -> dict[str, Any] | None:
-    """Return the table row of a set, and in ``curve`` the coverage at ``LEVELS``; None if the data are missing."""
+    """Return the table row of a set, and in ``curve`` the coverage at ``LEVELS``; None if the data
+    are missing."""
     inside: list[NDArray[np.bool_]] = []
     plain: list[NDArray[np.bool_]] = []
     surprise: list[Float] = []
@@ -178,14 +184,24 @@ def run(name: str, folder: str | Path) -> dict[str, Any] | None:
     }
 
 
-COLUMNS = {"set": "", "train": "d", "held out": "d", "vectors": ".0f", "coverage %": ".1f", "s.e.": ".1f", "within": ""}
+COLUMNS = {
+    "set": "",
+    "train": "d",
+    "held out": "d",
+    "vectors": ".0f",
+    "coverage %": ".1f",
+    "s.e.": ".1f",
+    "within": "",
+}
 COLUMNS |= {"plain %": ".1f", "NLPD": ".3f", "seconds": ".0f"}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the requested sets; write the table."""
     parser = measure.command_line(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all)")
+    parser.add_argument(
+        "--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all)"
+    )
     options = parser.parse_args(arguments)
     rows = []
     for name in options.sets or list(DATASETS):
@@ -194,7 +210,9 @@ def main(arguments: list[str] | None = None) -> None:
             rows.append(row)
             measure.write(options.output, "calibration", rows, COLUMNS)
     within = sum(row["within"] == "yes" for row in rows)
-    measure.say(f"{within} of {len(rows)} sets within max(1 point, 2 s.e.) of 95 %; the goal is {GOAL:.0%}")
+    measure.say(
+        f"{within} of {len(rows)} sets within max(1 point, 2 s.e.) of 95 %; the goal is {GOAL:.0%}"
+    )
 
 
 if __name__ == "__main__":

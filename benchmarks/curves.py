@@ -2,15 +2,17 @@
 
     python -m benchmarks.curves --data DIR [--set NAME ...] [--method NAME ...] [--output FOLDER]
 
-Each fit runs in its own process on all cores and is a whole fit: the choice of widths or penalties counts towards its
-seconds. For this library, ``max_vectors`` varies and everything else has its default. The others are
+Each fit runs in its own process on all cores and is a whole fit: the choice of widths or penalties
+counts towards its seconds. For this library, ``max_vectors`` varies and everything else has its
+default. The others are
 
-nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on 8,000 rows
-svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
-svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.regressors``)
-boosting    ``HistGradientBoostingRegressor`` with early stopping
+nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on
+8,000 rows svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
+svgp        a sparse Gaussian process with 500 inducing points and a width per feature
+(``benchmarks.regressors``) boosting    ``HistGradientBoostingRegressor`` with early stopping
 
-RMSE is for held-out rows, in units of the sd of the training target. All methods receive standardised inputs.
+RMSE is for held-out rows, in units of the sd of the training target. All methods receive
+standardised inputs.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ SIZES: dict[str, tuple[int, ...]] = {
 """Methods, and their sizes: vectors, components, rows, steps, trees."""
 
 LARGE, MOST_COMPONENTS = 500_000, 500
-"""From ``LARGE`` rows on, ``nystroem`` has at most ``MOST_COMPONENTS`` components: its features must fit in memory."""
+"""From ``LARGE`` rows on, ``nystroem`` has at most ``MOST_COMPONENTS`` components: its features
+must fit in memory."""
 
 COLUMNS = {
     "data": "", "rows": ",", "method": "", "size": ",", "seconds": ".1f", "rmse": ".4f", "vectors": "",
@@ -62,7 +65,9 @@ def nystroem(X: Float, y: Float, size: int) -> Any:
     steps = make_pipeline(Nystroem(n_components=300, random_state=0), BayesianRidge())
     grid = {"nystroem__gamma": [factor / X.shape[1] for factor in (0.1, 0.3, 1.0, 3.0)]}
     some = np.random.default_rng(0).permutation(len(X))[:8_000]
-    found = GridSearchCV(steps, grid, cv=ShuffleSplit(1, test_size=0.25, random_state=0), refit=False)
+    found = GridSearchCV(
+        steps, grid, cv=ShuffleSplit(1, test_size=0.25, random_state=0), refit=False
+    )
     found.fit(X[some], y[some])
     return steps.set_params(**found.best_params_, nystroem__n_components=size).fit(X, y)
 
@@ -72,19 +77,26 @@ def svr(X: Float, y: Float, size: int) -> Any:
     from sklearn.model_selection import GridSearchCV, ShuffleSplit
     from sklearn.svm import SVR
 
-    grid = {"gamma": [factor / X.shape[1] for factor in (0.1, 0.3, 1.0, 3.0)], "C": [1.0, 10.0, 100.0]}
+    grid = {
+        "gamma": [factor / X.shape[1] for factor in (0.1, 0.3, 1.0, 3.0)],
+        "C": [1.0, 10.0, 100.0],
+    }
     order = np.random.default_rng(0).permutation(len(X))
     split = ShuffleSplit(1, test_size=0.25, random_state=0)
     found = GridSearchCV(SVR(epsilon=0.05, cache_size=1000), grid, cv=split, refit=False)
     found.fit(X[order[:2_000]], y[order[:2_000]])
-    return SVR(epsilon=0.05, cache_size=1000, **found.best_params_).fit(X[order[:size]], y[order[:size]])
+    return SVR(epsilon=0.05, cache_size=1000, **found.best_params_).fit(
+        X[order[:size]], y[order[:size]]
+    )
 
 
 def boosting(X: Float, y: Float, size: int) -> Any:
     """Fit at most ``size`` trees."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    return HistGradientBoostingRegressor(max_iter=size, early_stopping=True, random_state=0).fit(X, y)
+    return HistGradientBoostingRegressor(max_iter=size, early_stopping=True, random_state=0).fit(
+        X, y
+    )
 
 
 def svgp(X: Float, y: Float, size: int) -> Any:
@@ -120,16 +132,22 @@ def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw a panel per set: all fits, and the smallest error of each method so far."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    figure, panels = sheets.sheet(len(sets), "Test error over the seconds of a fit", columns=len(sets))
+    figure, panels = sheets.sheet(
+        len(sets), "Test error over the seconds of a fit", columns=len(sets)
+    )
     for panel, name in zip(panels, sets, strict=True):
         for method in SIZES:
             some = sorted(
-                (row["seconds"], row["rmse"]) for row in rows if (row["data"], row["method"]) == (name, method)
+                (row["seconds"], row["rmse"])
+                for row in rows
+                if (row["data"], row["method"]) == (name, method)
             )
             if some:
                 seconds, errors = map(np.array, zip(*some, strict=True))
                 width = 2.4 if method == "partirvm" else 1.2
-                (line,) = panel.step(seconds, np.minimum.accumulate(errors), where="post", lw=width, label=method)
+                (line,) = panel.step(
+                    seconds, np.minimum.accumulate(errors), where="post", lw=width, label=method
+                )
                 panel.plot(seconds, errors, "o", ms=4, color=line.get_color())
         panel.set(xscale="log", xlabel="seconds of the fit", ylabel="test RMSE ÷ sd(y)", title=name)
         panel.xaxis.set_major_formatter("{x:g}")
@@ -141,14 +159,21 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark; write the table and the picture."""
     parser = command_line(__doc__)
-    parser.add_argument("--set", nargs="+", default=["kin40k", "protein", "nyc_green_taxi"], metavar="NAME")
+    parser.add_argument(
+        "--set", nargs="+", default=["kin40k", "protein", "nyc_green_taxi"], metavar="NAME"
+    )
     parser.add_argument("--method", nargs="+", default=list(SIZES), choices=list(SIZES))
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     for name in options.set:
         for method in options.method:
             for size in SIZES[method]:
-                if method == "nystroem" and size > MOST_COMPONENTS and rows and rows[-1]["rows"] > LARGE:
+                if (
+                    method == "nystroem"
+                    and size > MOST_COMPONENTS
+                    and rows
+                    and rows[-1]["rows"] > LARGE
+                ):
                     continue
                 found = apart(measure, options.data, name, method, size)
                 rows.append({"data": name, "method": method, "size": size, **found})

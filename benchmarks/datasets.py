@@ -1,14 +1,15 @@
 """The public data sets of the benchmarks, stored as .npz files in a folder: sources and splits.
 
-A NAME.npz file contains float64 ``X`` (N, d) and ``y`` (N,) in raw units. If the literature uses fixed splits, it also
-contains ``test_mask`` (N, k). The sources are:
+A NAME.npz file contains float64 ``X`` (N, d) and ``y`` (N,) in raw units. If the literature uses
+fixed splits, it also contains ``test_mask`` (N, k). The sources are:
 
 kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
-etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order
-nyc_green_taxi      NYC TLC green-taxi trip records of 2015: 9 inputs → log of the trip's minutes, 1,551,961 trips
-boston              Delve archive (University of Toronto), 506 × 13: the median value of homes
-abalone             UCI repository, 4177 × 10 with sex as three indicators: rings
-pumadyn_8fh …       Delve archive, pumadyn family, eight sets of 8192 × 8 or × 32: the acceleration of a robot's joint
+etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells
+in row order nyc_green_taxi      NYC TLC green-taxi trip records of 2015: 9 inputs → log of the
+trip's minutes, 1,551,961 trips boston              Delve archive (University of Toronto), 506 × 13:
+the median value of homes abalone             UCI repository, 4177 × 10 with sex as three
+indicators: rings pumadyn_8fh …       Delve archive, pumadyn family, eight sets of 8192 × 8 or × 32:
+the acceleration of a robot's joint
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Split:
-    """The training and test rows of one data set. ``deviation`` is the sd of the training target."""
+    """The training and test rows of one data set. ``deviation`` is the sd of the training
+    target."""
 
     name: str
     X: NDArray[np.float64]
@@ -43,7 +45,8 @@ def read(folder: str | Path, name: str) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def with_gaps(X: NDArray[np.float64], y: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
-    """Return X with NaN in ``kind`` % of its cells at random; of "rule" in 40 % of those of rows above the median of y.
+    """Return X with NaN in ``kind`` % of its cells at random; of "rule" in 40 % of those of rows
+    above the median of y.
 
     The rule applies to every second feature.
     """
@@ -56,7 +59,8 @@ def with_gaps(X: NDArray[np.float64], y: NDArray[np.float64], kind: str) -> NDAr
 
 
 def load(folder: str | Path, name: str, column: int = 0) -> Split:
-    """Read a set and split it by column ``column`` of its test mask, or without a mask at random (10 % test rows)."""
+    """Read a set and split it by column ``column`` of its test mask, or without a mask at random
+    (10 % test rows)."""
     with np.load(_path(folder, name)) as file:
         X, y = file["X"], file["y"]
         if "test_mask" in file:
@@ -67,7 +71,8 @@ def load(folder: str | Path, name: str, column: int = 0) -> Split:
 
 
 def load_random(folder: str | Path, name: str, train: int, test: int, seed: int) -> Split:
-    """Read a set and split it at random by ``seed`` into ``train`` training rows and ``test`` test rows.
+    """Read a set and split it at random by ``seed`` into ``train`` training rows and ``test`` test
+    rows.
 
     The test rows do not depend on ``train``.
     """

@@ -2,15 +2,16 @@
 
     python -m benchmarks.denoeux [--output FOLDER]
 
-The data are sin(2πx) + noise at n = 1, 2, 4 and 25 points x, uniform on [0, 1]; the model has nine Gaussian basis
-functions and a bias, with given α and σ². The slides specify neither α and σ² nor the widths: here α = 2, σ = 0.2 and
-the functions are 0.1 wide. The formulas for the mean and variance of a new target are
+The data are sin(2πx) + noise at n = 1, 2, 4 and 25 points x, uniform on [0, 1]; the model has nine
+Gaussian basis functions and a bias, with given α and σ². The slides specify neither α and σ² nor
+the widths: here α = 2, σ = 0.2 and the functions are 0.1 wide. The formulas for the mean and
+variance of a new target are
 
     Σ = (A + ΦᵀΦ/σ²)⁻¹,    μ = ΣΦᵀt/σ²,    σ²(x) = σ² + φ(x)ᵀΣφ(x).
 
-The table compares these formulas with ``RVMRegressor(kernel="none", basis=…)`` with fixed precisions. A fit needs two
-rows, so the results for one row come from the formulas alone. ``least`` is the smallest standard deviation over x: it
-falls to σ as n grows.
+The table compares these formulas with ``RVMRegressor(kernel="none", basis=…)`` with fixed
+precisions. A fit needs two rows, so the results for one row come from the formulas alone. ``least``
+is the smallest standard deviation over x: it falls to σ as n grows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ ALPHA, SIGMA, WIDTH = 2.0, 0.2, 0.1
 CENTRES = np.linspace(0.0, 1.0, 9)
 GRID = np.linspace(0.0, 1.0, 201)
 
-COLUMNS = {"n": "d", "least": ".3f", "widest": ".3f", "mean_difference": ".1e", "std_difference": ".1e"}
+COLUMNS = {
+    "n": "d",
+    "least": ".3f",
+    "widest": ".3f",
+    "mean_difference": ".1e",
+    "std_difference": ".1e",
+}
 
 
 def functions(X: Float) -> Float:
@@ -57,8 +64,14 @@ def by_formula(X: Float, t: Float) -> tuple[Float, Float]:
 
 def by_library(X: Float, t: Float) -> tuple[Float, Float]:
     """Return mean and standard deviation (201,) of the library's model with the same precisions."""
-    # without intercept and standardisation the target is left alone; the bias is one of the functions
-    asked: dict[str, Any] = {"kernel": "none", "basis": functions, "standardize": False, "fit_intercept": False}
+    # without intercept and standardisation the target is left alone; the bias is one of the
+    # functions
+    asked: dict[str, Any] = {
+        "kernel": "none",
+        "basis": functions,
+        "standardize": False,
+        "fit_intercept": False,
+    }
     asked |= {"noise": SIGMA**2}
     names = [str(name) for name in RVMRegressor(**asked).fit(X, t).basis_names_ if name != "bias"]
     fixed = AlphaPrior(fixed=dict.fromkeys(names, ALPHA))

@@ -1,11 +1,12 @@
-"""Estimated seconds of fits compared with measured seconds, in total and by part (learning, passes, dense fits, the
-rest).
+"""Estimated seconds of fits compared with measured seconds, in total and by part (learning, passes,
+dense fits, the rest).
 
     python -m benchmarks.estimates --data DIR [--only TEXT] [--output FOLDER]
 
-Ten fits run in separate processes. ``announced`` is the plan's estimate of the seconds for the whole fit. ``taken`` is
-the measured time of the call to ``fit`` in seconds. ``ratio`` is announced ÷ taken, and should be between 2/3 and 3/2.
-``DIR`` contains the public sets of ``benchmarks.datasets``.
+Ten fits run in separate processes. ``announced`` is the plan's estimate of the seconds for the
+whole fit. ``taken`` is the measured time of the call to ``fit`` in seconds. ``ratio`` is announced
+÷ taken, and should be between 2/3 and 3/2. ``DIR`` contains the public sets of
+``benchmarks.datasets``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Fit:
-    """A fit of ``rows`` rows of a public set, or of a generated set if ``data`` is empty, with parameters."""
+    """A fit of ``rows`` rows of a public set, or of a generated set if ``data`` is empty, with
+    parameters."""
 
     name: str
     data: str
@@ -41,10 +43,30 @@ FITS = (
     Fit("defaults, 1,000 rows", "airfoil", 1_000),
     Fit("defaults, 8,000 rows", "kin40k", 8_000),
     Fit("defaults, 30,000 rows", "protein", 30_000),
-    Fit("four rounds of 250, gamma 20", "etopo20", 200_000, {"gamma": 20.0, "partition_size": 250, "max_rounds": 4}),
-    Fit("taxi, three rounds of 250", "nyc_green_taxi", 500_000, {"partition_size": 250, "max_rounds": 3}),
-    Fit("split-merge", "pumadyn_8nm", 6_000, {"strategy": SplitMerge(), "gamma": "scale", "partition_size": 200}),
-    Fit("incremental", "abalone", 3_000, {"strategy": Incremental(), "gamma": "scale", "partition_size": 100}),
+    Fit(
+        "four rounds of 250, gamma 20",
+        "etopo20",
+        200_000,
+        {"gamma": 20.0, "partition_size": 250, "max_rounds": 4},
+    ),
+    Fit(
+        "taxi, three rounds of 250",
+        "nyc_green_taxi",
+        500_000,
+        {"partition_size": 250, "max_rounds": 3},
+    ),
+    Fit(
+        "split-merge",
+        "pumadyn_8nm",
+        6_000,
+        {"strategy": SplitMerge(), "gamma": "scale", "partition_size": 200},
+    ),
+    Fit(
+        "incremental",
+        "abalone",
+        3_000,
+        {"strategy": Incremental(), "gamma": "scale", "partition_size": 100},
+    ),
     Fit("basic, 1,000 rows", "concrete", 900, {"strategy": "basic", "gamma": "scale"}),
     Fit("two classes", "skin_nonskin", 50_000, {"max_rounds": 4}, classes=True),
 )
@@ -57,8 +79,14 @@ def measure(folder: str, fit: Fit) -> dict[str, Any]:
     began = time.perf_counter()
     model.fit(split.X, split.y)
     taken = time.perf_counter() - began
-    fits = [line for line in model.history_ if "solve_seconds" in line and line["kind"] not in ("heuristic",)]
-    learning = sum(line["pass_seconds"] + line["solve_seconds"] for line in fits if line["kind"] == "kernel")
+    fits = [
+        line
+        for line in model.history_
+        if "solve_seconds" in line and line["kind"] not in ("heuristic",)
+    ]
+    learning = sum(
+        line["pass_seconds"] + line["solve_seconds"] for line in fits if line["kind"] == "kernel"
+    )
     fits = [line for line in fits if line["kind"] != "kernel"]
     plan = model.plan_
     return {

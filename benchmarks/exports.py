@@ -1,11 +1,13 @@
-"""Sizes of exported models, and microseconds per row compared with Python and an exact Gaussian process.
+"""Sizes of exported models, and microseconds per row compared with Python and an exact Gaussian
+process.
 
     python -m benchmarks.exports [--vectors 100] [--output FOLDER]
 
-A model with 8 features predicts the mean and standard deviation of 20,000 rows on one thread: with ONNX Runtime, in C
-(gcc -O2), with the NumPy reader, with ``predict``, and with scikit-learn's GaussianProcessRegressor of 5,000 rows.
-``kb`` is the size of the file (the library, the pickle), ``single`` the microseconds per call for one row. If
-``arm-none-eabi-gcc`` is on the path, the header's ``size`` (flash) and the stack (RAM) on a Cortex-M4 are printed.
+A model with 8 features predicts the mean and standard deviation of 20,000 rows on one thread: with
+ONNX Runtime, in C (gcc -O2), with the NumPy reader, with ``predict``, and with scikit-learn's
+GaussianProcessRegressor of 5,000 rows. ``kb`` is the size of the file (the library, the pickle),
+``single`` the microseconds per call for one row. If ``arm-none-eabi-gcc`` is on the path, the
+header's ``size`` (flash) and the stack (RAM) on a Cortex-M4 are printed.
 """
 
 from __future__ import annotations
@@ -31,12 +33,23 @@ def in_c(model: Any, folder: Path, dtype: str) -> Any:
     """Return a function of rows that a compiled header predicts."""
     real = {"float64": "double", "float32": "float"}[dtype]
     model.to_c(folder / "m.h", dtype)
-    loop = f"for (int n = 0; n < N; n++) m_predict(x + {model.design.centres.shape[1]} * n, mean + n, std + n);"
-    (folder / "m.c").write_text(f'#include "m.h"\nvoid run(int N, {real} *x, {real} *mean, {real} *std) {{ {loop} }}\n')
+    loop = (
+        f"for (int n = 0; n < N; n++) m_predict(x + {model.design.centres.shape[1]} * n, mean + n, "
+        "std + n);"
+    )
+    (folder / "m.c").write_text(
+        f'#include "m.h"\nvoid run(int N, {real} *x, {real} *mean, {real} *std) {{ {loop} }}\n'
+    )
     name = f"{dtype}.so"
-    subprocess.run(["gcc", "-std=c99", "-O2", "-shared", "-fPIC", "m.c", "-o", name, "-lm"], cwd=folder, check=True)
+    subprocess.run(
+        ["gcc", "-std=c99", "-O2", "-shared", "-fPIC", "m.c", "-o", name, "-lm"],
+        cwd=folder,
+        check=True,
+    )
     library, found = ctypes.CDLL(str(folder / name)), np.empty((2, 1 << 20), dtype)
-    return lambda X: library.run(len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found)))
+    return lambda X: library.run(
+        len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found))
+    )
 
 
 def forms(model: Any, folder: Path) -> Any:
@@ -75,12 +88,29 @@ def main(arguments: list[str] | None = None) -> None:
             run(one)
             whole = median(seconds_of(lambda X=X, run=run: run(X)) for _ in range(3)) / len(X)
             single = median(seconds_of(lambda one=one, run=run: run(one)) for _ in range(101))
-            row = {"form": form, "precision": dtype, "kb": size, "microseconds": 1e6 * whole, "single": 1e6 * single}
+            row = {
+                "form": form,
+                "precision": dtype,
+                "kb": size,
+                "microseconds": 1e6 * whole,
+                "single": 1e6 * single,
+            }
             table.append(row)
         if shutil.which("arm-none-eabi-gcc"):
-            how = ["-std=c99", "-Os", "-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", "-fstack-usage"]
+            how = [
+                "-std=c99",
+                "-Os",
+                "-mcpu=cortex-m4",
+                "-mfpu=fpv4-sp-d16",
+                "-mfloat-abi=hard",
+                "-fstack-usage",
+            ]
             subprocess.run(["arm-none-eabi-gcc", *how, "-c", "m.c"], cwd=folder, check=True)
-            say(subprocess.run(["arm-none-eabi-size", "m.o"], cwd=folder, capture_output=True, text=True).stdout)
+            say(
+                subprocess.run(
+                    ["arm-none-eabi-size", "m.o"], cwd=folder, capture_output=True, text=True
+                ).stdout
+            )
             say((folder / "m.su").read_text())
     write(options.output, "exports", table, COLUMNS)
 

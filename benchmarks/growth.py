@@ -2,10 +2,11 @@
 
     python -m benchmarks.growth [--rows N ...] [--vectors M] [--output FOLDER]
 
-Each fit runs with default options except the width (gamma .5), at most M vectors and constant noise, in a separate
-process with a memory limit of 512 MiB. ``ingest`` is the seconds taken to write DATA, ``fit`` the seconds of the fit,
-and ``microseconds_per_row`` the fit time divided by the rows. ``bare`` is the seconds of one bare pass
-(``benchmarks.working_set``), R = fit ÷ bare. RMSE refers to 20,000 other rows; the noise is .2.
+Each fit runs with default options except the width (gamma .5), at most M vectors and constant
+noise, in a separate process with a memory limit of 512 MiB. ``ingest`` is the seconds taken to
+write DATA, ``fit`` the seconds of the fit, and ``microseconds_per_row`` the fit time divided by the
+rows. ``bare`` is the seconds of one bare pass (``benchmarks.working_set``), R = fit ÷ bare. RMSE
+refers to 20,000 other rows; the noise is .2.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def ingest(folder: str, rows: int) -> dict[str, Any]:
 
 def fit(folder: str, vectors: int) -> dict[str, Any]:
     """Fit in this process."""
-    asked = Request(gamma=0.5, partition_size=100, max_vectors=vectors, noise="constant", memory_limit="512MiB")
+    asked = Request(
+        gamma=0.5, partition_size=100, max_vectors=vectors, noise="constant", memory_limit="512MiB"
+    )
     began = time.perf_counter()
     fitted = jobs.fit(f"{folder}/train.zarr", f"{folder}/job", asked)
     seconds = time.perf_counter() - began
@@ -53,13 +56,20 @@ def fit(folder: str, vectors: int) -> dict[str, Any]:
 def compare(folder: str) -> dict[str, Any]:
     """Return the seconds of a bare pass, and the error for other rows."""
     seconds = bare_pass(load_model(f"{folder}/model"), ZarrSource(f"{folder}/train.zarr"))
-    return {"seconds": seconds, "rmse": predict.evaluate(f"{folder}/job", f"{folder}/test.zarr")["rmse"]}
+    return {
+        "seconds": seconds,
+        "rmse": predict.evaluate(f"{folder}/job", f"{folder}/test.zarr")["rmse"],
+    }
 
 
 def measure(rows: int, vectors: int) -> dict[str, Any]:
     """Measure a fit to this number of rows."""
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as folder:
-        written, fitted, bare = apart(ingest, folder, rows), apart(fit, folder, vectors), apart(compare, folder)
+        written, fitted, bare = (
+            apart(ingest, folder, rows),
+            apart(fit, folder, vectors),
+            apart(compare, folder),
+        )
     return {
         "rows": rows,
         "vectors": fitted["vectors"],
@@ -89,12 +99,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command_line(__doc__, data=False)
     default = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000]
     parser.add_argument("--rows", type=int, nargs="+", default=default, metavar="N")
-    parser.add_argument("--vectors", type=int, default=400, metavar="M", help="most vectors (default: 400)")
+    parser.add_argument(
+        "--vectors", type=int, default=400, metavar="M", help="most vectors (default: 400)"
+    )
     options = parser.parse_args(arguments)
     rows = []
     for count in options.rows:
         rows.append(measure(count, options.vectors))
-        say(f"{count:,} rows: {rows[-1]['fit']:.1f} s, R {rows[-1]['R']:.2f}, RMSE {rows[-1]['rmse']:.4f}")
+        say(
+            f"{count:,} rows: {rows[-1]['fit']:.1f} s, R {rows[-1]['R']:.2f}, RMSE "
+            f"{rows[-1]['rmse']:.4f}"
+        )
     write(options.output, "growth", rows, COLUMNS)
     draw(rows, Path(options.output) / "growth.png")
 

@@ -1,11 +1,14 @@
-"""Local residuals for larger-than-memory data: seconds of the fit and of its cells, and rows predicted per second.
+"""Local residuals for larger-than-memory data: seconds of the fit and of its cells, and rows
+predicted per second.
 
-    python -m benchmarks.local_scale [--rows 100000 1000000 10000000] [--new 100000] [--folder DIR] [--output DIR]
+    python -m benchmarks.local_scale [--rows 100000 1000000 10000000] [--new 100000] [--folder DIR]
+    [--output DIR]
 
-DATA are N × 8 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½sin(8x₀)cos(6x₁) + 0.1·noise, for which 100
-vectors leave errors shared by near rows. Each fit runs in a new process with ``memory_limit="1GiB"`` and 40 neighbours;
-``cells`` is the seconds of its pass over all rows with the sort and the search for the local kernel. New rows are
-predicted with deviation in a separate process, with one thread; ``peak_mib`` is the larger of the two peaks.
+DATA are N × 8 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½sin(8x₀)cos(6x₁) +
+0.1·noise, for which 100 vectors leave errors shared by near rows. Each fit runs in a new process
+with ``memory_limit="1GiB"`` and 40 neighbours; ``cells`` is the seconds of its pass over all rows
+with the sort and the search for the local kernel. New rows are predicted with deviation in a
+separate process, with one thread; ``peak_mib`` is the larger of the two peaks.
 """
 
 from __future__ import annotations
@@ -21,8 +24,20 @@ from benchmarks import measure
 from partirvm.cli import main as main_of_command
 
 FEATURES, NOISE, LIMIT = 8, 0.1, "1GiB"
-COLUMNS = {"rows": ",", "vectors": ".0f", "fit_seconds": ".1f", "cells_seconds": ".1f", "gigabytes": ".2f"}
-COLUMNS |= {"rows_per_second": ",.0f", "RMSE": ".4f", "coverage %": ".1f", "alone": ".4f", "peak_mib": ",.0f"}
+COLUMNS = {
+    "rows": ",",
+    "vectors": ".0f",
+    "fit_seconds": ".1f",
+    "cells_seconds": ".1f",
+    "gigabytes": ".2f",
+}
+COLUMNS |= {
+    "rows_per_second": ",.0f",
+    "RMSE": ".4f",
+    "coverage %": ".1f",
+    "alone": ".4f",
+    "peak_mib": ",.0f",
+}
 
 
 def target(X: Any, sin: Any, cos: Any) -> Any:
@@ -41,8 +56,19 @@ def generate(data: str, rows: int) -> dict[str, Any]:
 
 
 def fit(data: str, job: str) -> dict[str, Any]:
-    """Fit DATA with local residuals by the command line; ``cells_seconds`` is the time of the last line of history."""
-    how = ["--residual", "local", "--neighbours", "40", "--max-vectors", "100", "--memory-limit", LIMIT, "--quiet"]
+    """Fit DATA with local residuals by the command line; ``cells_seconds`` is the time of the last
+    line of history."""
+    how = [
+        "--residual",
+        "local",
+        "--neighbours",
+        "40",
+        "--max-vectors",
+        "100",
+        "--memory-limit",
+        LIMIT,
+        "--quiet",
+    ]
     began = time.perf_counter()
     if main_of_command(["fit", data, job, "--reference", "none", "--seed", "0", *how]):
         raise SystemExit("the fit failed")
@@ -73,15 +99,31 @@ def predict(job: str, new: int) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Run all sizes; write the table after each line."""
     parser = measure.command_line(__doc__ or "", data=False)
-    parser.add_argument("--rows", nargs="+", type=int, default=[10**5, 10**6, 10**7], metavar="N", help="rows of DATA")
-    parser.add_argument("--new", type=int, default=10**5, metavar="N", help="rows that are predicted (default: 100000)")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        type=int,
+        default=[10**5, 10**6, 10**7],
+        metavar="N",
+        help="rows of DATA",
+    )
+    parser.add_argument(
+        "--new",
+        type=int,
+        default=10**5,
+        metavar="N",
+        help="rows that are predicted (default: 100000)",
+    )
     parser.add_argument("--folder", help="folder for DATA and jobs (default: a temporary one)")
     options, table = parser.parse_args(arguments), list[dict[str, Any]]()
     for rows in options.rows:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             data, job = f"{folder}/data.zarr", f"{folder}/job"
             measure.apart(generate, data, rows)
-            fitted, predicted = measure.apart(fit, data, job), measure.apart(predict, job, options.new)
+            fitted, predicted = (
+                measure.apart(fit, data, job),
+                measure.apart(predict, job, options.new),
+            )
             peaks = {"peak_mib": max(fitted["peak_mib"], predicted["peak_mib"])}
             table.append({"rows": rows, **fitted, **predicted, **peaks})
             measure.write(options.output, "local_scale", table, COLUMNS)

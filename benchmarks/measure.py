@@ -19,11 +19,21 @@ from partirvm.process import peak_memory
 
 
 def command_line(text: str, *, data: bool = True) -> argparse.ArgumentParser:
-    """Return a parser with ``--output`` and, if a benchmark reads data sets, ``--data``; ``text`` is the help."""
-    made = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Return a parser with ``--output`` and, if a benchmark reads data sets, ``--data``; ``text``
+    is the help."""
+    made = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if data:
-        made.add_argument("--data", required=True, metavar="DIR", help="folder of NAME.npz, see benchmarks/datasets.py")
-    made.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+        made.add_argument(
+            "--data",
+            required=True,
+            metavar="DIR",
+            help="folder of NAME.npz, see benchmarks/datasets.py",
+        )
+    made.add_argument(
+        "--output", default="benchmarks/results", help="output folder (default: benchmarks/results)"
+    )
     return made
 
 
@@ -33,8 +43,8 @@ def say(text: str) -> None:
 
 
 def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Call ``function`` in a new process; return its result with ``wall_seconds`` and ``peak_mib`` (VmHWM) of the
-    process.
+    """Call ``function`` in a new process; return its result with ``wall_seconds`` and ``peak_mib``
+    (VmHWM) of the process.
     """
     try:
         return within(None, function, *args, **kwargs)
@@ -42,7 +52,9 @@ def apart(function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) ->
         raise SystemExit(str(error)) from None
 
 
-def within(seconds: float | None, function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any) -> dict[str, Any]:
+def within(
+    seconds: float | None, function: Callable[..., dict[str, Any]], *args: Any, **kwargs: Any
+) -> dict[str, Any]:
     """Call ``apart`` with a time limit.
 
     Raises TimeoutError after the limit, ChildProcessError if the process is killed.
@@ -69,13 +81,19 @@ def within(seconds: float | None, function: Callable[..., dict[str, Any]], *args
 def _call(sender: Any, function: Callable[..., dict[str, Any]], args: Any, kwargs: Any) -> None:
     began = time.perf_counter()
     result = function(*args, **kwargs)
-    sender.send({**result, "wall_seconds": time.perf_counter() - began, "peak_mib": peak_memory() / 2**20})
+    sender.send(
+        {**result, "wall_seconds": time.perf_counter() - began, "peak_mib": peak_memory() / 2**20}
+    )
 
 
 def machine(*more: str) -> dict[str, Any]:
-    """Return a description of the machine and the versions of the software; ``more`` names optional packages."""
+    """Return a description of the machine and the versions of the software; ``more`` names optional
+    packages."""
     found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0))}
-    found |= {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
+    found |= {
+        "processor": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+    }
     for name in ("numpy", "scipy", "zarr", "partirvm", *more):
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
@@ -83,20 +101,29 @@ def machine(*more: str) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
-    """Return a Markdown table. ``columns`` maps keys to formats such as ``.3f``; missing values are blank."""
+    """Return a Markdown table. ``columns`` maps keys to formats such as ``.3f``; missing values are
+    blank."""
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
     cells = [
-        [format(row[key], spec) if row.get(key) is not None else "" for key, spec in columns.items()] for row in rows
+        [
+            format(row[key], spec) if row.get(key) is not None else ""
+            for key, spec in columns.items()
+        ]
+        for row in rows
     ]
     lines = [f"| {' | '.join(line)} |" for line in cells]
     return "\n".join([head, *lines])
 
 
-def write(output: str | Path, name: str, rows: list[dict[str, Any]], columns: dict[str, str]) -> None:
+def write(
+    output: str | Path, name: str, rows: list[dict[str, Any]], columns: dict[str, str]
+) -> None:
     """Write NAME.json and NAME.md into the folder ``output``, and print the table."""
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    Path(folder, f"{name}.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+    Path(folder, f"{name}.json").write_text(
+        json.dumps({"machine": machine(), "rows": rows}, indent=1)
+    )
     text = table(rows, columns)
     Path(folder, f"{name}.md").write_text(text + "\n")
     print(text)

@@ -1,12 +1,15 @@
-"""Peak memory compared with the plan's prediction, for all statistics, strategies and solvers, with small limits.
+"""Peak memory compared with the plan's prediction, for all statistics, strategies and solvers, with
+small limits.
 
-    python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
+    python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output
+    FOLDER]
 
-Data are generated and ingested once. Each setting runs in a separate process, which is stopped after ``--seconds``.
-Each row of the table has a memory limit, a predicted peak, a measured peak, and the ratio of the two peaks. The plan
-predicts the peak as the sum of the process, the allowance and the formulas of ``planning.memory``. The operating system
-reports the measured peak (VmHWM). The ratio should be between 0.5 and 1.0, and no peak should exceed its limit. The
-memory of a prediction is compared with the plan of its fit, which ran earlier in another process. The memory of an
+Data are generated and ingested once. Each setting runs in a separate process, which is stopped
+after ``--seconds``. Each row of the table has a memory limit, a predicted peak, a measured peak,
+and the ratio of the two peaks. The plan predicts the peak as the sum of the process, the allowance
+and the formulas of ``planning.memory``. The operating system reports the measured peak (VmHWM). The
+ratio should be between 0.5 and 1.0, and no peak should exceed its limit. The memory of a prediction
+is compared with the plan of its fit, which ran earlier in another process. The memory of an
 augmented prediction, which holds as many rows as a fit, is compared with the limit.
 """
 
@@ -44,8 +47,11 @@ class Setting:
     then: str = ""
 
 
-def regression(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable[[], tuple[Any, Any]]:
-    """Return a generator of a regression: a smooth function of the first two of d inputs, with noise.
+def regression(
+    n: int, d: int, noise: float = 0.1, targets: int = 1
+) -> Callable[[], tuple[Any, Any]]:
+    """Return a generator of a regression: a smooth function of the first two of d inputs, with
+    noise.
 
     Several targets have different phases.
     """
@@ -53,7 +59,9 @@ def regression(n: int, d: int, noise: float = 0.1, targets: int = 1) -> Callable
     def rows() -> tuple[Any, Any]:
         rng = np.random.default_rng(7)
         X = rng.uniform(-1, 1, size=(n, d))
-        waves = np.column_stack([np.sin(6 * X[:, 0] + k) + X[:, 1] * X[:, 0] for k in range(targets)])
+        waves = np.column_stack(
+            [np.sin(6 * X[:, 0] + k) + X[:, 1] * X[:, 0] for k in range(targets)]
+        )
         y = waves + noise * rng.standard_normal(waves.shape)
         return X, y if targets > 1 else y[:, 0]
 
@@ -179,7 +187,11 @@ def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
-    train, other, output = str(place / "train.zarr"), str(place / "other.zarr"), f"{job}-{setting.then}.parquet"
+    train, other, output = (
+        str(place / "train.zarr"),
+        str(place / "other.zarr"),
+        f"{job}-{setting.then}.parquet",
+    )
     if setting.then == "evaluate":
         predict.evaluate(job, train)
     elif setting.then == "augment":
@@ -202,17 +214,31 @@ def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
     except (TimeoutError, ChildProcessError) as error:
         return {**about, "note": str(error)}
     ratio = found["peak_mib"] / found["planned_mib"]
-    note = "above its limit" if found["peak_mib"] > setting.limit else "" if 0.5 <= ratio <= 1 else "off"
+    note = (
+        "above its limit"
+        if found["peak_mib"] > setting.limit
+        else ""
+        if 0.5 <= ratio <= 1
+        else "off"
+    )
     return {**about, **found, "ratio": ratio, "note": note}
 
 
 def main() -> None:
     """Ingest the data, run the fits, and write the table."""
     parser = command_line(__doc__, data=False)
-    parser.add_argument("--only", default="", help="run only settings whose name or data contain this text")
-    parser.add_argument("--seconds", type=float, default=120.0, help="maximum seconds of each process (default: 120)")
     parser.add_argument(
-        "--folder", help="folder for about 300 MB of temporary files (default: the system's temporary folder)"
+        "--only", default="", help="run only settings whose name or data contain this text"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=120.0,
+        help="maximum seconds of each process (default: 120)",
+    )
+    parser.add_argument(
+        "--folder",
+        help="folder for about 300 MB of temporary files (default: the system's temporary folder)",
     )
     options = parser.parse_args()
     rows = []

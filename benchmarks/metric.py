@@ -1,24 +1,26 @@
-"""Learned kernel families and directions compared with a width per feature, an exact Gaussian process and boosting.
+"""Learned kernel families and directions compared with a width per feature, an exact Gaussian
+process and boosting.
 
-    python -m benchmarks.metric --data DIR [--sets NAME …] [--methods NAME …] [--rows 8000] [--splits 3] [--output DIR]
+    python -m benchmarks.metric --data DIR [--sets NAME …] [--methods NAME …] [--rows 8000]
+    [--splits 3] [--output DIR]
 
-Each method is fitted to the same random rows of each set and predicts up to 10,000 others. RMSE and NLPD are for
-targets in units of their standard deviation; a line of the table is a mean over the splits.
+Each method is fitted to the same random rows of each set and predicts up to 10,000 others. RMSE and
+NLPD are for targets in units of their standard deviation; a line of the table is a mean over the
+splits.
 
-widths       a Gaussian kernel with a width per feature (the former default)
-family       the family with the largest evidence, with a width per feature
-directions   a Gaussian kernel with the default metric
-default      ``RVMRegressor()``
-gp           scikit-learn's exact Gaussian process with a width per feature, amplitude and noise by evidence; up to
+widths       a Gaussian kernel with a width per feature (the former default) family       the family
+with the largest evidence, with a width per feature directions   a Gaussian kernel with the default
+metric default      ``RVMRegressor()`` gp           scikit-learn's exact Gaussian process with a
+width per feature, amplitude and noise by evidence; up to
              1,100 rows
-boosting     scikit-learn's HistGradientBoostingRegressor
-svgp         a sparse variational Gaussian process with 500 inducing points (``benchmarks.regressors``)
-xrfm         a recursive feature machine (``benchmarks.regressors``)
+boosting     scikit-learn's HistGradientBoostingRegressor svgp         a sparse variational Gaussian
+process with 500 inducing points (``benchmarks.regressors``) xrfm         a recursive feature
+machine (``benchmarks.regressors``)
 
 The last two need further libraries and run only if named.
 
-``DIR`` contains NAME.npz files (``benchmarks/datasets.py``); for small sets, 70 % of the rows are fitted. Sets named
-NAME:ROWS are fitted with that many rows.
+``DIR`` contains NAME.npz files (``benchmarks/datasets.py``); for small sets, 70 % of the rows are
+fitted. Sets named NAME:ROWS are fitted with that many rows.
 """
 
 from __future__ import annotations
@@ -32,12 +34,37 @@ from benchmarks.datasets import read
 from benchmarks.regressors import Method, rvm
 from partirvm import Gaussian, Radial
 
-SETS = ("auto", "boston", "concrete", "airfoil", "abalone", "pumadyn_8nm:700", "protein:700", "kin40k:700")
-SETS += ("mcycle", "pumadyn_8fh", "pumadyn_8fm", "pumadyn_8nh", "pumadyn_8nm", "pumadyn_32fh", "pumadyn_32fm")
+SETS = (
+    "auto",
+    "boston",
+    "concrete",
+    "airfoil",
+    "abalone",
+    "pumadyn_8nm:700",
+    "protein:700",
+    "kin40k:700",
+)
+SETS += (
+    "mcycle",
+    "pumadyn_8fh",
+    "pumadyn_8fm",
+    "pumadyn_8nh",
+    "pumadyn_8nm",
+    "pumadyn_32fh",
+    "pumadyn_32fm",
+)
 SETS += ("pumadyn_32nh", "pumadyn_32nm", "kin40k", "protein", "etopo20", "nyc_green_taxi")
 NEW_ROWS, FITTED, MOST_GP_ROWS, MOST_VECTORS = 10_000, 0.7, 1100, 1600
 
-COLUMNS = {"set": "", "method": "", "rows": "d", "vectors": ".0f", "RMSE": ".4f", "NLPD": ".4f", "coverage %": ".1f"}
+COLUMNS = {
+    "set": "",
+    "method": "",
+    "rows": "d",
+    "vectors": ".0f",
+    "RMSE": ".4f",
+    "NLPD": ".4f",
+    "coverage %": ".1f",
+}
 COLUMNS |= {"CPU s": ".1f", "kernel": ""}
 
 METHODS = {
@@ -67,9 +94,15 @@ def line(fits: list[dict[str, Any]], **names: Any) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Run all fits; write the table after each line."""
     parser = measure.command_line(__doc__)
-    parser.add_argument("--sets", nargs="+", default=SETS, metavar="NAME", help=f"data sets (default: {len(SETS)})")
-    parser.add_argument("--methods", nargs="+", default=BY_DEFAULT, choices=METHODS, metavar="NAME", help="methods")
-    parser.add_argument("--rows", type=int, default=8000, help="maximum number of training rows (default: 8000)")
+    parser.add_argument(
+        "--sets", nargs="+", default=SETS, metavar="NAME", help=f"data sets (default: {len(SETS)})"
+    )
+    parser.add_argument(
+        "--methods", nargs="+", default=BY_DEFAULT, choices=METHODS, metavar="NAME", help="methods"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=8000, help="maximum number of training rows (default: 8000)"
+    )
     parser.add_argument("--splits", type=int, default=3, help="number of splits (default: 3)")
     options = parser.parse_args(arguments)
     table = []
@@ -80,7 +113,10 @@ def main(arguments: list[str] | None = None) -> None:
         for method in options.methods:
             if method == "gp" and count > MOST_GP_ROWS:
                 continue
-            fits = [regressors.run(METHODS[method], X, y, count, seed, NEW_ROWS) for seed in range(options.splits)]
+            fits = [
+                regressors.run(METHODS[method], X, y, count, seed, NEW_ROWS)
+                for seed in range(options.splits)
+            ]
             table.append(line(fits, set=named, method=method, rows=count))
             measure.write(options.output, "metric", table, COLUMNS)
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.object_store [--rows N] [--rounds R] [--output FOLDER]
 
-Needs moto and s3fs (``pip install ".[test]"``). An S3 server (moto's) runs on this machine and counts requests and
-bytes. Each step is a separate command: ingest, plan, fit, a second fit that is killed (``kill -9``) after its second
-round, its resume, predict, evaluate, report. The table lists the requests of each step: ``read`` GET of an object,
-``list`` GET of a listing, ``head`` HEAD, ``write`` PUT and POST, ``delete`` DELETE and POST ?delete. The last line says
-whether the models and the predictions are bit-identical to those on a local disk.
+Needs moto and s3fs (``pip install ".[test]"``). An S3 server (moto's) runs on this machine and
+counts requests and bytes. Each step is a separate command: ingest, plan, fit, a second fit that is
+killed (``kill -9``) after its second round, its resume, predict, evaluate, report. The table lists
+the requests of each step: ``read`` GET of an object, ``list`` GET of a listing, ``head`` HEAD,
+``write`` PUT and POST, ``delete`` DELETE and POST ?delete. The last line says whether the models
+and the predictions are bit-identical to those on a local disk.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def serve() -> None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Start the server in a process of its own, set the variables of AWS clients, and yield its address."""
+    """Start the server in a process of its own, set the variables of AWS clients, and yield its
+    address."""
     command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -110,7 +112,8 @@ class Steps:
             return Counter(json.load(answer))
 
     def run(self, step: str, *arguments: str, killed_at: int = 0) -> None:
-        """Run a command and count its requests. ``killed_at`` is the round after which a fit is killed."""
+        """Run a command and count its requests. ``killed_at`` is the round after which a fit is
+        killed."""
         before, began = self.counts(), time.perf_counter()
         if killed_at:
             kill_after(killed_at, *arguments)
@@ -128,12 +131,17 @@ def command(*arguments: str) -> None:
     """Run ``partirvm`` with these arguments in a new process. Raises ``SystemExit`` if it fails."""
     done = subprocess.run([sys.executable, "-m", "partirvm", *arguments], capture_output=True)
     if done.returncode:
-        raise SystemExit(f"partirvm {' '.join(arguments)}: status {done.returncode}: {done.stderr.decode()}")
+        raise SystemExit(
+            f"partirvm {' '.join(arguments)}: status {done.returncode}: {done.stderr.decode()}"
+        )
 
 
 def kill_after(rounds: int, *arguments: str) -> None:
-    """Run a fit and kill it when it prints the line of this round; no other request reaches the store meanwhile."""
-    fit = subprocess.Popen([sys.executable, "-m", "partirvm", *arguments], stderr=subprocess.PIPE, text=True)
+    """Run a fit and kill it when it prints the line of this round; no other request reaches the
+    store meanwhile."""
+    fit = subprocess.Popen(
+        [sys.executable, "-m", "partirvm", *arguments], stderr=subprocess.PIPE, text=True
+    )
     assert fit.stderr is not None
     any(re.match(rf" +{rounds} ", line) for line in fit.stderr)
     fit.send_signal(signal.SIGKILL)
@@ -142,7 +150,8 @@ def kill_after(rounds: int, *arguments: str) -> None:
 
 
 def generated(rows: int) -> pd.DataFrame:
-    """Return a table of four features, and a target that is a function of three of them, with noise."""
+    """Return a table of four features, and a target that is a function of three of them, with
+    noise."""
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (rows, 4))
     y = np.sin(3 * X[:, 0]) * X[:, 1] + np.cos(2 * X[:, 2]) + rng.normal(0, 0.1, rows)
@@ -155,16 +164,35 @@ def bits(folder: str) -> None:
 
     from partirvm import load_model
 
-    digests = [load_model(place).digest() for place in (f"{folder}/job", f"{BUCKET}/job", f"{BUCKET}/killed")]
-    here, there = Path(folder, "p.csv").read_bytes(), s3fs.S3FileSystem().cat_file(f"{BUCKET[5:]}/p.csv")
-    print(f"models have equal bits: {len(set(digests)) == 1}; predictions have equal bytes: {here == there}")
+    digests = [
+        load_model(place).digest()
+        for place in (f"{folder}/job", f"{BUCKET}/job", f"{BUCKET}/killed")
+    ]
+    here, there = (
+        Path(folder, "p.csv").read_bytes(),
+        s3fs.S3FileSystem().cat_file(f"{BUCKET[5:]}/p.csv"),
+    )
+    print(
+        f"models have equal bits: {len(set(digests)) == 1}; predictions have equal bytes: "
+        f"{here == there}"
+    )
 
 
 def measure(n_rows: int, rounds: int) -> list[dict[str, Any]]:
-    """Run all steps in the bucket, and ingest, fit and predict on a local disk. Returns the rows of the table."""
+    """Run all steps in the bucket, and ingest, fit and predict on a local disk. Returns the rows of
+    the table."""
     import s3fs
 
-    fixed = ("--gamma", "0.5", "--partition-size", "50", "--max-rounds", str(rounds), "--effort", "thorough")
+    fixed = (
+        "--gamma",
+        "0.5",
+        "--partition-size",
+        "50",
+        "--max-rounds",
+        str(rounds),
+        "--effort",
+        "thorough",
+    )
     with tempfile.TemporaryDirectory() as folder, server() as address:
         s3fs.S3FileSystem().mkdir(BUCKET[5:])
         generated(n_rows).to_parquet(f"{folder}/table.parquet")
@@ -172,7 +200,9 @@ def measure(n_rows: int, rounds: int) -> list[dict[str, Any]]:
         command("fit", f"{folder}/data.zarr", f"{folder}/job", *fixed)
         command("predict", f"{folder}/job", f"{folder}/data.zarr", f"{folder}/p.csv")
         steps = Steps(address)
-        steps.run("ingest", "ingest", f"{folder}/table.parquet", f"{BUCKET}/data.zarr", "--target", "y")
+        steps.run(
+            "ingest", "ingest", f"{folder}/table.parquet", f"{BUCKET}/data.zarr", "--target", "y"
+        )
         steps.run("plan", "plan", f"{BUCKET}/data.zarr", *fixed)
         steps.run("fit", "fit", f"{BUCKET}/data.zarr", f"{BUCKET}/job", *fixed)
         again = ("fit", f"{BUCKET}/data.zarr", f"{BUCKET}/killed", *fixed)

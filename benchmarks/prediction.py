@@ -2,10 +2,10 @@
 
     python -m benchmarks.prediction [--rows N] [--vectors M ...] [--repeats K] [--output FOLDER]
 
-A model with at most M vectors predicts N generated rows of 8 features on one thread. The lower bound for the mean is
-the kernel evaluation and one product with the weights; for the standard deviation, one product with a triangular root
-of Σ (``dtrmm``) is added. ``share`` is the seconds of the bound ÷ those of the prediction. Runs alternate; seconds are
-medians.
+A model with at most M vectors predicts N generated rows of 8 features on one thread. The lower
+bound for the mean is the kernel evaluation and one product with the weights; for the standard
+deviation, one product with a triangular root of Σ (``dtrmm``) is added. ``share`` is the seconds of
+the bound ÷ those of the prediction. Runs alternate; seconds are medians.
 """
 
 from __future__ import annotations
@@ -36,9 +36,25 @@ def fitted(vectors: int) -> Model:
     """Return a model of about this many vectors."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(8 * vectors, 8))
-    y = np.sin(X[:, 0] * X[:, 1]) + np.cos(2 * X[:, 2]) + X[:, 3] ** 2 + 0.05 * rng.normal(size=len(X))
-    asked = {"gamma": 0.1, "kernel": "gaussian", "noise": "constant", "max_vectors": vectors, "effort": "thorough"}
-    options: dict[str, Any] = {"partition_size": vectors // 2, "max_rounds": 6, "residual": "none", **asked}
+    y = (
+        np.sin(X[:, 0] * X[:, 1])
+        + np.cos(2 * X[:, 2])
+        + X[:, 3] ** 2
+        + 0.05 * rng.normal(size=len(X))
+    )
+    asked = {
+        "gamma": 0.1,
+        "kernel": "gaussian",
+        "noise": "constant",
+        "max_vectors": vectors,
+        "effort": "thorough",
+    }
+    options: dict[str, Any] = {
+        "partition_size": vectors // 2,
+        "max_rounds": 6,
+        "residual": "none",
+        **asked,
+    }
     model: Model = RVMRegressor(random_state=0, **options).fit(X, y).model_
     return model
 
@@ -70,12 +86,30 @@ def measure(vectors: int, n_rows: int, repeats: int) -> list[dict[str, Any]]:
     model.predict(X[:10], return_std=True)
     rows = []
     for std in (False, True):
-        timed = (lambda std=std: model.predict(X, return_std=std), lambda std=std: limit(model, X, std=std))
+        timed = (
+            lambda std=std: model.predict(X, return_std=std),
+            lambda std=std: limit(model, X, std=std),
+        )
         pairs = [tuple(map(seconds_of, timed)) for _ in range(repeats)]
         taken, least = (median(each) for each in zip(*pairs, strict=True))
-        row = {"vectors": model.n_vectors, "rows": n_rows, "predicted": "mean and std" if std else "mean"}
-        rows.append(row | {"seconds": taken, "limit": least, "share": least / taken, "rows_per_second": n_rows / taken})
-        say(f"{model.n_vectors:,} vectors, {rows[-1]['predicted']}: {taken:.2f} s, {least / taken:.0%} of the limit")
+        row = {
+            "vectors": model.n_vectors,
+            "rows": n_rows,
+            "predicted": "mean and std" if std else "mean",
+        }
+        rows.append(
+            row
+            | {
+                "seconds": taken,
+                "limit": least,
+                "share": least / taken,
+                "rows_per_second": n_rows / taken,
+            }
+        )
+        say(
+            f"{model.n_vectors:,} vectors, {rows[-1]['predicted']}: {taken:.2f} s, "
+            f"{least / taken:.0%} of the limit"
+        )
     return rows
 
 
@@ -86,7 +120,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--vectors", type=int, nargs="+", default=[200, 1000], metavar="M")
     parser.add_argument("--repeats", type=int, default=3, metavar="K")
     options = parser.parse_args(arguments)
-    rows = [row for vectors in options.vectors for row in measure(vectors, options.rows, options.repeats)]
+    rows = [
+        row
+        for vectors in options.vectors
+        for row in measure(vectors, options.rows, options.repeats)
+    ]
     write(options.output, "prediction", rows, COLUMNS)
 
 

@@ -1,13 +1,14 @@
-"""Regressors of this library and others with a common interface: fit, prediction with a deviation, and figures.
+"""Regressors of this library and others with a common interface: fit, prediction with a deviation,
+and figures.
 
     pip install gpytorch gpboost xrfm catboost
 
-These packages are not dependencies of this project: each function imports its library when called, and
-``Method.missing`` says what to leave out. Inputs and targets of the other methods are standardised by the training
-rows. All methods use all the cores that the process may use.
+These packages are not dependencies of this project: each function imports its library when called,
+and ``Method.missing`` says what to leave out. Inputs and targets of the other methods are
+standardised by the training rows. All methods use all the cores that the process may use.
 
-A method without a density gets the same normal distribution around each mean, with the variance of the errors on
-left-out training rows.
+A method without a density gets the same normal distribution around each mean, with the variance of
+the errors on left-out training rows.
 """
 
 from __future__ import annotations
@@ -47,15 +48,16 @@ NEIGHBOURS = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 """Numbers of nearest neighbours to compare."""
 
 HELD_OUT, MOST_HELD_OUT = 0.2, 20_000
-"""Share and largest number of the training rows that are left out to compare parameters or to find a variance."""
+"""Share and largest number of the training rows that are left out to compare parameters or to find
+a variance."""
 
 
 @dataclass(frozen=True)
 class Fitted:
     """The result of a fit.
 
-    ``predict`` returns the mean and the standard deviation of new noisy targets (n,) at inputs (n, d), and
-    ``interval`` the ends of their 95 % interval, if not mean ± 1.96 standard deviations.
+    ``predict`` returns the mean and the standard deviation of new noisy targets (n,) at inputs (n,
+    d), and ``interval`` the ends of their 95 % interval, if not mean ± 1.96 standard deviations.
     """
 
     predict: Callable[[Float], tuple[Float, Float | None]]
@@ -78,29 +80,46 @@ class Method:
 def run(method: Method, X: Float, y: Float, rows: int, seed: int, most: int) -> dict[str, Any]:
     """Fit ``rows`` random rows and predict at most ``most`` others.
 
-    ``wall s`` and ``CPU s`` are seconds of the fit alone; errors and deviations are in units of the target's sd.
+    ``wall s`` and ``CPU s`` are seconds of the fit alone; errors and deviations are in units of the
+    target's sd.
     """
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[:rows], order[rows : rows + most]
     importlib.import_module(method.needs)
     wall, cpu = time.perf_counter(), time.process_time()
     fitted = method.fit(X[train], y[train])
-    found = {"wall s": time.perf_counter() - wall, "CPU s": time.process_time() - cpu, **fitted.facts}
+    found = {
+        "wall s": time.perf_counter() - wall,
+        "CPU s": time.process_time() - cpu,
+        **fitted.facts,
+    }
     return found | figures(fitted, X[test], y[test], float(y.std()))
 
 
 def figures(fitted: Fitted, X: Float, y: Float, unit: float) -> dict[str, float]:
-    """Return scores of predictions of new rows, and the rows per second of means with deviations."""
+    """Return scores of predictions of new rows, and the rows per second of means with
+    deviations."""
     began = time.perf_counter()
     mean, std = fitted.predict(X)
     found = {"rows/s": len(y) / (time.perf_counter() - began)}
     if std is None:
         return found | {"RMSE": float(np.sqrt(np.mean((y - mean) ** 2))) / unit}
-    lower, upper = (mean - 1.959964 * std, mean + 1.959964 * std) if fitted.interval is None else fitted.interval(X)
+    lower, upper = (
+        (mean - 1.959964 * std, mean + 1.959964 * std)
+        if fitted.interval is None
+        else fitted.interval(X)
+    )
     inside = (lower <= y) & (y <= upper)
-    tenths = [100 * float(inside[some].mean()) for some in np.array_split(np.argsort(std, kind="stable"), TENTHS)]
+    tenths = [
+        100 * float(inside[some].mean())
+        for some in np.array_split(np.argsort(std, kind="stable"), TENTHS)
+    ]
     scores = Scores.of(y / unit, mean / unit, (std / unit) ** 2)
-    found |= {"RMSE": scores.loss, "NLPD": scores.figures()["nlpd"], "CRPS": scores.figures()["crps"]}
+    found |= {
+        "RMSE": scores.loss,
+        "NLPD": scores.figures()["nlpd"],
+        "CRPS": scores.figures()["crps"],
+    }
     found |= {"coverage %": 100 * float(inside.mean())}
     found |= {"least tenth %": min(tenths), "largest tenth %": max(tenths)}
     return found | {"smallest std": float(std.min()) / unit, "largest std": float(std.max()) / unit}
@@ -120,13 +139,22 @@ def _rvm(options: dict[str, Any], X: Float, y: Float) -> Fitted:
     kernel, noise = model.kernel_.spec(), model.model_.design.noise
     family = kernel.get("kernel", kernel)["name"]
     form = "directions" if kernel["name"] == "directions" else "widths"
-    facts = {"vectors": model.n_relevance_vectors_, "kernel": f"{family}, {form}", "taken": noise is not None}
+    facts = {
+        "vectors": model.n_relevance_vectors_,
+        "kernel": f"{family}, {form}",
+        "taken": noise is not None,
+    }
     facts |= {"centres": 0 if noise is None else len(noise.weights)}
-    return Fitted(partial(model.predict, return_std=True), facts, partial(model.predict_interval, level=0.95))
+    return Fitted(
+        partial(model.predict, return_std=True), facts, partial(model.predict_interval, level=0.95)
+    )
 
 
-def gaussian_process(X: Float, y: Float, *, most: int | None = None, shape: float = np.inf) -> Fitted:
-    """Fit scikit-learn's exact Gaussian process with a width per feature to at most ``most`` random rows.
+def gaussian_process(
+    X: Float, y: Float, *, most: int | None = None, shape: float = np.inf
+) -> Fitted:
+    """Fit scikit-learn's exact Gaussian process with a width per feature to at most ``most`` random
+    rows.
 
     The kernel is Matérn's of smoothness ``shape``, by default the Gaussian one.
     """
@@ -149,11 +177,13 @@ def _exact(scaled: Float, targets: Float, shape: float) -> Any:
 
 
 def vecchia_inducing_points(X: Float, y: Float) -> Fitted:
-    """Predict by GPBoost's Vecchia-inducing-points full-scale approximation of all rows (Gyger et al. 2024).
+    """Predict by GPBoost's Vecchia-inducing-points full-scale approximation of all rows (Gyger et
+    al. 2024).
 
-    The kernel is Matérn's. Its widths per feature are those of an exact process of some rows, since GPBoost needs hours
-    for them; noise, variance and range are estimated by the approximation of more rows. 200 inducing points and 30
-    neighbours are the library's defaults. ``rows/s`` contains the factorisation of the training rows.
+    The kernel is Matérn's. Its widths per feature are those of an exact process of some rows, since
+    GPBoost needs hours for them; noise, variance and range are estimated by the approximation of
+    more rows. 200 inducing points and 30 neighbours are the library's defaults. ``rows/s`` contains
+    the factorisation of the training rows.
     """
     import gpboost
 
@@ -176,7 +206,8 @@ def vecchia_inducing_points(X: Float, y: Float) -> Fitted:
 
 
 def nearest_neighbours(X: Float, y: Float) -> Fitted:
-    """Fit k nearest neighbours of standardised inputs, equally or by distance weighted; 5 folds choose k and weights.
+    """Fit k nearest neighbours of standardised inputs, equally or by distance weighted; 5 folds
+    choose k and weights.
 
     Of large sets each fold predicts only some of its rows.
     """
@@ -189,10 +220,15 @@ def nearest_neighbours(X: Float, y: Float) -> Fitted:
         some = test[: MOST_HELD_OUT // 5]
         near = NearestNeighbors(n_neighbors=min(max(NEIGHBOURS), len(train))).fit(scaled[train])
         distance, row = near.kneighbors(scaled[some])
-        for name, weight in (("uniform", np.ones_like(distance)), ("distance", 1 / np.maximum(distance, 1e-12))):
+        for name, weight in (
+            ("uniform", np.ones_like(distance)),
+            ("distance", 1 / np.maximum(distance, 1e-12)),
+        ):
             means = np.cumsum(weight * targets[train][row], axis=1) / np.cumsum(weight, axis=1)
             for k in (k for k in NEIGHBOURS if k <= len(train)):
-                errors.setdefault((k, name), []).append(float(np.mean((means[:, k - 1] - targets[some]) ** 2)))
+                errors.setdefault((k, name), []).append(
+                    float(np.mean((means[:, k - 1] - targets[some]) ** 2))
+                )
     k, name = min(errors, key=lambda each: np.mean(errors[each]))
     model = KNeighborsRegressor(k, weights=name).fit(scaled, targets)
     return _homoscedastic(model.predict, of, float(np.mean(errors[k, name])))
@@ -209,7 +245,9 @@ def catboost(X: Float, y: Float) -> Fitted:
     """Fit CatBoost with its defaults."""
     from catboost import CatBoostRegressor
 
-    return _with_left_out(lambda: CatBoostRegressor(random_seed=0, verbose=False, allow_writing_files=False), X, y)
+    return _with_left_out(
+        lambda: CatBoostRegressor(random_seed=0, verbose=False, allow_writing_files=False), X, y
+    )
 
 
 def _with_left_out(make: Callable[[], Any], X: Float, y: Float) -> Fitted:
@@ -236,7 +274,8 @@ def _homoscedastic(predict: Callable[[Float], Any], of: Standardised, variance: 
 
 @dataclass(frozen=True)
 class Standardised:
-    """The moments of training rows. Called with standardised means and deviations, it returns those of targets."""
+    """The moments of training rows. Called with standardised means and deviations, it returns those
+    of targets."""
 
     shift: Float
     scale: Float
@@ -262,8 +301,8 @@ def standardised(X: Float, y: Float) -> tuple[Float, Float, Standardised]:
 def svgp(X: Float, y: Float, *, inducing: int = 500, steps: int = STEPS) -> Fitted:
     """Fit a stochastic variational Gaussian process (Hensman et al. 2013, 2015) by GPyTorch.
 
-    The kernel is Gaussian with a width per feature. Variational parameters take natural gradient steps, which need
-    fewer steps than Adam; kernel parameters and inducing points take Adam's.
+    The kernel is Gaussian with a width per feature. Variational parameters take natural gradient
+    steps, which need fewer steps than Adam; kernel parameters and inducing points take Adam's.
     """
     import gpytorch
     import torch
@@ -282,7 +321,9 @@ def svgp(X: Float, y: Float, *, inducing: int = 500, steps: int = STEPS) -> Fitt
             self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
 
         def forward(self, rows: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(rows), self.covar_module(rows))
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(rows), self.covar_module(rows)
+            )
 
     model = Process(inputs[torch.randperm(len(inputs))[:inducing]].clone())
     model.covar_module.base_kernel.lengthscale = float(np.sqrt(X.shape[1]))
@@ -305,15 +346,20 @@ def svgp(X: Float, y: Float, *, inducing: int = 500, steps: int = STEPS) -> Fitt
 
     def predict(new: Float) -> tuple[Float, Float]:
         with torch.no_grad():
-            parts = [likelihood(model(some)) for some in torch.from_numpy(of.scaled(new)).split(BATCH)]
-            mean, variance = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance"))
+            parts = [
+                likelihood(model(some)) for some in torch.from_numpy(of.scaled(new)).split(BATCH)
+            ]
+            mean, variance = (
+                torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "variance")
+            )
         return of(mean.numpy(), variance.numpy() ** 0.5)
 
     return Fitted(predict, {"vectors": min(inducing, len(y))})
 
 
 def recursive_features(X: Float, y: Float) -> Fitted:
-    """Fit xRFM (Beaglehole et al. 2025) at each of ``BANDWIDTHS``; the one that is better on held-out rows is taken."""
+    """Fit xRFM (Beaglehole et al. 2025) at each of ``BANDWIDTHS``; the one that is better on
+    held-out rows is taken."""
     import torch
     from xrfm import xRFM
 
@@ -322,7 +368,13 @@ def recursive_features(X: Float, y: Float) -> Fitted:
     held, rest = _held_out(len(y))
     found = []
     for bandwidth in BANDWIDTHS:
-        kernel = {"kernel": "l2", "bandwidth": bandwidth, "exponent": 1.0, "diag": False, "bandwidth_mode": "constant"}
+        kernel = {
+            "kernel": "l2",
+            "bandwidth": bandwidth,
+            "exponent": 1.0,
+            "diag": False,
+            "bandwidth_mode": "constant",
+        }
         fitting = {"reg": 1e-3, "iters": 5, "verbose": False, "early_stop_rfm": True}
         asked = {
             "device": torch.device("cpu"),

@@ -1,17 +1,19 @@
-"""CPU seconds of a fit on Dask clusters compared with the same fit in one process, and a model of larger clusters.
+"""CPU seconds of a fit on Dask clusters compared with the same fit in one process, and a model of
+larger clusters.
 
     python -m benchmarks.scaling [--rows N] [--workers W ...] [--repeats K] [--output FOLDER]
 
-DATA has N × 9 generated rows in tiles of 16,384. The fit has three rounds of 250 candidates, with all rows in each.
-Workers are processes with one thread each, over TCP on this machine; the reference fit has one thread in this process.
-A first fit, which is not measured, loads the packages in the workers. ``cpu`` is the CPU seconds of all processes of
-the fit, ``overhead`` its excess over the fit in one process, and ``tasks`` the number of tasks that the scheduler ran.
-Repeats alternate; values are medians.
+DATA has N × 9 generated rows in tiles of 16,384. The fit has three rounds of 250 candidates, with
+all rows in each. Workers are processes with one thread each, over TCP on this machine; the
+reference fit has one thread in this process. A first fit, which is not measured, loads the packages
+in the workers. ``cpu`` is the CPU seconds of all processes of the fit, ``overhead`` its excess over
+the fit in one process, and ``tasks`` the number of tasks that the scheduler ran. Repeats alternate;
+values are medians.
 
-``per_task`` is the seconds that the scheduler and the client need for one task that does nothing (of 2,000). The model
-extrapolates one pass over larger data to 64 workers: a task reads at most ``MOST_TILES`` tiles, ``pass_minutes`` is the
-workers' time, and ``scheduler_share`` is the fraction of it during which the scheduler works. Above 100 %, workers wait
-for the scheduler.
+``per_task`` is the seconds that the scheduler and the client need for one task that does nothing
+(of 2,000). The model extrapolates one pass over larger data to 64 workers: a task reads at most
+``MOST_TILES`` tiles, ``pass_minutes`` is the workers' time, and ``scheduler_share`` is the fraction
+of it during which the scheduler works. Above 100 %, workers wait for the scheduler.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ def ingest(folder: str, rows: int) -> dict[str, Any]:
 
 
 def fit(folder: str, workers: int) -> dict[str, Any]:
-    """Fit in this process (``workers`` = 0), or on a cluster, and return seconds, tasks and the model's bits."""
+    """Fit in this process (``workers`` = 0), or on a cluster, and return seconds, tasks and the
+    model's bits."""
     if not workers:
         import os
 
@@ -78,7 +81,11 @@ def fit(folder: str, workers: int) -> dict[str, Any]:
 
     with (
         LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="4GiB"
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit="4GiB",
         ) as local,
         Client(local, timeout="120s", set_as_default=False) as client,
     ):
@@ -108,7 +115,8 @@ def _fitted(folder: str, client: Any) -> dict[str, Any]:
 
 
 def modelled(rows: list[dict[str, Any]], n_rows: int, passes: int) -> list[dict[str, Any]]:
-    """Extrapolate one pass to larger data on 64 workers, from the measured CPU seconds per row and per task."""
+    """Extrapolate one pass to larger data on 64 workers, from the measured CPU seconds per row and
+    per task."""
     most = max(rows, key=lambda row: row["workers"])
     per_row = most["cpu"] / (n_rows * passes)
     per_task = most["per_task"]
@@ -139,9 +147,15 @@ def main(arguments: list[str] | None = None) -> None:
         for _ in range(options.repeats):
             for way in ways:
                 runs[way].append(apart(fit, folder, way))
-                say(f"{way} workers: {runs[way][-1]['seconds']:.1f} s, {runs[way][-1]['cpu']:.1f} CPU s")
+                say(
+                    f"{way} workers: {runs[way][-1]['seconds']:.1f} s, {runs[way][-1]['cpu']:.1f} "
+                    "CPU s"
+                )
     middle = {
-        way: {key: median(run.get(key, 0) for run in runs[way]) for key in ("seconds", "cpu", "tasks", "per_task")}
+        way: {
+            key: median(run.get(key, 0) for run in runs[way])
+            for key in ("seconds", "cpu", "tasks", "per_task")
+        }
         for way in ways
     }
     rows = [
@@ -155,7 +169,9 @@ def main(arguments: list[str] | None = None) -> None:
         for way in ways
     ]
     write(options.output, "scaling", rows, COLUMNS)
-    write(options.output, "scaling_model", modelled(rows, options.rows, runs[0][0]["passes"]), MODEL)
+    write(
+        options.output, "scaling_model", modelled(rows, options.rows, runs[0][0]["passes"]), MODEL
+    )
 
 
 if __name__ == "__main__":

@@ -15,14 +15,19 @@ PANEL = (4.6, 3.4)
 DPI = 150
 
 
-def sheet(panels: int, title: str, columns: int = 2, panel: tuple[float, float] = PANEL) -> tuple[Any, list[Any]]:
-    """Make a figure with a title and the given numbers of panels and columns; return the figure and its axes."""
+def sheet(
+    panels: int, title: str, columns: int = 2, panel: tuple[float, float] = PANEL
+) -> tuple[Any, list[Any]]:
+    """Make a figure with a title and the given numbers of panels and columns; return the figure and
+    its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(columns, panels)
     rows = -(-panels // columns)
-    figure = Figure(figsize=(panel[0] * columns, panel[1] * rows + 0.6), dpi=DPI, layout="constrained")
+    figure = Figure(
+        figsize=(panel[0] * columns, panel[1] * rows + 0.6), dpi=DPI, layout="constrained"
+    )
     FigureCanvasAgg(figure)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()

@@ -2,12 +2,13 @@
 
     python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
 
-sinc           100 equidistant points of [−10, 10], linear spline kernel. Without noise σ is fixed at 0.01, and the
-               error is the largest one on 1,001 points. With noise, uniform on ±0.2, it is the RMS error to the truth;
-               the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
-ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
-first draw     the first noisy sinc by MacKay's updates alone
-softmax        an α for each vector, beside the default; log loss and error on held-out rows
+sinc           100 equidistant points of [−10, 10], linear spline kernel. Without noise σ is fixed
+               at 0.01, and the error is the largest one on 1,001 points. With noise, uniform on
+               ±0.2, it is the RMS error to the truth; the paper has one draw, and ``share`` is the
+               share of draws whose error is at most the paper's.
+ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on
+1,000 test rows first draw     the first noisy sinc by MacKay's updates alone softmax        an α
+for each vector, beside the default; log loss and error on held-out rows
                of iris, digits and 1,500 rows of pendigits
 
 DIR contains ripley_synth.npz and pendigits.npz; if one is missing, its rows are left out.
@@ -51,7 +52,12 @@ SHARED = {
 def over(case: str, printed: str, best: float | None, fits: list[tuple[int, float, float]]) -> Row:
     """Return a row of the table: mean vectors and seconds, median and sd of the error."""
     vectors, errors, seconds = (np.array(each) for each in zip(*fits, strict=True))
-    row: Row = {"case": case, "draws": len(fits), "printed": printed, "vectors": float(vectors.mean())}
+    row: Row = {
+        "case": case,
+        "draws": len(fits),
+        "printed": printed,
+        "vectors": float(vectors.mean()),
+    }
     row |= {"error": float(np.median(errors)), "seconds": float(seconds.mean())}
     if len(fits) > 1:
         row["error_sd"] = float(errors.std(ddof=1))
@@ -69,7 +75,9 @@ def timed(model: Any, X: Float, y: Any, error: Callable[[Any], float]) -> tuple[
 
 def spline(noise: str | float = "constant", **options: Any) -> RVMRegressor:
     """Return an RVM with the linear spline kernel on unscaled inputs."""
-    return RVMRegressor(kernel="linear-spline", standardize=False, noise=noise, strategy="basic", **options)
+    return RVMRegressor(
+        kernel="linear-spline", standardize=False, noise=noise, strategy="basic", **options
+    )
 
 
 def regressions(draws: int) -> list[Row]:
@@ -87,7 +95,9 @@ def regressions(draws: int) -> list[Row]:
         return float(np.sqrt(np.mean((model.predict(X) - truth) ** 2)))
 
     noisy = [timed(spline(), X, truth + uniform_noise(100, seed), rms) for seed in range(draws)]
-    rows.append(over("sinc, uniform noise ±0.2", "6 vectors, RMS error 0.0245 (one draw)", 0.0245, noisy))
+    rows.append(
+        over("sinc, uniform noise ±0.2", "6 vectors, RMS error 0.0245 (one draw)", 0.0245, noisy)
+    )
     fit = timed(spline(solver="fixed-point"), X, truth + uniform_noise(100, 0), rms)
     rows.append(over("first draw, mackay alone", "", None, [fit]))
     return rows
@@ -104,7 +114,14 @@ def ripley(folder: str, draws: int) -> list[Row]:
     for seed in range(draws):
         some = np.random.default_rng(seed).permutation(train)[:100]
         model = RVMClassifier(kernel="gaussian", gamma=4.0, standardize=False, strategy="basic")
-        fits.append(timed(model, X[some], y[some], lambda model: float(np.mean(model.predict(X[test]) != y[test]))))
+        fits.append(
+            timed(
+                model,
+                X[some],
+                y[some],
+                lambda model: float(np.mean(model.predict(X[test]) != y[test])),
+            )
+        )
     return [over("Ripley, r = 0.5", "4 vectors, error 0.093 (one draw)", 0.093, fits)]
 
 
@@ -131,10 +148,19 @@ def softmax(folder: str) -> list[Row]:
         for multi_class, title in SHARED.items():
             model = RVMClassifier(multi_class=multi_class, random_state=0)
             vectors, error, seconds = timed(
-                model, X, y, lambda model, new=new, truth=truth: float(np.mean(model.predict(new) != truth))
+                model,
+                X,
+                y,
+                lambda model, new=new, truth=truth: float(np.mean(model.predict(new) != truth)),
             )
             loss = float(log_loss(truth, model.predict_proba(new), labels=model.classes_))
-            row = {"data": name, "rows": size, "multi_class": title, "log_loss": loss, "error": error}
+            row = {
+                "data": name,
+                "rows": size,
+                "multi_class": title,
+                "log_loss": loss,
+                "error": error,
+            }
             rows.append(row | {"vectors": vectors, "seconds": seconds})
             say(f"{name}, {title}: log loss {loss:.4f}")
     return rows
@@ -143,7 +169,9 @@ def softmax(folder: str) -> list[Row]:
 def main(arguments: list[str] | None = None) -> None:
     """Run the experiments and write the tables."""
     parser = command_line(__doc__)
-    parser.add_argument("--draws", type=int, default=100, help="number of draws of noise and of rows (default: 100)")
+    parser.add_argument(
+        "--draws", type=int, default=100, help="number of draws of noise and of rows (default: 100)"
+    )
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     rows = [*regressions(options.draws), *ripley(options.data, min(options.draws, 20))]

@@ -1,15 +1,18 @@
-"""Compare default fits of twelve sets and twelve functions with stored figures: run it before changing a default.
+"""Compare default fits of twelve sets and twelve functions with stored figures: run it before
+changing a default.
 
     python -m benchmarks.watch --data DIR [--only NAME …] [--update REASON]
 
-Every case is fitted by the default estimator with one seed, in about five minutes on one core. A *set* is red if its
-error (RMSE ÷ sd of y; for classes, the log loss) is more than 2 % larger than the stored one, or its NLPD more than .02
-nats higher. A *function* of ``benchmarks.traps`` is red if it is lost now, but was not when the figures were stored:
-its error against the signal exceeds ``LOST`` times the smaller error of its two rivals, boosting and an exact Gaussian
-process of 800 rows with two starts. The exit status is 1 if any case is red.
+Every case is fitted by the default estimator with one seed, in about five minutes on one core. A
+*set* is red if its error (RMSE ÷ sd of y; for classes, the log loss) is more than 2 % larger than
+the stored one, or its NLPD more than .02 nats higher. A *function* of ``benchmarks.traps`` is red
+if it is lost now, but was not when the figures were stored: its error against the signal exceeds
+``LOST`` times the smaller error of its two rivals, boosting and an exact Gaussian process of 800
+rows with two starts. The exit status is 1 if any case is red.
 
-``--update`` stores today's figures with the reason for the change, and the errors of the rivals, which take longer.
-The figures are those of the last resolved change of a search or a default: lower accuracy needs a reason in the file.
+``--update`` stores today's figures with the reason for the change, and the errors of the rivals,
+which take longer. The figures are those of the last resolved change of a search or a default: lower
+accuracy needs a reason in the file.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ TEST_ROWS = 4000
 """Maximum number of test rows of a set, and the number of new rows of a function."""
 
 PROCESS_ROWS, STEPS = 800, 40
-"""Number of rows of the exact Gaussian process, and maximum number of steps from each of its two starts."""
+"""Number of rows of the exact Gaussian process, and maximum number of steps from each of its two
+starts."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,9 @@ class SetCase:
     """A public set.
 
     Attributes:
-        name: the file's name, see ``benchmarks.datasets``.
-        rows: the maximum number of training rows; at most four fifths of the rows are training rows.
-        classes: whether the targets are classes.
-        options: options of the estimator.
+        name: the file's name, see ``benchmarks.datasets``. rows: the maximum number of training
+        rows; at most four fifths of the rows are training rows. classes: whether the targets are
+        classes. options: options of the estimator.
     """
 
     name: str
@@ -114,7 +117,8 @@ class TrapCase:
         return X, y, X_new, signal
 
     def figures(self, folder: str) -> dict[str, float]:
-        """Fit the training rows; return the error against the signal, CPU seconds, and 1 if the fit warned."""
+        """Fit the training rows; return the error against the signal, CPU seconds, and 1 if the fit
+        warned."""
         X, y, X_new, signal = self.drawn()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PartirvmWarning)
@@ -122,7 +126,11 @@ class TrapCase:
             model = RVMRegressor(random_state=0).fit(X, y)
             seconds = time.process_time() - began
         warned = any(issubclass(warning.category, AccuracyWarning) for warning in caught)
-        return {"error": rmse(model.predict(X_new) - signal), "seconds": seconds, "warned": float(warned)}
+        return {
+            "error": rmse(model.predict(X_new) - signal),
+            "seconds": seconds,
+            "warned": float(warned),
+        }
 
     def rival(self) -> float:
         """Return the smaller error of boosting and of an exact Gaussian process."""
@@ -133,7 +141,11 @@ class TrapCase:
         X, y, X_new, signal = self.drawn()
         widths = RBF(np.full(self.trap.d, np.sqrt(self.trap.d)), (1e-2, 1e4))
         kernel = ConstantKernel(1.0) * widths + WhiteKernel(0.1, (1e-6, 2.0))
-        options: dict[str, Any] = {"optimizer": few_steps, "n_restarts_optimizer": 1, "random_state": 0}
+        options: dict[str, Any] = {
+            "optimizer": few_steps,
+            "n_restarts_optimizer": 1,
+            "random_state": 0,
+        }
         process = GaussianProcessRegressor(kernel, normalize_y=True, **options)
         boosting = HistGradientBoostingRegressor(random_state=0).fit(X, y)
         process.fit(X[:PROCESS_ROWS], y[:PROCESS_ROWS])
@@ -142,7 +154,9 @@ class TrapCase:
 
 def few_steps(objective: Any, start: Float, bounds: Float) -> tuple[Float, float]:
     """Minimise an objective as scikit-learn does, but in at most ``STEPS`` steps."""
-    found = minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": STEPS})
+    found = minimize(
+        objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": STEPS}
+    )
     return found.x, found.fun
 
 
@@ -152,7 +166,8 @@ def rmse(errors: Float) -> float:
 
 
 def scores(errors: Float, std: Float) -> dict[str, float]:
-    """Return the RMSE and the NLPD of errors (n,) with predicted deviations (n,), both in units of the target's sd."""
+    """Return the RMSE and the NLPD of errors (n,) with predicted deviations (n,), both in units of
+    the target's sd."""
     nats = 0.5 * np.log(2 * np.pi * std**2) + 0.5 * (errors / std) ** 2
     return {"error": rmse(errors), "nlpd": float(nats.mean())}
 
@@ -164,7 +179,9 @@ def log_loss(model: Any, X: Float, y: Float) -> float:
     return float(-np.log(np.maximum(probabilities[np.arange(len(y)), codes], 1e-15)).mean())
 
 
-TWO_WAVES = Trap("product of two waves", 8, lambda X: np.sin(2 * X[:, 0]) * np.sin(2 * X[:, 1]), constant(0.1))
+TWO_WAVES = Trap(
+    "product of two waves", 8, lambda X: np.sin(2 * X[:, 0]) * np.sin(2 * X[:, 1]), constant(0.1)
+)
 """A function that no single feature shows: its mean over either feature is zero."""
 
 
@@ -205,7 +222,9 @@ FUNCTIONS = (
 )
 
 
-def judged(case: SetCase | TrapCase, figures: dict[str, float], stored: dict[str, float] | None) -> str:
+def judged(
+    case: SetCase | TrapCase, figures: dict[str, float], stored: dict[str, float] | None
+) -> str:
     """Return why a case is red, or an empty string."""
     if stored is None:
         return ""
@@ -220,33 +239,59 @@ def judged(case: SetCase | TrapCase, figures: dict[str, float], stored: dict[str
     return ""
 
 
-COLUMNS = {"case": "", "error": ".4f", "stored": ".4f", "nlpd": ".3f", "stored nlpd": ".3f", "rival": ".3f"}
+COLUMNS = {
+    "case": "",
+    "error": ".4f",
+    "stored": ".4f",
+    "nlpd": ".3f",
+    "stored nlpd": ".3f",
+    "rival": ".3f",
+}
 COLUMNS |= {"seconds": ".1f", "stored seconds": ".1f", "red": ""}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases, print the table, and return the exit status."""
     parser = measure.command_line(__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="names of sets and functions (default: all)")
-    parser.add_argument("--update", metavar="REASON", help="store the figures, with the reason for the change")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="names of sets and functions (default: all)"
+    )
+    parser.add_argument(
+        "--update", metavar="REASON", help="store the figures, with the reason for the change"
+    )
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     file = json.loads(STORED.read_text()) if STORED.exists() else {"reason": "", "figures": {}}
     stored = file["figures"]
     table: list[dict[str, Any]] = []
     for case in (*SETS, *FUNCTIONS):
-        if options.only is not None and not any(case.name.startswith(name) for name in options.only):
+        if options.only is not None and not any(
+            case.name.startswith(name) for name in options.only
+        ):
             continue
         figures = case.figures(options.data)
         before = stored.get(case.name)
         red = judged(case, figures, before)
         measure.say(f"{case.name}: {figures['error']:.4f}, {figures['seconds']:.1f} s  {red}")
-        old = {} if before is None else {"stored": before["error"], "stored nlpd": before.get("nlpd")}
+        old = (
+            {} if before is None else {"stored": before["error"], "stored nlpd": before.get("nlpd")}
+        )
         seconds = None if before is None else before["seconds"]
         rival = None if before is None else before.get("rival")
-        table.append({"case": case.name, **figures, **old, "rival": rival, "stored seconds": seconds, "red": red})
+        table.append(
+            {
+                "case": case.name,
+                **figures,
+                **old,
+                "rival": rival,
+                "stored seconds": seconds,
+                "red": red,
+            }
+        )
         if options.update is not None:
-            stored[case.name] = figures | ({"rival": case.rival()} if isinstance(case, TrapCase) else {})
+            stored[case.name] = figures | (
+                {"rival": case.rival()} if isinstance(case, TrapCase) else {}
+            )
     if options.update is not None:
         file = {"reason": options.update, "machine": measure.machine(), "figures": stored}
         STORED.write_text(json.dumps(file, indent=1) + "\n")

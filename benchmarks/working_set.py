@@ -1,15 +1,18 @@
-"""The working set on real data: seconds, peak memory, test RMSE and NLPD, vectors, and the ratio R defined below.
+"""The working set on real data: seconds, peak memory, test RMSE and NLPD, vectors, and the ratio R
+defined below.
 
-    python -m benchmarks.working_set --data DIR [--case NAME ...] [--selections | --fit-rows] [--cores N]
+    python -m benchmarks.working_set --data DIR [--case NAME ...] [--selections | --fit-rows]
+    [--cores N]
 
-R is the time of a whole fit, from opening DATA to the final model, divided by the time of one *bare pass* at the final
-number of vectors. The bare pass only reads the same tiles, evaluates the same kernel columns, and sums one symmetric
-product ΦᵀΦ. ``bare_rate`` is the flop rate of the bare pass as a fraction of the machine's ``dgemm`` rate, counting
-only M² flops per row for M vectors. RMSE and NLPD are for held-out rows, in units of the sd of the training target.
+R is the time of a whole fit, from opening DATA to the final model, divided by the time of one *bare
+pass* at the final number of vectors. The bare pass only reads the same tiles, evaluates the same
+kernel columns, and sums one symmetric product ΦᵀΦ. ``bare_rate`` is the flop rate of the bare pass
+as a fraction of the machine's ``dgemm`` rate, counting only M² flops per row for M vectors. RMSE
+and NLPD are for held-out rows, in units of the sd of the training target.
 
-``--fit-rows`` compares fits whose rounds use all rows with fits whose rounds use a growing sample, both with constant
-noise and with the default noise. There, R refers to the bare pass with as many vectors as the fit that uses all rows
-and constant noise. The case ``generated`` has 10⁷ rows.
+``--fit-rows`` compares fits whose rounds use all rows with fits whose rounds use a growing sample,
+both with constant noise and with the default noise. There, R refers to the bare pass with as many
+vectors as the fit that uses all rows and constant noise. The case ``generated`` has 10⁷ rows.
 """
 
 from __future__ import annotations
@@ -97,10 +100,15 @@ def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
 
 
 def generated(train: int) -> Split:
-    """Return training rows of a smooth function of four inputs with noise of .2, and 20,000 test rows."""
+    """Return training rows of a smooth function of four inputs with noise of .2, and 20,000 test
+    rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, size=(train + 20_000, 4))
-    y = np.sin(2 * X[:, 0] + X[:, 1]) + np.cos(X[:, 2] - 0.5 * X[:, 3] ** 2) + 0.2 * rng.normal(size=len(X))
+    y = (
+        np.sin(2 * X[:, 0] + X[:, 1])
+        + np.cos(X[:, 2] - 0.5 * X[:, 3] ** 2)
+        + 0.2 * rng.normal(size=len(X))
+    )
     return Split("generated", X[:train], y[:train], X[train:], y[train:])
 
 
@@ -138,11 +146,15 @@ def _use(cores: int) -> None:
 
 
 def bare_pass(model: Model, source: ZarrSource) -> float:
-    """Return the seconds of one pass that reads the tiles, evaluates the model's columns and sums ΦᵀΦ."""
+    """Return the seconds of one pass that reads the tiles, evaluates the model's columns and sums
+    ΦᵀΦ."""
 
     def gram(number: int) -> Float:
         X = source.tile(number).X
-        panels = (model.design.block(X[start : start + PANEL_ROWS]) for start in range(0, len(X), PANEL_ROWS))
+        panels = (
+            model.design.block(X[start : start + PANEL_ROWS])
+            for start in range(0, len(X), PANEL_ROWS)
+        )
         return reduce(add, (block.T @ block for block in panels))
 
     began = time.perf_counter()
@@ -152,7 +164,8 @@ def bare_pass(model: Model, source: ZarrSource) -> float:
 
 
 def dgemm_rate(size: int = 2000, repeats: int = 5) -> float:
-    """Return the flops per second of a square matrix product on all cores: the median of several runs."""
+    """Return the flops per second of a square matrix product on all cores: the median of several
+    runs."""
     a = np.random.default_rng(0).standard_normal((size, size))
     seconds = []
     with threadpool_limits(usable_cores(), user_api="blas"):
@@ -165,7 +178,8 @@ def dgemm_rate(size: int = 2000, repeats: int = 5) -> float:
 
 
 def bare(place: str, way: Way, cores: int) -> dict[str, Any]:
-    """Measure the bare pass at the final number of vectors, and its flop rate compared with ``dgemm``."""
+    """Measure the bare pass at the final number of vectors, and its flop rate compared with
+    ``dgemm``."""
     _use(cores)
     model, source = load_model(f"{place}/job-{way.name}-model"), ZarrSource(f"{place}/train.zarr")
     seconds = bare_pass(model, source)
@@ -176,7 +190,8 @@ def bare(place: str, way: Way, cores: int) -> dict[str, Any]:
 def measure(
     folder: str, case: Case, ways: Sequence[Way], memory_limit: str, cores: int, repeats: int
 ) -> list[dict[str, Any]]:
-    """Measure all quantities of one case, each in a separate process; fits of all ways and bare passes alternate.
+    """Measure all quantities of one case, each in a separate process; fits of all ways and bare
+    passes alternate.
 
     R refers to the bare pass of the first way.
     """
@@ -215,7 +230,8 @@ def measure(
         )
         say(
             "  ".join(
-                f"{name} {value:.4g}" if isinstance(value, float) else str(value) for name, value in rows[-1].items()
+                f"{name} {value:.4g}" if isinstance(value, float) else str(value)
+                for name, value in rows[-1].items()
             )
         )
     return rows
@@ -226,15 +242,32 @@ def main() -> None:
     parser = command_line(__doc__)
     default = [name for name in CASES if name != "generated"]
     parser.add_argument(
-        "--case", choices=CASES, nargs="+", default=default, help="data sets (default: the public ones)"
+        "--case",
+        choices=CASES,
+        nargs="+",
+        default=default,
+        help="data sets (default: the public ones)",
     )
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--selections", action="store_true", help="compare the selections error, random and gain")
-    group.add_argument("--fit-rows", action="store_true", help="compare all rows with growing samples in the rounds")
-    parser.add_argument("--cores", type=int, default=usable_cores(), help="number of cores (default: all)")
-    parser.add_argument("--memory-limit", default="2GiB", help="memory limit of each process (default: 2GiB)")
+    group.add_argument(
+        "--selections", action="store_true", help="compare the selections error, random and gain"
+    )
+    group.add_argument(
+        "--fit-rows",
+        action="store_true",
+        help="compare all rows with growing samples in the rounds",
+    )
     parser.add_argument(
-        "--repeats", type=int, default=3, help="number of runs of each fit; the table has the median (default: 3)"
+        "--cores", type=int, default=usable_cores(), help="number of cores (default: all)"
+    )
+    parser.add_argument(
+        "--memory-limit", default="2GiB", help="memory limit of each process (default: 2GiB)"
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=3,
+        help="number of runs of each fit; the table has the median (default: 3)",
     )
     options = parser.parse_args()
     name, ways = "working_set", [Way()]
@@ -242,10 +275,16 @@ def main() -> None:
         name, ways = "selections", [Way(selection) for selection in ("error", "random", "gain")]
     if options.fit_rows:
         name = "fit_rows"
-        ways = [Way(fit_rows=rows, noise=noise) for noise in ("constant", "auto") for rows in ("full", "growing")]
+        ways = [
+            Way(fit_rows=rows, noise=noise)
+            for noise in ("constant", "auto")
+            for rows in ("full", "growing")
+        ]
     rows = []
     for case in options.case:
-        rows += measure(options.data, CASES[case], ways, options.memory_limit, options.cores, options.repeats)
+        rows += measure(
+            options.data, CASES[case], ways, options.memory_limit, options.cores, options.repeats
+        )
     write(options.output, name, rows, COLUMNS)
 
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.write [--results FOLDER] [README …]
 
-A README marks a table by two comments, ``<!-- results: NAME -->`` and ``<!-- end -->``. The text between them is
-replaced by FOLDER/NAME.md with its headings two levels lower, followed by the date of the results and the commit at
-which they were written. NAME may contain folders. Tables without results in FOLDER stay unchanged and are listed.
-Without arguments, all benchmark READMEs are written.
+A README marks a table by two comments, ``<!-- results: NAME -->`` and ``<!-- end -->``. The text
+between them is replaced by FOLDER/NAME.md with its headings two levels lower, followed by the date
+of the results and the commit at which they were written. NAME may contain folders. Tables without
+results in FOLDER stay unchanged and are listed. Without arguments, all benchmark READMEs are
+written.
 """
 
 from __future__ import annotations
@@ -40,14 +41,22 @@ def written(text: str, results: Path, commit: str) -> tuple[str, list[str]]:
 def commit() -> str:
     """Return the short name of the current commit."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent).stdout.strip()
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+    ).stdout.strip()
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("readme", nargs="*", type=Path, help="files to write (default: benchmarks/**/*.md)")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "readme", nargs="*", type=Path, help="files to write (default: benchmarks/**/*.md)"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("benchmarks/results"), metavar="FOLDER"
+    )
     options = parser.parse_args(arguments)
     at = commit()
     for path in options.readme or sorted(Path(__file__).parent.rglob("*.md")):

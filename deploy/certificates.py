@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Make the certificates for TLS between the scheduler, the workers and the clients of a Dask cluster.
+"""Make the certificates for TLS between the scheduler, the workers and the clients of a Dask
+cluster.
 
     python deploy/certificates.py certificates
 
@@ -9,13 +10,13 @@ makes a certificate authority for one cluster and, signed by it, a certificate f
     certificates/worker/      the same
     certificates/client/      the same
 
-Copy to each machine only the folder of its role. ``tls.yaml`` is ``deploy/tls.yaml`` with the paths of that folder;
-``DASK_CONFIG=certificates/worker/tls.yaml`` makes Dask use it.
+Copy to each machine only the folder of its role. ``tls.yaml`` is ``deploy/tls.yaml`` with the paths
+of that folder; ``DASK_CONFIG=certificates/worker/tls.yaml`` makes Dask use it.
 
-Anyone with one of the keys can run code on the cluster: all files have mode 0600. Dask trusts every certificate of this
-authority and does not check host names, so one certificate serves all machines of a role. The key of the authority is
-not saved, so no further certificate can be signed. To renew certificates or to revoke one, make all of them again
-(``--overwrite``) and restart the cluster.
+Anyone with one of the keys can run code on the cluster: all files have mode 0600. Dask trusts every
+certificate of this authority and does not check host names, so one certificate serves all machines
+of a role. The key of the authority is not saved, so no further certificate can be signed. To renew
+certificates or to revoke one, make all of them again (``--overwrite``) and restart the cluster.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ SKEW = timedelta(hours=1)
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
-        description=(__doc__ or "").replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
+        description=(__doc__ or "").replace("``", ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, help="where to make the folders of the roles")
     parser.add_argument("--days", type=_days, default=365, help="days of validity  [default: 365]")
@@ -57,7 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         make(chosen.folder, chosen.days, overwrite=chosen.overwrite)
     except FileExistsError as error:
-        print(f"certificates: {error.filename} exists; --overwrite replaces it and all others", file=sys.stderr)
+        print(
+            f"certificates: {error.filename} exists; --overwrite replaces it and all others",
+            file=sys.stderr,
+        )
         return 2
     except OSError as error:
         print(f"certificates: {error.filename}: {error.strerror}", file=sys.stderr)
@@ -69,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def make(folder: Path, days: int = 365, *, overwrite: bool = False) -> None:
     """Make a certificate authority and the folder of each role.
 
-    Raises ``FileExistsError`` before anything is written if one of the files exists and ``overwrite`` is false.
+    Raises ``FileExistsError`` before anything is written if one of the files exists and
+    ``overwrite`` is false.
     """
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = _name(f"partirvm cluster {x509.random_serial_number():x}"[:64])
@@ -77,28 +83,40 @@ def make(folder: Path, days: int = 365, *, overwrite: bool = False) -> None:
         _certificate(ca_name, ca_name, ca_key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        .add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
+        )
         .sign(ca_key, hashes.SHA256())
     )
     files: dict[Path, bytes] = {}
     for role in ROLES:
         key = ec.generate_private_key(ec.SECP256R1())
-        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *[ExtendedKeyUsageOID.SERVER_AUTH] * (role in SERVERS)]
+        purposes = [
+            ExtendedKeyUsageOID.CLIENT_AUTH,
+            *[ExtendedKeyUsageOID.SERVER_AUTH] * (role in SERVERS),
+        ]
         cert = (
             _certificate(_name(f"partirvm {role}"), ca_name, key.public_key(), days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
+                critical=False,
+            )
             .sign(ca_key, hashes.SHA256())
         )
         place = folder / role
         files[place / "ca.pem"] = ca.public_bytes(serialization.Encoding.PEM)
         files[place / "cert.pem"] = cert.public_bytes(serialization.Encoding.PEM)
         files[place / "key.pem"] = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
-        files[place / "tls.yaml"] = CONFIG.read_text().replace(PLACE, str(place.absolute())).encode()
+        files[place / "tls.yaml"] = (
+            CONFIG.read_text().replace(PLACE, str(place.absolute())).encode()
+        )
     _write(files, overwrite)
 
 

@@ -86,13 +86,26 @@ sphinx_gallery_conf = {
 templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"
 html_title = "partirvm"
-# MathJax comes from a package and is copied beside the pages, which request nothing from other hosts.
-html_static_path = ["_static", str(Path(find_spec("sphinx-mathjax-offline").origin).parent / "static")]
+# MathJax comes from a package and is copied beside the pages, which request nothing from other
+# hosts.
+html_static_path = [
+    "_static",
+    str(Path(find_spec("sphinx-mathjax-offline").origin).parent / "static"),
+]
 mathjax_path = "mathjax/tex-chtml.js"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_sidebars = {
-    page: [] for page in ("start", "why", "faq", "reliability", "troubleshooting", "benchmarks", "developers")
+    page: []
+    for page in (
+        "start",
+        "why",
+        "faq",
+        "reliability",
+        "troubleshooting",
+        "benchmarks",
+        "developers",
+    )
 }
 html_theme_options = {
     "logo": {"text": "partirvm"},
@@ -109,7 +122,8 @@ html_context = {"default_mode": "auto"}
 
 
 def without_foreign_labels(app, what, name, obj, options, lines):
-    """Turn references of docstrings that scikit-learn's classes pass on, to labels of its own site, into plain text."""
+    """Turn references of docstrings that scikit-learn's classes pass on, to labels of its own site,
+    into plain text."""
     lines[:] = [re.sub(r":ref:`([^`<]+?)(?: <[^>]+>)?`", r"*\1*", line) for line in lines]
 
 

@@ -1,11 +1,12 @@
 """partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
 
-``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` converts files and arrays to DATA; ``plan``
-shows what a fit would do; ``submit`` starts a job, a fit in the background, ``open_job`` reopens it; strategies,
-kernels, noise, warps and priors with options are values, such as ``WorkingSet`` and ``Gaussian``; solvers are words
-such as ``"fast"``, with their options beside them; ``save_model`` writes an estimator or a model, ``load_model`` reads
-either, or the model of a job; ``DiagnosticsDisplay`` plots predictions against observations; ``FitCallback`` follows a
-fit. Names are loaded at first use, so that importing is quick.
+``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` converts files and arrays to
+DATA; ``plan`` shows what a fit would do; ``submit`` starts a job, a fit in the background,
+``open_job`` reopens it; strategies, kernels, noise, warps and priors with options are values, such
+as ``WorkingSet`` and ``Gaussian``; solvers are words such as ``"fast"``, with their options beside
+them; ``save_model`` writes an estimator or a model, ``load_model`` reads either, or the model of a
+job; ``DiagnosticsDisplay`` plots predictions against observations; ``FitCallback`` follows a fit.
+Names are loaded at first use, so that importing is quick.
 """
 
 import importlib
@@ -19,7 +20,16 @@ _HOMES = {
     "jobs": ["open_job", "plan", "submit"],
     "kernels.permission": ["allow_functions"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial"],
-    "options.values": ["AlphaPrior", "Incremental", "Local", "Noise", "Radial", "SplitMerge", "Warp", "WorkingSet"],
+    "options.values": [
+        "AlphaPrior",
+        "Incremental",
+        "Local",
+        "Noise",
+        "Radial",
+        "SplitMerge",
+        "Warp",
+        "WorkingSet",
+    ],
     "report.plots": ["DiagnosticsDisplay"],
     "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
@@ -28,9 +38,34 @@ _HOMES = {
 
 _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for name in names}
 
-__all__ = ["AlphaPrior", "Categorical", "DiagnosticsDisplay", "FitCallback", "Gaussian", "Incremental", "Laplacian"]
-__all__ += ["Local", "Matern32", "Matern52", "Noise", "Polynomial", "RVMClassifier", "RVMRegressor", "Radial"]
-__all__ += ["SplitMerge", "Warp", "WorkingSet", "__version__", "allow_functions", "allow_protocols", "ingest"]
+__all__ = [
+    "AlphaPrior",
+    "Categorical",
+    "DiagnosticsDisplay",
+    "FitCallback",
+    "Gaussian",
+    "Incremental",
+    "Laplacian",
+]
+__all__ += [
+    "Local",
+    "Matern32",
+    "Matern52",
+    "Noise",
+    "Polynomial",
+    "RVMClassifier",
+    "RVMRegressor",
+    "Radial",
+]
+__all__ += [
+    "SplitMerge",
+    "Warp",
+    "WorkingSet",
+    "__version__",
+    "allow_functions",
+    "allow_protocols",
+    "ingest",
+]
 __all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
@@ -39,7 +74,16 @@ if TYPE_CHECKING:
     from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial
     from partirvm.kernels.permission import allow_functions
-    from partirvm.options.values import AlphaPrior, Incremental, Local, Noise, Radial, SplitMerge, Warp, WorkingSet
+    from partirvm.options.values import (
+        AlphaPrior,
+        Incremental,
+        Local,
+        Noise,
+        Radial,
+        SplitMerge,
+        Warp,
+        WorkingSet,
+    )
     from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols

@@ -1,7 +1,8 @@
 """The exceptions and warnings of partirvm: one tree, each class also a builtin.
 
-Every message states what was found, where, and what to do. ``except PartirvmError`` catches all of them;
-``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user would expect.
+Every message states what was found, where, and what to do. ``except PartirvmError`` catches all of
+them; ``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user
+would expect.
 """
 
 import re
@@ -22,12 +23,14 @@ def _shown(error: Exception) -> str:
 
 
 def _cleaned(line: object) -> object:
-    """A line of a message without credentials, which ``repr`` and logs of the arguments would otherwise show."""
+    """A line of a message without credentials, which ``repr`` and logs of the arguments would
+    otherwise show."""
     return without_credentials(line) if isinstance(line, str) else line
 
 
 class PartirvmError(Exception):
-    """Base class of all errors that partirvm raises deliberately. The command line maps it to exit status 2 (or 4)."""
+    """Base class of all errors that partirvm raises deliberately. The command line maps it to exit
+    status 2 (or 4)."""
 
     __str__ = _shown
 
@@ -35,12 +38,14 @@ class PartirvmError(Exception):
         super().__init__(*map(_cleaned, lines))
 
     def __reduce__(self) -> tuple[type["PartirvmError"], tuple[object, ...]]:
-        """Pickle as class and message: the default fails for exceptions with several builtin base classes."""
+        """Pickle as class and message: the default fails for exceptions with several builtin base
+        classes."""
         return type(self), self.args
 
 
 class UsageError(PartirvmError, ValueError):
-    """An invalid option, argument or combination of them, such as an unknown kernel or a non-positive gamma."""
+    """An invalid option, argument or combination of them, such as an unknown kernel or a
+    non-positive gamma."""
 
 
 class DoneError(UsageError):
@@ -68,7 +73,8 @@ class FormatError(PartirvmError, ValueError):
 
 
 class MemoryLimitError(PartirvmError, MemoryError):
-    """The work does not fit in the memory limit; the message says what it needs, what it has and what to change."""
+    """The work does not fit in the memory limit; the message says what it needs, what it has and
+    what to change."""
 
 
 class ExistsError(PartirvmError, FileExistsError):
@@ -84,15 +90,18 @@ class LeaseError(PartirvmError, RuntimeError):
 
 
 class LeaseLostError(LeaseError):
-    """Another process took over the job while this one was unresponsive; later writes by this one are ignored."""
+    """Another process took over the job while this one was unresponsive; later writes by this one
+    are ignored."""
 
 
 class NumericalError(PartirvmError, ArithmeticError):
-    """A factorisation failed for every jitter tried: the matrix is not finite or very badly scaled."""
+    """A factorisation failed for every jitter tried: the matrix is not finite or very badly
+    scaled."""
 
 
 class ClusterError(PartirvmError, RuntimeError):
-    """The Dask cluster cannot do the work: packages differ, the scheduler is gone, or tasks keep failing."""
+    """The Dask cluster cannot do the work: packages differ, the scheduler is gone, or tasks keep
+    failing."""
 
 
 class NoWorkersError(ClusterError, TimeoutError):
@@ -113,15 +122,18 @@ class PartirvmWarning(UserWarning):
 
 
 class DataWarning(PartirvmWarning):
-    """A property of the data: a constant feature, a constant target, or rows far from every relevance vector."""
+    """A property of the data: a constant feature, a constant target, or rows far from every
+    relevance vector."""
 
 
 class NoiseFloorWarning(PartirvmWarning):
-    """The estimated noise reached its floor: the data look noise-free, or the model interpolates them."""
+    """The estimated noise reached its floor: the data look noise-free, or the model interpolates
+    them."""
 
 
 class OverconfidenceWarning(PartirvmWarning):
-    """Leave-one-out errors are much larger than the predicted standard deviations: the noise was raised to match."""
+    """Leave-one-out errors are much larger than the predicted standard deviations: the noise was
+    raised to match."""
 
 
 class AccuracyWarning(PartirvmWarning):
@@ -129,7 +141,8 @@ class AccuracyWarning(PartirvmWarning):
 
 
 class VersionWarning(PartirvmWarning):
-    """A job or model was made with other package versions: results are right, but their last bits may differ."""
+    """A job or model was made with other package versions: results are right, but their last bits
+    may differ."""
 
 
 class LimitWarning(PartirvmWarning):
@@ -139,11 +152,15 @@ class LimitWarning(PartirvmWarning):
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the user's line, the first one outside ``BETWEEN``.
 
-    A scikit-learn search fits many times and resets Python's registry of shown warnings before each fit. For calls by
-    scikit-learn, warnings that differ only in numbers are therefore issued once per user line and process.
+    A scikit-learn search fits many times and resets Python's registry of shown warnings before each
+    fit. For calls by scikit-learn, warnings that differ only in numbers are therefore issued once
+    per user line and process.
     """
     frame, level, searched = sys._getframe(1), 2, False
-    while frame.f_back and (package := frame.f_globals.get("__name__", "").partition(".")[0]) in BETWEEN:
+    while (
+        frame.f_back
+        and (package := frame.f_globals.get("__name__", "").partition(".")[0]) in BETWEEN
+    ):
         frame, level, searched = frame.f_back, level + 1, searched or package == "sklearn"
     key = category, re.sub(r"\d[\d,.]*", "", message), frame.f_code.co_filename, frame.f_lineno
     if not (searched and key in _warned):

@@ -1,4 +1,5 @@
-"""MLflow: estimators and models in its pyfunc flavour, which ``mlflow models serve`` serves with intervals."""
+"""MLflow: estimators and models in its pyfunc flavour, which ``mlflow models serve`` serves with
+intervals."""
 
 import tempfile
 from functools import partial
@@ -11,30 +12,37 @@ from partirvm.estimators import load_model, save_model
 
 
 def log_model(model: Any, name: str, example: Any, **options: Any) -> Any:
-    """Log a fitted estimator or a model to MLflow under this name, and return MLflow's ``ModelInfo``.
+    """Log a fitted estimator or a model to MLflow under this name, and return MLflow's
+    ``ModelInfo``.
 
-    ``example`` is a few rows with the training columns, whose names and types MLflow stores. The files are those of
-    ``partirvm.save_model``: nothing is pickled. A loaded model returns a data frame with the columns ``mean``, ``std``,
-    ``lower`` and ``upper`` for regression, or ``label``, ``p_<class>``, ``lower_<class>`` and ``upper_<class>`` for
-    classification. MLflow's ``params`` are ``level``, the level of the intervals, and ``quantiles``, a list, each of
-    which adds a column such as ``q0.9`` to a regression of one target. ``options`` are passed to
+    ``example`` is a few rows with the training columns, whose names and types MLflow stores. The
+    files are those of ``partirvm.save_model``: nothing is pickled. A loaded model returns a data
+    frame with the columns ``mean``, ``std``, ``lower`` and ``upper`` for regression, or ``label``,
+    ``p_<class>``, ``lower_<class>`` and ``upper_<class>`` for classification. MLflow's ``params``
+    are ``level``, the level of the intervals, and ``quantiles``, a list, each of which adds a
+    column such as ``q0.9`` to a regression of one target. ``options`` are passed to
     ``mlflow.pyfunc.log_model``. Requires the package mlflow or mlflow-skinny.
 
     Examples
     --------
     >>> from partirvm.mlflow import log_model
     >>> info = log_model(model, "fares", frame[:5])  # doctest: +SKIP
-    >>> mlflow.pyfunc.load_model(info.model_uri).predict(frame, params={"level": 0.9})  # doctest: +SKIP
+    >>> model = mlflow.pyfunc.load_model(info.model_uri)  # doctest: +SKIP
+    >>> model.predict(frame, params={"level": 0.9})  # doctest: +SKIP
     """
     import mlflow
     from mlflow.types import ParamSchema, ParamSpec
 
     signature = mlflow.models.infer_signature(example)
-    signature.params = ParamSchema([ParamSpec("level", "double", 0.95), ParamSpec("quantiles", "double", [], (-1,))])
+    signature.params = ParamSchema(
+        [ParamSpec("level", "double", 0.95), ParamSpec("quantiles", "double", [], (-1,))]
+    )
     options = {"signature": signature, "pip_requirements": [f"partirvm=={__version__}"], **options}
     with tempfile.TemporaryDirectory() as folder:
         save_model(model, f"{folder}/model")
-        return mlflow.pyfunc.log_model(name=name, loader_module=__name__, data_path=f"{folder}/model", **options)
+        return mlflow.pyfunc.log_model(
+            name=name, loader_module=__name__, data_path=f"{folder}/model", **options
+        )
 
 
 def _load_pyfunc(path: str) -> Any:

@@ -1,8 +1,9 @@
 """Threads, memory and package versions of the process.
 
-BLAS uses one thread, because the last bits of its results depend on the number of threads. Instead, work is split into
-pieces that depend only on its size, and Python threads compute them (``in_threads``). NumPy's functions release the
-interpreter lock meanwhile; SciPy's BLAS wrappers hold it (``unlocked``).
+BLAS uses one thread, because the last bits of its results depend on the number of threads. Instead,
+work is split into pieces that depend only on its size, and Python threads compute them
+(``in_threads``). NumPy's functions release the interpreter lock meanwhile; SciPy's BLAS wrappers
+hold it (``unlocked``).
 """
 
 import ctypes
@@ -27,7 +28,10 @@ from threadpoolctl import ThreadpoolController
 from partirvm.errors import VersionWarning, warn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
-RETURNED, KEPT = 4 << 20, 32 << 20  # minimum bytes of blocks that are returned to the system once freed
+RETURNED, KEPT = (
+    4 << 20,
+    32 << 20,
+)  # minimum bytes of blocks that are returned to the system once freed
 
 _lock = threading.Lock()
 _inside = 0
@@ -44,8 +48,9 @@ def _libraries() -> list[Any]:
 
 def _set_threads(numbers: Iterable[int]) -> None:
     for library, number in zip(_libraries(), numbers, strict=False):
-        # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit, and silently ignores
-        # other threads. A fit in any thread needs one BLAS thread, and the lock in this module prevents conflicts.
+        # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit,
+        # and silently ignores other threads. A fit in any thread needs one BLAS thread, and the
+        # lock in this module prevents conflicts.
         getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
 
@@ -78,8 +83,11 @@ def on_threads(count: int) -> Iterator[None]:
             _pool.reset(token)
 
 
-def in_threads(function: Callable[..., Any], things: Sequence[Any], *others: Iterable[Any]) -> list[Any]:
-    """Return ``list(map(function, things, *others))``, computed by the threads set with ``on_threads``."""
+def in_threads(
+    function: Callable[..., Any], things: Sequence[Any], *others: Iterable[Any]
+) -> list[Any]:
+    """Return ``list(map(function, things, *others))``, computed by the threads set with
+    ``on_threads``."""
     pool = _pool.get()
     return list((map if pool is None or len(things) < 2 else pool.map)(function, things, *others))
 
@@ -88,21 +96,32 @@ def in_threads(function: Callable[..., Any], things: Sequence[Any], *others: Ite
 def _routine(name: str) -> Callable[..., None]:
     from scipy.linalg import cython_blas, cython_lapack
 
-    capsule, api = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name], ctypes.pythonapi
-    signature = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(capsule)
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    capsule, api = (
+        {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name],
+        ctypes.pythonapi,
+    )
+    signature = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(
+        capsule
+    )
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", api)
+    )
     return ctypes.CFUNCTYPE(None)(pointer(capsule, signature))
 
 
 def unlocked(name: str, *values: Any) -> None:
-    """Call a routine of SciPy's BLAS or LAPACK concurrently with other threads, unlike SciPy's wrappers.
+    """Call a routine of SciPy's BLAS or LAPACK concurrently with other threads, unlike SciPy's
+    wrappers.
 
-    ``values`` are its arguments: letters, integers, floats, and arrays, passed by their first element.
+    ``values`` are its arguments: letters, integers, floats, and arrays, passed by their first
+    element.
     """
 
     def passed(value: Any) -> Any:
         if isinstance(value, int | float):
-            return ctypes.byref(ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value))
+            return ctypes.byref(
+                ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value)
+            )
         return value.encode() if isinstance(value, str) else ctypes.c_void_p(value.ctypes.data)
 
     _routine(name)(*map(passed, values))
@@ -114,8 +133,11 @@ def usable_cores() -> int:
 
 
 def peak_memory() -> int:
-    """Return the peak resident bytes of this process so far, or the current ones if the system reports no peak."""
-    with suppress(OSError):  # VmHWM of Linux: getrusage includes the peak of the process that started this one
+    """Return the peak resident bytes of this process so far, or the current ones if the system
+    reports no peak."""
+    with suppress(
+        OSError
+    ):  # VmHWM of Linux: getrusage includes the peak of the process that started this one
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
     return resident_memory()
@@ -131,17 +153,20 @@ BOOSTING = 120 << 20
 
 
 def unloaded_bytes() -> int:
-    """Return the bytes that a comparison with boosted trees adds to this process by loading libraries."""
+    """Return the bytes that a comparison with boosted trees adds to this process by loading
+    libraries."""
     return 0 if "sklearn.ensemble" in sys.modules else BOOSTING
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that this process may use: the smallest limit of its cgroup and its parents, or all memory."""
+    """Return the bytes that this process may use: the smallest limit of its cgroup and its parents,
+    or all memory."""
     return min([int(psutil.virtual_memory().total), *_cgroup_limits(proc, cgroups)])
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
-    """Yield the memory limits of this process's control group and of all parents, for cgroup versions 1 and 2."""
+    """Yield the memory limits of this process's control group and of all parents, for cgroup
+    versions 1 and 2."""
     lines = ["0::/", "0:memory:/"]  # a container may see its limit as that of the root
     with suppress(OSError):
         lines += (proc / "self" / "cgroup").read_text().splitlines()
@@ -158,16 +183,21 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
 
 
 def return_freed_memory(least: int = RETURNED) -> bool:
-    """Make glibc immediately return freed blocks of at least ``least`` bytes from now on; True if it can (glibc only).
+    """Make glibc immediately return freed blocks of at least ``least`` bytes from now on; True if
+    it can (glibc only).
 
-    Otherwise a fit, which frees many matrices of slowly growing size, occupies 1.5 times the memory it uses. Smaller
-    blocks are kept for reuse: if every block of a pass had new pages, these would take a third of the time.
+    Otherwise a fit, which frees many matrices of slowly growing size, occupies 1.5 times the memory
+    it uses. Smaller blocks are kept for reuse: if every block of a pass had new pages, these would
+    take a third of the time.
     """
-    return _glibc("mallopt", M_TRIM_THRESHOLD, 2 * least) and _glibc("mallopt", M_MMAP_THRESHOLD, least)
+    return _glibc("mallopt", M_TRIM_THRESHOLD, 2 * least) and _glibc(
+        "mallopt", M_MMAP_THRESHOLD, least
+    )
 
 
 def settled_memory() -> int:
-    """Release all freed blocks held by glibc to the system, which is slow, and return the resident bytes."""
+    """Release all freed blocks held by glibc to the system, which is slow, and return the resident
+    bytes."""
     _glibc("malloc_trim", 0)
     return resident_memory()
 
@@ -187,16 +217,26 @@ def package_versions() -> dict[str, str]:
     packages = {name: version(name) for name in PACKAGES}
     build: Any = np.show_config(mode="dicts")
     blas = build.get("Build Dependencies", {}).get("blas", {})
-    return {"python": platform.python_version(), **packages, "blas": f"{blas.get('name')} {blas.get('version')}"}
+    return {
+        "python": platform.python_version(),
+        **packages,
+        "blas": f"{blas.get('name')} {blas.get('version')}",
+    }
 
 
 def differing_versions(then: dict[str, str], now: dict[str, str]) -> str:
-    """Name the versions that affect bits and differ, partirvm's first, as "then" and "now"; "" if none does.
+    """Name the versions that affect bits and differ, partirvm's first, as "then" and "now"; "" if
+    none does.
 
-    >>> differing_versions({"partirvm": "0.1.0", "numpy": "2.0.0"}, {"partirvm": "0.2.0", "numpy": "2.0.0"})
+    >>> before = {"partirvm": "0.1.0", "numpy": "2.0.0"}
+    >>> differing_versions(before, {"partirvm": "0.2.0", "numpy": "2.0.0"})
     'partirvm 0.1.0 then, 0.2.0 now'
     """
-    names = [name for name in ("partirvm", *PACKAGES[:-1], "blas") if name in then and then[name] != now.get(name)]
+    names = [
+        name
+        for name in ("partirvm", *PACKAGES[:-1], "blas")
+        if name in then and then[name] != now.get(name)
+    ]
     return "; ".join(f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names)
 
 
@@ -204,7 +244,7 @@ def warn_of_versions(what: str, then: dict[str, str]) -> None:
     """Warn if what was made by package versions that differ from those of this process."""
     if differ := differing_versions(then, package_versions()):
         warn(
-            f"{what} was made with other package versions ({differ}): results are right, but their last bits may "
-            "differ; install the same versions for equal bits",
+            f"{what} was made with other package versions ({differ}): results are right, but "
+            "their last bits may differ; install the same versions for equal bits",
             VersionWarning,
         )

@@ -1,8 +1,9 @@
-"""Values in messages: foreign values (cells, labels, column and file names), numbers with their units, and dates.
+"""Values in messages: foreign values (cells, labels, column and file names), numbers with their
+units, and dates.
 
-Foreign values may be very long and may contain control characters that a terminal executes. Errors and warnings pass
-their text through ``printable``, which also removes passwords and signatures from addresses; ``quoted``, ``named`` and
-``listed`` insert values from data and keep them short.
+Foreign values may be very long and may contain control characters that a terminal executes. Errors
+and warnings pass their text through ``printable``, which also removes passwords and signatures from
+addresses; ``quoted``, ``named`` and ``listed`` insert values from data and keep them short.
 """
 
 import re
@@ -20,24 +21,28 @@ LOGIN = re.compile(
     r"(?P<scheme>(?i:https?)://)(?P<login>[^\s/?#'\"`<>]*|[^\s:/?#@\[]*:(?!\d{0,5}[/?#])[^\s@'\"`<>]*)@"
     r"|(?P<other>(?<![A-Za-z])(?!(?i:https?)://)[A-Za-z][\w+.-]*://)(?P<pair>[^\s:/?@\['\"`<>]*:[^\s@'\"`<>]*)@"
 )
-"""A user name and password, or for HTTP also a token, in an address. The password may contain a slash.
+"""A user name and password, or for HTTP also a token, in an address. The password may contain a
+slash.
 
-With HTTP, digits and a slash after a colon are a port and a path. Elsewhere, they begin a password if an ``@`` follows:
-buckets have no ports, and a secret that is shown does more harm than a path with an ``@`` that cannot be opened.
+With HTTP, digits and a slash after a colon are a port and a path. Elsewhere, they begin a password
+if an ``@`` follows: buckets have no ports, and a secret that is shown does more harm than a path
+with an ``@`` that cannot be opened.
 """
 
 QUERY = re.compile(
     r"((?:https?://[^\s?#'\"`<>]*[?#])|(?:[A-Za-z][\w+.-]*://[^\s?'\"`<>]*\?(?=[\w.~%-]+=)))"
     r"(?!…)[^\s'\"`<>]*?(?=[:;,.)\]}]*(?:[\s'\"`<>]|$))"
 )
-"""The query of an address, up to what may follow it in a sentence. In other than HTTP addresses, it has a name."""
+"""The query of an address, up to what may follow it in a sentence. In other than HTTP addresses, it
+has a name."""
 
 
 def without_credentials(text: str) -> str:
     """Return a text without the user names, passwords and queries of the addresses in it.
 
-    >>> without_credentials("s3://key:se/cret@bucket/x: https://host/a.csv?X-Amz-Signature=1&b=2: cannot be read")
-    's3://bucket/x: https://host/a.csv?…: cannot be read'
+    >>> message = "s3://key:se/cret@bucket/x: https://host/a.csv?X-Amz-Signature=1&b=2: no file"
+    >>> without_credentials(message)
+    's3://bucket/x: https://host/a.csv?…: no file'
     >>> without_credentials("http://host:80/a@b, abfs://container@account/x, s3://bucket/20?6.csv")
     'http://host:80/a@b, abfs://container@account/x, s3://bucket/20?6.csv'
     """
@@ -47,7 +52,8 @@ def without_credentials(text: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Escape every character in the text that ``repr`` escapes, such as cursor controls, except ``keep``.
+    r"""Escape every character in the text that ``repr`` escapes, such as cursor controls, except
+    ``keep``.
 
     >>> printable("a\x1b[2Jb\r\n"), printable("two\nlines", keep="\n"), printable("Straße")
     ('a\\x1b[2Jb\\r\\n', 'two\nlines', 'Straße')
@@ -59,7 +65,8 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def message_text(text: str) -> str:
-    """A message as one line that is safe to print on a terminal; the middle of a very long one is left out."""
+    """A message as one line that is safe to print on a terminal; the middle of a very long one is
+    left out."""
     text = without_credentials(text)
     if len(text) > 2000:
         text = f"{text[:1000]} … ({len(text) - 2000:,} characters left out) … {text[-1000:]}"
@@ -82,13 +89,21 @@ def quoted(value: Any) -> str:
         shown = repr(value[:LONGEST_VALUE])
         return f"{shown[:-1]}…{shown[-1]} ({len(value):,} characters)"
     shown = repr(value)
-    return shown if len(shown) <= 2 * LONGEST_VALUE else f"{shown[: 2 * LONGEST_VALUE]}… ({len(shown):,} characters)"
+    return (
+        shown
+        if len(shown) <= 2 * LONGEST_VALUE
+        else f"{shown[: 2 * LONGEST_VALUE]}… ({len(shown):,} characters)"
+    )
 
 
 def named(name: Any) -> str:
     """A name without quotation marks, truncated if it is long."""
     text = without_credentials(str(name)) or "''"
-    return printable(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters)")
+    return printable(
+        text
+        if len(text) <= LONGEST_VALUE
+        else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters)"
+    )
 
 
 def listed(values: Iterable[Any], most: int = 20, show: Callable[[Any], str] = named) -> str:
@@ -105,12 +120,16 @@ def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
     """Return facts as an HTML table of names and values, for notebooks."""
     escaped = ((escape(name), escape(printable(str(value)))) for name, value in rows)
     left = 'style="text-align:left"'  # notebooks align cells on the right
-    cells = (f'<tr><th scope="row" {left}>{name}</th><td {left}>{value}</td></tr>' for name, value in escaped)
+    cells = (
+        f'<tr><th scope="row" {left}>{name}</th><td {left}>{value}</td></tr>'
+        for name, value in escaped
+    )
     return f"<table><caption>{escape(title)}</caption><tbody>{''.join(cells)}</tbody></table>"
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break lines longer than ``width`` (0: none) at spaces, and align continuation lines with the value after a name.
+    """Break lines longer than ``width`` (0: none) at spaces, and align continuation lines with the
+    value after a name.
 
     >>> print(wrapped("memory    about 255 MiB of 16.5 GiB", 24))
     memory    about 255 MiB
@@ -120,7 +139,11 @@ def wrapped(text: str, width: int) -> str:
     for line in text.split("\n"):
         name = re.match(r" *\S+( \S+)?  +", line)
         indent = " " * (name.end() if name and name.end() < width / 2 else 2)
-        how: dict[str, Any] = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+        how: dict[str, Any] = {
+            "subsequent_indent": indent,
+            "break_long_words": False,
+            "break_on_hyphens": False,
+        }
         lines += (textwrap.wrap(line, width, **how) if 0 < width < len(line) else []) or [line]
     return "\n".join(lines)
 

@@ -1,4 +1,5 @@
-"""Small frozen values used throughout the package, and conversion of other libraries' data frames to pandas."""
+"""Small frozen values used throughout the package, and conversion of other libraries' data frames
+to pandas."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -18,42 +19,60 @@ Each: TypeAlias = float | Float
 """A number for one target, or numbers (T,) for several."""
 
 LEARNING_ROWS = 8000  # maximum number of rows that teach a kernel: more hardly change it
-LEARNING_FEATURES = 50  # with more features, a kernel is learned again from fewer rows: their product stays constant
+# with more features, a kernel is learned again from fewer rows: their product stays constant
+LEARNING_FEATURES = 50
 LEFT_OUT_ROWS = 50_000  # maximum number of rows left out of a fit to estimate its uncertainty
-NOISE_CENTRES = 64  # maximum number of centres of an input-dependent noise variance; at least four rows for each
-PANEL_ROWS = 2048  # rows whose design block is held at once; changing it changes the rounding of a pass
+# maximum number of centres of an input-dependent noise variance; at least four rows for each
+NOISE_CENTRES = 64
+PANEL_ROWS = (
+    2048  # rows whose design block is held at once; changing it changes the rounding of a pass
+)
 RESIDUAL_ROWS = 400  # minimum number of rows for which local residuals are tried by default
 COMPARED_ROWS = 1000, 20_000  # minimum and maximum rows to compare a learned fit with boosted trees
-COMPARED_MEMORY = 1 << 30  # minimum memory of a fit that is compared with boosted trees: scikit-learn's take 170 MiB
+COMPARED_MEMORY = (
+    1 << 30
+)  # minimum memory of a fit that is compared with boosted trees: scikit-learn's take 170 MiB
 JUDGED_ROWS = 50, 2000  # minimum and maximum rows that judge a model without vectors
-TREES, TREES_OF_CLASSES = 40, 120  # number of trees in a comparison, and of those for three or more classes together
-RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # maximum rows that teach local residuals; neighbours
+TREES, TREES_OF_CLASSES = (
+    40,
+    120,
+)  # number of trees in a comparison, and of those for three or more classes together
+RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = (
+    4096,
+    40,
+)  # maximum rows that teach local residuals; neighbours
 RESIDUAL_TRIAL = 1000, 20  # maximum rows and neighbours in a trial of local residuals
 RESIDUAL_COLUMNS = 3  # numbers of a local residual row besides its point and its errors
-RESIDUAL_TARGETS = 4  # maximum number of targets for which they are tried: each takes as long as a single one
-EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together; a multiple of 24
+RESIDUAL_TARGETS = (
+    4  # maximum number of targets for which they are tried: each takes as long as a single one
+)
+EXTRA_COLUMNS = (
+    120  # test rows whose extra basis functions are evaluated together; a multiple of 24
+)
 
 BIAS = -1
-"""Label of the bias column. Negative labels mark *leading* columns: not offered by rows, candidates in every fit."""
+"""Label of the bias column. Negative labels mark *leading* columns: not offered by rows, candidates
+in every fit."""
 
 SWEEPS = 10  # Gauss–Seidel sweeps over the missing inputs of a row
 
 STEP = 1e-100
-"""Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do not."""
+"""Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do
+not."""
 
 GRAIN = 2.0**-32
 """Resolution of a scaled target, in standard deviations.
 
-The result of a fit of many similar columns depends on the last bits, which differ for c·y. Rounding to multiples of
-2e-10 removes differences of 1e-16. The noise is at least 400,000 times as large.
+The result of a fit of many similar columns depends on the last bits, which differ for c·y. Rounding
+to multiples of 2e-10 removes differences of 1e-16. The noise is at least 400,000 times as large.
 """
 
 
 class DeclaredState:
     """Base class of dataclasses whose restored state has only their fields.
 
-    A pickle or a file of skops may contain further attributes. Those that this package adds are computed again; others
-    could take the place of methods.
+    A pickle or a file of skops may contain further attributes. Those that this package adds are
+    computed again; others could take the place of methods.
     """
 
     def __setstate__(self, state: Any) -> None:
@@ -63,11 +82,13 @@ class DeclaredState:
 
 
 FOLD = 1 / 64
-"""A training row of fold f has the level code c + (f + 1)·``FOLD``: its level's effect is learned without the fold."""
+"""A training row of fold f has the level code c + (f + 1)·``FOLD``: its level's effect is learned
+without the fold."""
 
 
 def levels_of(codes: Float, count: int) -> Int:
-    """Return the levels (n,) of a feature's codes; ``count`` for unknown codes, ``count`` + 1 for missing ones.
+    """Return the levels (n,) of a feature's codes; ``count`` for unknown codes, ``count`` + 1 for
+    missing ones.
 
     A missing code is NaN, or ``count`` + 1 with a fold.
     """
@@ -78,20 +99,25 @@ def levels_of(codes: Float, count: int) -> Int:
 
 
 def blocks_of(codes: Float, count: int) -> Int:
-    """Return which of ``count`` blocks of a table applies to codes (n,): 0, or 1 + fold for a code with a fold."""
+    """Return which of ``count`` blocks of a table applies to codes (n,): 0, or 1 + fold for a code
+    with a fold."""
     blocks = np.rint(np.nan_to_num(np.mod(codes.real, 1.0)) / FOLD)
     return np.where(blocks < count, blocks, 0).astype(np.int64)
 
 
 def of_levels(table: Float, codes: Float) -> Float:
-    """Return the elements of a table (B, L + 2, …) for a feature's codes (n,), with shape (n, …)."""
+    """Return the elements of a table (B, L + 2, …) for a feature's codes (n,), with shape (n,
+    …)."""
     n_blocks, n_levels = table.shape[:2]
     return np.asarray(table[blocks_of(codes, n_blocks), levels_of(codes, n_levels - 2)])
 
 
 def with_folds(codes: Float, count: int, folds: Int) -> Float:
-    """Return the codes (n,) of a feature with ``count`` levels in training rows of these folds (n,)."""
-    return np.asarray(np.where(np.isnan(codes), count + 1.0, np.floor(codes)) + FOLD * (1.0 + folds))
+    """Return the codes (n,) of a feature with ``count`` levels in training rows of these folds
+    (n,)."""
+    return np.asarray(
+        np.where(np.isnan(codes), count + 1.0, np.floor(codes)) + FOLD * (1.0 + folds)
+    )
 
 
 def without_folds(codes: Float, count: int) -> Float:
@@ -100,18 +126,23 @@ def without_folds(codes: Float, count: int) -> Float:
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
-    """Return p functions (n, p) of the g features ``numbers`` of rows X: 1 and, for each z, cos πu, cos 2πu and so on.
+    """Return p functions (n, p) of the g features ``numbers`` of rows X: 1 and, for each z, cos πu,
+    cos 2πu and so on.
 
-    z = (x − mean)/deviation of ``moments`` (2, g) is within ±4, a gap 0; u = (1 + tanh .8z)/2 is about its quantile.
+    z = (x − mean)/deviation of ``moments`` (2, g) is within ±4, a gap 0; u = (1 + tanh .8z)/2 is
+    about its quantile.
     """
     z = np.nan_to_num(np.clip((X[:, numbers] - moments[0]) / moments[1], -4.0, 4.0))
     quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
-    curves = [np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // max(len(numbers), 1))]
+    curves = [
+        np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // max(len(numbers), 1))
+    ]
     return np.concatenate([np.ones((len(X), 1)), *curves], axis=1)
 
 
 def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Float:
-    """Return Σ_m weights[n, m] ∂f_m(x_n)/∂x_n, (n, d), of analytic f: Im f(x + ih) = h f'(x) (Squire & Trapp 1998)."""
+    """Return Σ_m weights[n, m] ∂f_m(x_n)/∂x_n, (n, d), of analytic f: Im f(x + ih) = h f'(x)
+    (Squire & Trapp 1998)."""
     moved = (function(X + 1j * move).imag / STEP for move in STEP * np.eye(X.shape[1]))
     return np.stack([(weights * each).sum(axis=1) for each in moved], axis=1)
 
@@ -120,19 +151,21 @@ def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Flo
 class FeatureMap(DeclaredState):
     """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
 
-    A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its
-    tails. A categorical feature in ``tables``, pairs of position and table (B, L + 2, r), becomes the r coordinates of
-    its level, of which r − 1 are additional columns; the last two rows are for unknown and missing levels. ``effects``
-    are pairs of such a feature and weights (B, L + 2, p) of ``level_functions`` of ``numbers`` and their ``moments``,
-    whose sum is an additional column. ``doubts`` are pairs of such a feature and variances (B, L + 2) of the effects of
-    its levels, which add to ``share``, that of the noise: together, the noise factor of a row. Block 0 is learned from
-    all rows, block f + 1 without fold f, for the training rows in it (``with_folds``). Each feature in ``gaps`` adds a
-    column that is 1 where its value is missing.
+    A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre,
+    logarithmic in its tails. A categorical feature in ``tables``, pairs of position and table (B, L
+    + 2, r), becomes the r coordinates of its level, of which r − 1 are additional columns; the last
+    two rows are for unknown and missing levels. ``effects`` are pairs of such a feature and weights
+    (B, L + 2, p) of ``level_functions`` of ``numbers`` and their ``moments``, whose sum is an
+    additional column. ``doubts`` are pairs of such a feature and variances (B, L + 2) of the
+    effects of its levels, which add to ``share``, that of the noise: together, the noise factor of
+    a row. Block 0 is learned from all rows, block f + 1 without fold f, for the training rows in it
+    (``with_folds``). Each feature in ``gaps`` adds a column that is 1 where its value is missing.
 
-    ``variances`` are pairs of a categorical feature and the variances (1, L + 2, C) of the effects of its levels beyond
-    their mean in training, for several targets or classes: on each of C scaled targets, where well known levels may be
-    below 0, or on the logits of all classes (C = 1). The probabilities of classes tend to the classes' shares where it
-    is large; ``log_shares`` (K,) are the logarithms of these.
+    ``variances`` are pairs of a categorical feature and the variances (1, L + 2, C) of the effects
+    of its levels beyond their mean in training, for several targets or classes: on each of C scaled
+    targets, where well known levels may be below 0, or on the logits of all classes (C = 1). The
+    probabilities of classes tend to the classes' shares where it is large; ``log_shares`` (K,) are
+    the logarithms of these.
     """
 
     centres: Float
@@ -171,7 +204,8 @@ class FeatureMap(DeclaredState):
         return found
 
     def noise_factor(self, X: Float) -> Float:
-        """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over training rows is one."""
+        """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over
+        training rows is one."""
         factor = np.full(len(X), self.share)
         for j, doubts in self.doubts:
             factor += of_levels(doubts, X[:, j])
@@ -182,7 +216,8 @@ class FeatureMap(DeclaredState):
         return np.asarray(sum(of_levels(variances, X[:, j]) for j, variances in self.variances))
 
     def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
-        """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in training is known.
+        """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in
+        training is known.
 
         The mean noise factor of the training rows, ``share`` + mean, becomes one.
         """
@@ -205,7 +240,9 @@ class FeatureMap(DeclaredState):
         """The position of the feature from which each input comes, (d',)."""
         further = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
         effects = [j for j, _ in self.effects]
-        return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(np.int64)
+        return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(
+            np.int64
+        )
 
     def used(self, inputs: Bool) -> Bool:
         """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
@@ -245,14 +282,16 @@ class FeatureMap(DeclaredState):
 
 @dataclass(frozen=True)
 class TargetMap(DeclaredState):
-    """Map of a target t to z: "none" (z = t), "log" (log t), or "asinh" (asinh((t − centre)/spread)), and back."""
+    """Map of a target t to z: "none" (z = t), "log" (log t), or "asinh" (asinh((t −
+    centre)/spread)), and back."""
 
     kind: str = "none"
     centre: float = 0.0
     spread: float = 1.0
 
     def __call__(self, t: Float) -> Float:
-        """Return z for targets t. For the logarithm, a target that is not positive counts as 1e-300."""
+        """Return z for targets t. For the logarithm, a target that is not positive counts as
+        1e-300."""
         if self.kind == "log":
             return np.asarray(np.log(np.maximum(t, 1e-300)))
         return t if self.kind == "none" else np.asarray(np.arcsinh((t - self.centre) / self.spread))
@@ -261,7 +300,9 @@ class TargetMap(DeclaredState):
         """Return log dz/dt, the log density of t minus that of z."""
         if self.kind == "none":
             return np.zeros(t.shape)
-        return -np.log(np.maximum(t, 1e-300) if self.kind == "log" else np.hypot(t - self.centre, self.spread))
+        return -np.log(
+            np.maximum(t, 1e-300) if self.kind == "log" else np.hypot(t - self.centre, self.spread)
+        )
 
     def back(self, z: Float) -> Float:
         """Return the targets for values z; quantiles of z become quantiles of t."""
@@ -270,7 +311,8 @@ class TargetMap(DeclaredState):
         return z if self.kind == "none" else self.centre + self.spread * np.sinh(z)
 
     def moments(self, mean: Float, variance: Float) -> tuple[Float, Float]:
-        """Return the mean and variance of the target for a normal z with this mean and variance, in closed form."""
+        """Return the mean and variance of the target for a normal z with this mean and variance, in
+        closed form."""
         if self.kind == "none":
             return mean, variance
         grown, tail = np.exp(0.5 * variance), np.expm1(variance)
@@ -278,7 +320,9 @@ class TargetMap(DeclaredState):
             middle = grown * np.exp(mean)
             return middle, tail * middle**2
         middle = grown * np.sinh(mean)
-        return self.centre + self.spread * middle, self.spread**2 * (0.5 * np.expm1(2 * variance) + tail * middle**2)
+        return self.centre + self.spread * middle, self.spread**2 * (
+            0.5 * np.expm1(2 * variance) + tail * middle**2
+        )
 
     def name(self, target: str) -> str:
         """Return a name for z."""
@@ -293,10 +337,12 @@ AS_IT_IS = TargetMap()
 
 @dataclass(frozen=True)
 class Scaling(DeclaredState):
-    """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) / scale.
+    """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) /
+    scale.
 
-    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number becomes ``blank``
-    (d',), by default 0, or, with ``regressions`` (d', d') of scaled inputs on the others, a normal mean.
+    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number
+    becomes ``blank`` (d',), by default 0, or, with ``regressions`` (d', d') of scaled inputs on the
+    others, a normal mean.
     """
 
     x_shift: Float
@@ -313,7 +359,12 @@ class Scaling(DeclaredState):
         """String that distinguishes scalings of different inputs."""
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
         if (found := self.features) is not None:
-            numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables, *found.effects)]
+            numbers += [
+                found.centres,
+                found.spreads,
+                found.gaps,
+                *itertools.chain(*found.tables, *found.effects),
+            ]
             numbers += [found.numbers, found.moments]
         return repr([np.ravel(each).tolist() for each in numbers])
 
@@ -333,7 +384,8 @@ class Scaling(DeclaredState):
         return [] if self.features is None else [j for j, _ in self.features.tables]
 
     def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
-        """Return, by name, the share of training rows without a value, for those of the features (d,) with gaps."""
+        """Return, by name, the share of training rows without a value, for those of the features
+        (d,) with gaps."""
         gaps = [] if self.features is None else self.features.gaps.tolist()
         shares = self.x_shift[self.n_inputs - len(gaps) :].tolist()
         return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
@@ -345,14 +397,16 @@ class Scaling(DeclaredState):
     def features_of(self, inputs: Bool) -> Bool:
         """Return the features (d,) from which these inputs (d',) are computed.
 
-        An input may be missing and then be predicted from others. Coordinates that are equal for all levels depend on
-        nothing.
+        An input may be missing and then be predicted from others. Coordinates that are equal for
+        all levels depend on nothing.
         """
         if self.features is None:
             return inputs
         inputs = inputs.copy()
         if self.regressions is not None:
-            for j in len(self.features.gaps) * self.features.gaps.tolist():  # repeated: one may need another
+            for j in (
+                len(self.features.gaps) * self.features.gaps.tolist()
+            ):  # repeated: one may need another
                 if inputs[j]:
                     inputs |= self.regressions[j] != 0.0
         return self.features.used(inputs)
@@ -368,7 +422,10 @@ class Scaling(DeclaredState):
         found = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
         if self.regressions is None:
             return found
-        some, gone = found[rows], missing[rows]  # each missing input is predicted from the others of its row
+        some, gone = (
+            found[rows],
+            missing[rows],
+        )  # each missing input is predicted from the others of its row
         for j in SWEEPS * np.flatnonzero(gone.any(axis=0) & self.regressions.any(axis=1)).tolist():
             some[gone[:, j], j] = (some[gone[:, j]] * self.regressions[j]).sum(axis=1)
         found[rows] = some
@@ -376,20 +433,24 @@ class Scaling(DeclaredState):
 
     @property
     def doubtful(self) -> bool:
-        """True if the variance of a target also depends on how well the effect of its level is known."""
+        """True if the variance of a target also depends on how well the effect of its level is
+        known."""
         return self.features is not None and bool(self.features.doubts)
 
     def noise_factor(self, X: Float) -> Float:
-        """Return the factors (n,) of the noise variance at raw inputs X (n, d), from the doubts about level effects."""
+        """Return the factors (n,) of the noise variance at raw inputs X (n, d), from the doubts
+        about level effects."""
         return np.ones(len(X)) if self.features is None else self.features.noise_factor(X)
 
     def raw_gradient(self, X: Float, gradient: Float) -> Float:
-        """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient`` (n, d') in inputs."""
+        """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient``
+        (n, d') in inputs."""
         gradient = gradient / self.x_scale
         return gradient if self.features is None else pulled_back(self.features, X, gradient)
 
     def targets(self, t: Float) -> Float:
-        """Targets (n, T) in the likelihood's units; scaled targets are rounded to the nearest multiple of ``GRAIN``."""
+        """Targets (n, T) in the likelihood's units; scaled targets are rounded to the nearest
+        multiple of ``GRAIN``."""
         scaled = (self.target(t) - self.t_shift) / self.t_scale
         return np.where(self.t_scale == 1.0, scaled, np.rint(scaled / GRAIN) * GRAIN)
 
@@ -408,10 +469,11 @@ def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
 class Columns(DeclaredState):
     """Names and meaning of the columns.
 
-    ``categories`` maps a categorical feature to its levels; ``classes`` are the labels of the target's codes, or None
-    for numbers. ``targets`` are the names of several targets, empty for one; ``target`` is all of them together.
-    ``dates`` maps a date column, a feature in days, to its cycles, whose sines and cosines are the features after it.
-    ``formats`` are the formats of non-ISO date strings. The strings in ``missing`` mean that there is no value.
+    ``categories`` maps a categorical feature to its levels; ``classes`` are the labels of the
+    target's codes, or None for numbers. ``targets`` are the names of several targets, empty for
+    one; ``target`` is all of them together. ``dates`` maps a date column, a feature in days, to its
+    cycles, whose sines and cosines are the features after it. ``formats`` are the formats of
+    non-ISO date strings. The strings in ``missing`` mean that there is no value.
     """
 
     features: tuple[str, ...]
@@ -461,18 +523,31 @@ def is_frame(value: Any) -> bool:
 
 
 def pandas_frame(X: Any, name: str = "X") -> Any:
-    """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy: ``DataError``."""
+    """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy:
+    ``DataError``."""
     module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
-        raise DataError(f"{name} is a {module} {type(X).__name__}, not yet computed: call collect() first")
-    if not arrow or module in ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm"):
+        raise DataError(
+            f"{name} is a {module} {type(X).__name__}, not yet computed: call collect() first"
+        )
+    if not arrow or module in (
+        "pandas",
+        "dask",
+        "dask_expr",
+        "distributed",
+        "numpy",
+        "zarr",
+        "partirvm",
+    ):
         return X
     import pyarrow as pa
 
     try:
         return pa.table(X).to_pandas(date_as_object=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"{name}, a {module} {type(X).__name__}, cannot be read as a table: {error}") from error
+        raise DataError(
+            f"{name}, a {module} {type(X).__name__}, cannot be read as a table: {error}"
+        ) from error
 
 
 def pandas_column(y: Any) -> Any:

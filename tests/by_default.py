@@ -13,7 +13,8 @@ def examples(number: int) -> int:
 
 
 def some(cases: Iterable[Any], default: Container[Any]) -> list[Any]:
-    """The cases of ``parametrize``; those that are not among ``default`` are slow. A tuple is a case of several values.
+    """The cases of ``parametrize``; those that are not among ``default`` are slow. A tuple is a
+    case of several values.
 
     >>> [len(case.marks) for case in some(["a", "b"], {"a"})]
     [0, 1]

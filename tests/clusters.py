@@ -18,7 +18,12 @@ def cluster(n_workers: int) -> Iterator[Any]:
     """The client of a ``LocalCluster`` of so many processes, each with one thread."""
     from distributed import Client, LocalCluster
 
-    how = {"threads_per_worker": 1, "processes": True, "protocol": "tcp://", "dashboard_address": ":0"}
+    how = {
+        "threads_per_worker": 1,
+        "processes": True,
+        "protocol": "tcp://",
+        "dashboard_address": ":0",
+    }
     with (
         LocalCluster(n_workers=n_workers, memory_limit="2GiB", **how) as local,
         Client(local, timeout="120s", set_as_default=False) as client,
@@ -33,14 +38,24 @@ def free_port() -> str:
 
 
 class Processes:
-    """A scheduler and workers of one thread, each a process as a person starts it; ``options`` are those of workers."""
+    """A scheduler and workers of one thread, each a process as a person starts it; ``options`` are
+    those of workers."""
 
     def __init__(self, folder: Path, n_workers: int, *options: str, **environment: str) -> None:
         self._folder, self._options, self._environment = folder, options, environment
         self._all: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
         contact = folder / "scheduler.json"
-        place = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact))
+        place = (
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--dashboard-address",
+            ":0",
+            "--scheduler-file",
+            str(contact),
+        )
         self.scheduler = self._start("scheduler", *place)
         wait_for(lambda: contact.exists() and contact.read_text(), "the scheduler")
         self.address = json.loads(contact.read_text())["address"]
@@ -59,8 +74,14 @@ class Processes:
             process.wait()
 
     def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        more = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", **self._environment}
+        more = {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "OMP_NUM_THREADS": "1",
+            **self._environment,
+        }
         with (self._folder / f"{arguments[0]}.log").open("a") as log:
             command = [sys.executable, "-m", "dask", *arguments]
-            self._all.append(subprocess.Popen(command, env={**os.environ, **more}, stdout=log, stderr=log))
+            self._all.append(
+                subprocess.Popen(command, env={**os.environ, **more}, stdout=log, stderr=log)
+            )
         return self._all[-1]

@@ -26,16 +26,24 @@ settings.register_profile(
     max_examples=12,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-settings.register_profile("thorough", settings.get_profile("partirvm"), derandomize=False, max_examples=300)
+settings.register_profile(
+    "thorough", settings.get_profile("partirvm"), derandomize=False, max_examples=300
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "partirvm"))
 
 
-QUIET = {"WORKER__PROFILE__ENABLED": "False", "ADMIN__TICK__INTERVAL": "1s", "ADMIN__SYSTEM_MONITOR__INTERVAL": "5s"}
+QUIET = {
+    "WORKER__PROFILE__ENABLED": "False",
+    "ADMIN__TICK__INTERVAL": "1s",
+    "ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+}
 QUIET["WORKER__MULTIPROCESSING_METHOD"] = "forkserver"
-"""Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and monitors would take, and
-its workers import Dask once."""
+"""Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and
+monitors would take, and its workers import Dask once."""
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # boosting of several processes would take turns at busy waiting
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # boosting of several processes would take turns at busy waiting
 
 for name, value in QUIET.items():
     os.environ.setdefault(f"DASK_DISTRIBUTED__{name}", value)
@@ -45,16 +53,30 @@ ROOM = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the files of tests in memory where there is room: processes that tests start do not wait for a disk."""
+    """Keep the files of tests in memory where there is room: processes that tests start do not wait
+    for a disk."""
     memory = Path("/dev/shm")
-    if config.option.basetemp is None and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
+    if (
+        config.option.basetemp is None
+        and os.access(memory, os.W_OK)
+        and shutil.disk_usage(memory).free > ROOM
+    ):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
 
 TOGETHER = ("tests/execution", "tests/faults", "tests/objects")
-"""Folders of which each is one unit for xdist: their tests share clusters, servers and undisturbed jobs."""
+"""Folders of which each is one unit for xdist: their tests share clusters, servers and undisturbed
+jobs."""
 
-FIRST = (*TOGETHER, "tests/docs/test_guide", "tests/cli", "tests/bits", "tests/jobs", "tests/learning", "tests/report")
+FIRST = (
+    *TOGETHER,
+    "tests/docs/test_guide",
+    "tests/cli",
+    "tests/bits",
+    "tests/jobs",
+    "tests/learning",
+    "tests/report",
+)
 """Where the longest units are: they run first, so that processes end at about the same time."""
 
 
@@ -75,14 +97,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order tests by the place of their unit in ``FIRST``."""
-    items.sort(key=lambda item: next((k for k, unit in enumerate(FIRST) if item.nodeid.startswith(unit)), len(FIRST)))
+    items.sort(
+        key=lambda item: next(
+            (k for k, unit in enumerate(FIRST) if item.nodeid.startswith(unit)), len(FIRST)
+        )
+    )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
     """Search no module of tests for doctests: each would be collected twice."""
     found = yield
-    return [each for each in found if not (file_path.match("test_*.py") and isinstance(each, DoctestModule))]
+    return [
+        each
+        for each in found
+        if not (file_path.match("test_*.py") and isinstance(each, DoctestModule))
+    ]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -95,14 +125,16 @@ def no_waiting_for_the_disk():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: several test processes with several threads each would wait for each other."""
+    """Limit BLAS to one thread: several test processes with several threads each would wait for
+    each other."""
     with threadpool_limits(1, user_api="blas"):
         yield
 
 
 @pytest.fixture(autouse=True)
 def numbers_of_every_run() -> None:
-    """Estimators without ``random_state`` draw from NumPy's global generator: no test passes by chance."""
+    """Estimators without ``random_state`` draw from NumPy's global generator: no test passes by
+    chance."""
     np.random.seed(0)  # noqa: NPY002
 
 
@@ -115,7 +147,8 @@ def one_worker() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def three_workers() -> Iterator[Any]:
-    """A client of a cluster of three workers with one thread each, which tests leave as they found it."""
+    """A client of a cluster of three workers with one thread each, which tests leave as they found
+    it."""
     with cluster(3) as client:
         yield client
 
@@ -135,7 +168,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Path:
-    """``tmp_path``, with it and the folders around it open to a process that has given up its rights."""
+    """``tmp_path``, with it and the folders around it open to a process that has given up its
+    rights."""
     for folder in (tmp_path, *tmp_path.parents):
         mode = folder.stat().st_mode
         if mode & 0o005 != 0o005:
@@ -145,7 +179,8 @@ def open_to_all(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
+    """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of
+    fits do so."""
     monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
     monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
     monkeypatch.setattr("partirvm.learning.left_out_judge.LEAST_JUDGED", 10**9)

@@ -1,4 +1,5 @@
-"""Journals that keep checkpoints, what runs left, for comparisons to the bit, the request of a job, rows of DATA."""
+"""Journals that keep checkpoints, what runs left, for comparisons to the bit, the request of a job,
+rows of DATA."""
 
 import pickle
 from typing import Any
@@ -11,13 +12,20 @@ TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
 """What a line of history says about clocks, memory and stores, not about the fit."""
 
 DATA = {"n_rows": 9, "n_features": 2, "hashes": [], "about": "", "moments": ""}
-REQUEST = {"data": "d.zarr", "validation": None, "fingerprint": DATA, "validation_fingerprint": None, "versions": {}}
+REQUEST = {
+    "data": "d.zarr",
+    "validation": None,
+    "fingerprint": DATA,
+    "validation_fingerprint": None,
+    "versions": {},
+}
 REQUEST |= {"parameters": {"kernel": "gaussian", "basis": None}}
 """What a job was asked to do, without a word on how."""
 
 
 class Recorder(MemoryJournal):
-    """Keeps every checkpoint as bytes, with the number of lines that were written before it and the model then."""
+    """Keeps every checkpoint as bytes, with the number of lines that were written before it and the
+    model then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,13 +41,23 @@ class Recorder(MemoryJournal):
 
 def left(journal: Any) -> tuple[Any, ...]:
     """The model's bits and the lines of history, but for times and bytes."""
-    lines = [{name: repr(value) for name, value in line.items() if name not in TIMES} for line in journal.history]
+    lines = [
+        {name: repr(value) for name, value in line.items() if name not in TIMES}
+        for line in journal.history
+    ]
     model = journal.model
-    return model.mean.tobytes(), model.alpha.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
+    return (
+        model.mean.tobytes(),
+        model.alpha.tobytes(),
+        model.design.labels.tobytes(),
+        model.root.tobytes(),
+        lines,
+    )
 
 
 def contents(source: Any) -> np.ndarray:
-    """Inputs and targets (N, d + T) of DATA in the order of their table, after a check of each tile."""
+    """Inputs and targets (N, d + T) of DATA in the order of their table, after a check of each
+    tile."""
     source.verify()
     tiles = [source.tile(number) for number in range(source.n_tiles)]
     order = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])

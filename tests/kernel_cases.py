@@ -1,4 +1,5 @@
-"""One list of all kernels for three features, each with its formula for every pair, for all tests of kernels."""
+"""One list of all kernels for three features, each with its formula for every pair, for all tests
+of kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,8 +65,8 @@ def categorical(*gamma):
 class Case:
     """A kernel for ``D`` features and its formula for points (n, d) and centres (m, d).
 
-    ``distant`` kernels depend on x − z alone, ``unit`` ones lie between 0 and 1, ``mercer`` ones are positive
-    semi-definite; ``relevances`` is what they say of ``D`` features.
+    ``distant`` kernels depend on x − z alone, ``unit`` ones lie between 0 and 1, ``mercer`` ones
+    are positive semi-definite; ``relevances`` is what they say of ``D`` features.
     """
 
     name: str
@@ -91,7 +92,12 @@ CASES = [
     falling("gaussian", Gaussian((0.5,)), lambda X, Z: naive.gaussian(X, Z, 0.5), (0.5,) * 3),
     falling("gaussian, widths", Gaussian(WIDTHS), lambda X, Z: naive.gaussian(X, Z, ARD), WIDTHS),
     falling("laplacian", Laplacian((0.5,)), lambda X, Z: laplacian_kernel(X, Z, 0.5), (0.5,) * 3),
-    falling("laplacian, widths", Laplacian(WIDTHS), lambda X, Z: laplacian_kernel(X * ARD, Z * ARD, 1.0), WIDTHS),
+    falling(
+        "laplacian, widths",
+        Laplacian(WIDTHS),
+        lambda X, Z: laplacian_kernel(X * ARD, Z * ARD, 1.0),
+        WIDTHS,
+    ),
     falling("matern32", Matern32((0.5,)), matern(1.5, 0.5), (0.5,) * 3),
     falling("matern32, widths", Matern32(ALL), matern(1.5, ALL), ALL),
     falling("matern52", Matern52((0.5,)), matern(2.5, 0.5), (0.5,) * 3),
@@ -110,10 +116,21 @@ CASES = [
         lambda X, Z: matern(1.5, 0.5)(X @ AXES.T, Z @ AXES.T),
         tuple(0.5 * (AXES**2).sum(axis=0)),
     ),
-    falling("on columns", OnColumns(Gaussian((2.0, 0.1)), (2, 0)), lambda X, Z: naive.gaussian(X, Z, ARD), WIDTHS),
+    falling(
+        "on columns",
+        OnColumns(Gaussian((2.0, 0.1)), (2, 0)),
+        lambda X, Z: naive.gaussian(X, Z, ARD),
+        WIDTHS,
+    ),
     falling(
         "product",
-        Product((OnColumns(Laplacian((0.4, 0.3)), (0, 1)), OnColumns(Categorical(0.7), (2,)), Gaussian(0.2))),
+        Product(
+            (
+                OnColumns(Laplacian((0.4, 0.3)), (0, 1)),
+                OnColumns(Categorical(0.7), (2,)),
+                Gaussian(0.2),
+            )
+        ),
         lambda X, Z: (
             laplacian_kernel(X * (0.4, 0.3, 0), Z * (0.4, 0.3, 0), 1.0)
             * categorical(0, 0, 0.7)(X, Z)
@@ -130,13 +147,28 @@ CASES = [
     ),
     Case(
         "sum of products",
-        Sum((Product((Polynomial(0.2, 2), Linear())), Sum((Laplacian(0.3), LinearSpline()), (0.0, 1.0)))),
+        Sum(
+            (
+                Product((Polynomial(0.2, 2), Linear())),
+                Sum((Laplacian(0.3), LinearSpline()), (0.0, 1.0)),
+            )
+        ),
         lambda X, Z: polynomial_kernel(X, Z, degree=2, gamma=0.2) * (X @ Z.T) + spline(X, Z),
         mercer=False,
     ),
     Case("linear", Linear(), lambda X, Z: X @ Z.T),
-    Case("polynomial", Polynomial(0.4), lambda X, Z: polynomial_kernel(X, Z, 3, 0.4, 1), relevances=(0.4,) * 3),
-    Case("polynomial, widths", Polynomial(WIDTHS, 6, 0.5), lambda X, Z: (X * ARD @ Z.T + 0.5) ** 6, relevances=WIDTHS),
+    Case(
+        "polynomial",
+        Polynomial(0.4),
+        lambda X, Z: polynomial_kernel(X, Z, 3, 0.4, 1),
+        relevances=(0.4,) * 3,
+    ),
+    Case(
+        "polynomial, widths",
+        Polynomial(WIDTHS, 6, 0.5),
+        lambda X, Z: (X * ARD @ Z.T + 0.5) ** 6,
+        relevances=WIDTHS,
+    ),
     Case("linear spline", LinearSpline(), spline, mercer=False),
     Case("named function", FunctionKernel("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
     Case("callable", FunctionKernel(cauchy), cauchy, distant=True, unit=True),
@@ -145,7 +177,8 @@ CASES = [
 
 
 def slopes(function, kernel, step):
-    """∂ function(kernel) / ∂ log parameter, (p,), by differences of fourth order; 0 for a parameter that is 0."""
+    """∂ function(kernel) / ∂ log parameter, (p,), by differences of fourth order; 0 for a parameter
+    that is 0."""
     found = np.zeros(len(kernel.logs))
     for k in np.flatnonzero(np.isfinite(kernel.logs)):
         ends = kernel.logs + step * np.outer([1, -1, 2, -2], np.eye(len(found))[k])
@@ -158,7 +191,9 @@ NAMED = [case for case in CASES if case.name != "callable"]
 """Those that have a spec."""
 
 IMPOSSIBLE = {
-    "gaussian": [{"gamma": gamma} for gamma in ([], [0.0, 0.0], [1.0, -1.0], [np.nan], [1e308], "learn", {})],
+    "gaussian": [
+        {"gamma": gamma} for gamma in ([], [0.0, 0.0], [1.0, -1.0], [np.nan], [1e308], "learn", {})
+    ],
     "laplacian": [{"gamma": [-1.0]}, {}, {"gamma": [1.0], "length": 3}],
     "matern32": [{"gamma": [0.0]}, {"gamma": None}],
     "matern52": [{"gamma": [0.0]}, {"gamma": [[1.0]]}],
@@ -172,7 +207,10 @@ IMPOSSIBLE = {
     "linear-spline": [{"gamma": [1.0]}],
     "sum": [
         *({"parts": parts} for parts in ([], "gaussian", [3.0], [{"name": "nothing"}])),
-        *({"parts": [{"name": "linear"}], "weights": given} for given in ([-1.0], [0.0], [np.inf], ["1"], [1.0, 2.0])),
+        *(
+            {"parts": [{"name": "linear"}], "weights": given}
+            for given in ([-1.0], [0.0], [np.inf], ["1"], [1.0, 2.0])
+        ),
     ],
     "several": [
         {"kernels": []},
@@ -184,17 +222,29 @@ IMPOSSIBLE = {
     "columns": [
         {"kernel": {"name": "linear"}},
         {"kernel": "linear", "columns": [0]},
-        *({"kernel": {"name": "linear"}, "columns": columns} for columns in ([], [0, 0], [-1], [0.5], [True], "0", 3)),
+        *(
+            {"kernel": {"name": "linear"}, "columns": columns}
+            for columns in ([], [0, 0], [-1], [0.5], [True], "0", 3)
+        ),
     ],
     "directions": [
         {"kernel": {"name": "gaussian", "gamma": [1.0]}},
         {"kernel": {"name": "linear"}, "axes": [[1.0]]},
-        {"kernel": {"name": "gaussian", "gamma": [1.0, 2.0, 3.0]}, "axes": [[1.0, 0.0], [0.0, 1.0]]},
+        {
+            "kernel": {"name": "gaussian", "gamma": [1.0, 2.0, 3.0]},
+            "axes": [[1.0, 0.0], [0.0, 1.0]],
+        },
         *(
             {"kernel": {"name": "gaussian", "gamma": [1.0]}, "axes": axes}
             for axes in ([], [[]], [1.0], [[np.nan]], [[1.0], [1.0, 2.0]], "1", None)
         ),
     ],
-    "function": [{}, *({"function": path} for path in ("module", "module:", ":name", "a b:c", "os.path:", 3, None))],
+    "function": [
+        {},
+        *(
+            {"function": path}
+            for path in ("module", "module:", ":name", "a b:c", "os.path:", 3, None)
+        ),
+    ],
 }
 """For every kernel by name: fields of a spec that cannot be."""

@@ -1,9 +1,10 @@
-"""The mathematics of an RVM in a few dense lines each, for tests to compare with. Nothing here is fast or clever.
+"""The mathematics of an RVM in a few dense lines each, for tests to compare with. Nothing here is
+fast or clever.
 
-Notation of Tipping (2001): Φ (N, M) the design, t (N,) or (N, T) targets, α (M,) prior precisions, β = σ⁻² the noise
-precision, w (N,) precision weights of the rows (a row's noise variance is 1/(βw); a weight of zero is an absent row).
-"C" is the covariance of the targets, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15); what follows from it is accurate even where ΦᵀΦ is
-singular.
+Notation of Tipping (2001): Φ (N, M) the design, t (N,) or (N, T) targets, α (M,) prior precisions,
+β = σ⁻² the noise precision, w (N,) precision weights of the rows (a row's noise variance is 1/(βw);
+a weight of zero is an absent row). "C" is the covariance of the targets, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15);
+what follows from it is accurate even where ΦᵀΦ is singular.
 """
 
 from itertools import pairwise
@@ -68,16 +69,26 @@ def predict_by_rows(rows, Phi, t, alpha, beta, w=None):
     Phi, t, w = present(ones(Phi, w), Phi, t)
     factor = cho_factor(covariance(Phi, alpha, beta, w))
     k = (Phi / alpha) @ rows.T
-    return k.T @ cho_solve(factor, t), 1 / beta + (rows**2 / alpha).sum(axis=1) - np.sum(k * cho_solve(factor, k), 0)
+    return k.T @ cho_solve(factor, t), 1 / beta + (rows**2 / alpha).sum(axis=1) - np.sum(
+        k * cho_solve(factor, k), 0
+    )
 
 
 def predict_augmented(rows, heights, extra, Phi, t, alpha, beta, precision, w=None):
-    """``predict`` of each row by its own RVM, with one column more: ``extra`` (N, G), ``heights`` (G,) at the row.
+    """``predict`` of each row by its own RVM, with one column more: ``extra`` (N, G), ``heights``
+    (G,) at the row.
 
     Its weight has the prior precision ``precision`` (G,) (Rasmussen & Quiñonero-Candela 2005).
     """
     own = [
-        predict(np.append(row, height)[None], np.column_stack([Phi, phi]), t, np.append(alpha, a), beta, w)
+        predict(
+            np.append(row, height)[None],
+            np.column_stack([Phi, phi]),
+            t,
+            np.append(alpha, a),
+            beta,
+            w,
+        )
         for row, height, phi, a in zip(rows, heights, extra.T, precision, strict=True)
     ]
     return tuple(np.concatenate(parts) for parts in zip(*own, strict=True))
@@ -89,13 +100,15 @@ def determinedness(Phi, t, alpha, beta, w=None):
 
 
 def log_prior(x, shape, rate):
-    """log of a Gamma(shape, rate) density of log x at each x, shape·log x − rate·x, less its peak where it has one."""
+    """log of a Gamma(shape, rate) density of log x at each x, shape·log x − rate·x, less its peak
+    where it has one."""
     peak = shape * (np.log(shape / rate) - 1) if shape and rate else 0.0
     return shape * np.log(x) - rate * x - peak
 
 
 def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
-    """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d) (app. A)."""
+    """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d)
+    (app. A)."""
     w, (a, b, c, d) = ones(Phi, w), prior
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
     N, squares = (w > 0).sum(), w @ (t - Phi @ mu) ** 2
@@ -104,27 +117,33 @@ def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
 
 
 def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
-    """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column that is not in Φ (Tipping & Faul 2003, eqs. 19 and 22)."""
+    """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column that is not in Φ (Tipping & Faul 2003, eqs. 19 and
+    22)."""
     Phi, phi, t, w = present(ones(Phi, w), Phi, phi, t)
     factor = cho_factor(covariance(Phi, alpha, beta, w))
     return phi @ cho_solve(factor, phi), phi @ cho_solve(factor, t)
 
 
 def best_gain(s, q):
-    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
+    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq.
+    18)."""
     alpha = s * np.geomspace(1e-12, 1e12, 20_001)
     return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
 
 
 def tree_sum(values):
-    """Σ over tiles in the fixed tree: each node is left + right, or left alone where the right lies beyond the last."""
+    """Σ over tiles in the fixed tree: each node is left + right, or left alone where the right lies
+    beyond the last."""
     while len(values) > 1:
-        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[
+            len(values) // 2 * 2 :
+        ]
     return values[0]
 
 
 def calibration_error(codes, probabilities, bins=15):
-    """Σ_b |B_b|/n · |accuracy_b − confidence_b| over bins ((b − 1)/15, b/15] (Guo et al. 2017, eq. 3)."""
+    """Σ_b |B_b|/n · |accuracy_b − confidence_b| over bins ((b − 1)/15, b/15] (Guo et al. 2017, eq.
+    3)."""
     edges = np.linspace(0, 1, bins + 1)
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == codes
     found = 0.0
@@ -143,7 +162,8 @@ def log_probability(likelihood, f, codes):
 
 
 def logistic(likelihood, Phi, codes, mean, w=None):
-    """Log likelihood, gradient (M, C) and the whole negative Hessian (M, C, M, C) of class codes at weights (M, C)."""
+    """Log likelihood, gradient (M, C) and the whole negative Hessian (M, C, M, C) of class codes at
+    weights (M, C)."""
     f, w = Phi @ mean, ones(Phi, w)
     if likelihood == "multinomial":
         y = np.exp(f - logsumexp(f, axis=1, keepdims=True))
@@ -162,7 +182,8 @@ def penalised(likelihood, Phi, codes, alpha, mean, w=None):
 
 
 def mode(likelihood, Phi, codes, alpha, w=None):
-    """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the whole KM × KM Hessian."""
+    """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the whole KM ×
+    KM Hessian."""
     shape, prior = alpha.shape, np.diag(alpha.ravel())
 
     def value(x):
@@ -181,12 +202,15 @@ def mode(likelihood, Phi, codes, alpha, w=None):
 
 
 def laplace(likelihood, Phi, codes, alpha, mean, w=None):
-    """Σ_k (C, M, M) of each output's own block of the Hessian at ``mean``, and Laplace's evidence with these blocks.
+    """Σ_k (C, M, M) of each output's own block of the Hessian at ``mean``, and Laplace's evidence
+    with these blocks.
 
     log p(t | W) − ½ Σ α w² + ½ Σ_k [ log|A_k| + log|Σ_k| ].
     """
     curvature = logistic(likelihood, Phi, codes, mean, w)[2]
-    Sigma = np.array([np.linalg.inv(curvature[:, k, :, k] + np.diag(alpha[:, k])) for k in range(alpha.shape[1])])
+    Sigma = np.array(
+        [np.linalg.inv(curvature[:, k, :, k] + np.diag(alpha[:, k])) for k in range(alpha.shape[1])]
+    )
     evidence = penalised(likelihood, Phi, codes, alpha, mean, w)
     return Sigma, evidence + 0.5 * (np.log(alpha).sum() + np.linalg.slogdet(Sigma)[1].sum())
 
@@ -198,12 +222,16 @@ def laplace_mackay(likelihood, alpha, mean, Sigma):
 
 
 def contribution(alpha, s, q):
-    """ℓ(α) = ½[log α − log(α + s) + q²/(α + s)] of one column, 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
-    return 0.0 if np.isinf(alpha) else 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
+    """ℓ(α) = ½[log α − log(α + s) + q²/(α + s)] of one column, 0 at α = ∞ (Tipping & Faul 2003, eq.
+    18)."""
+    return (
+        0.0 if np.isinf(alpha) else 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
+    )
 
 
 def best_action(Phi, t, active, beta):
-    """(gain, kind, column, α) of the action that gains most, with ``active`` α by column; Σ, μ, S and Q from scratch.
+    """(gain, kind, column, α) of the action that gains most, with ``active`` α by column; Σ, μ, S
+    and Q from scratch.
 
     S and Q of eqs. 24 and 25; of an active column s = αS/(α − S), q = αQ/(α − S) (eq. 23).
     """
@@ -215,7 +243,9 @@ def best_action(Phi, t, active, beta):
     found = []
     for j in range(Phi.shape[1]):
         before = active.get(j, np.inf)
-        s, q = (S[j], Q[j]) if np.isinf(before) else np.array([S[j], Q[j]]) * before / (before - S[j])
+        s, q = (
+            (S[j], Q[j]) if np.isinf(before) else np.array([S[j], Q[j]]) * before / (before - S[j])
+        )
         after = s**2 / (q**2 - s) if q**2 > s else np.inf
         kind = "add" if np.isinf(before) else "delete" if np.isinf(after) else "estimate"
         found.append((contribution(after, s, q) - contribution(before, s, q), kind, j, after))
@@ -223,10 +253,12 @@ def best_action(Phi, t, active, beta):
 
 
 def tipping_faul(Phi, t, beta, *, least, between):
-    """Tipping & Faul's algorithm from no column: a list of (kind, column, α, log evidence), and the last β.
+    """Tipping & Faul's algorithm from no column: a list of (kind, column, α, log evidence), and the
+    last β.
 
-    Each action is that with the largest gain, while it is above ``least``; β is MacKay's after ``between(M)`` actions,
-    and whenever none gains, until it changes the evidence by less than ``least``.
+    Each action is that with the largest gain, while it is above ``least``; β is MacKay's after
+    ``between(M)`` actions, and whenever none gains, until it changes the evidence by less than
+    ``least``.
     """
     active, actions, since = {}, [], 0
 

@@ -14,8 +14,8 @@ import partirvm
 
 ROOT = Path(partirvm.__file__).parent
 VALUES = {"errors", "types", "options", "quoting", "process"}
-"""Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the process: importable by
-all."""
+"""Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the
+process: importable by all."""
 
 PARTS_OF_FITS = VALUES | {"storage", "core", "kernels", "data", "model", "planning"}
 PARTS_OF_FITS |= {"likelihoods", "strategies", "execution", "learning"}
@@ -32,7 +32,8 @@ ARROWS = {
     "kernels": VALUES,
     # Errors of the rows of a fit, which a model keeps.
     "local": VALUES | {"storage", "core", "kernels"},
-    # A model as a graph of operations: kernels are turned into operations by their kind. Explanations take data frames.
+    # A model as a graph of operations: kernels are turned into operations by their kind.
+    # Explanations take data frames.
     "export": VALUES | {"storage", "kernels", "data.convert"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
@@ -40,26 +41,50 @@ ARROWS = {
     "strategies": VALUES | {"core", "kernels", "planning", "likelihoods", "local"},
     "data": VALUES | {"storage", "core", "kernels"},
     # Rows of a data frame are read as ingest reads them.
-    "model": VALUES | {"storage", "core", "kernels", "local", "export", "data.convert", "data.labels"},
+    "model": VALUES
+    | {"storage", "core", "kernels", "local", "export", "data.convert", "data.labels"},
     # Passes and the machine are value types that live with those who decide on them.
-    "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
+    "execution": VALUES
+    | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
+    | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES
-    | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local", "planning.memory"},
+    | {
+        "storage",
+        "core",
+        "kernels",
+        "likelihoods",
+        "strategies",
+        "data",
+        "execution",
+        "local",
+        "planning.memory",
+    },
     "resolve": PARTS_OF_FITS | {"local"},
     "jobs": PARTS_OF_FITS | {"local", "resolve"},
     "predict": PARTS_OF_FITS | {"jobs", "resolve"},
-    # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
+    # Progress and pages show sizes, durations and the peak memory of the process, and how
+    # strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "storage"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core", "export"},
+    "estimators": VALUES
+    | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core", "export"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
     # Estimators in other libraries.
     "skl2onnx": {"estimators", "export"},
     "mlflow": {"estimators", "data.convert"},
     "cli": VALUES
-    | {"storage.address", "resolve", "jobs", "predict", "report", "export", "data.ingest", "model.fitted"},
+    | {
+        "storage.address",
+        "resolve",
+        "jobs",
+        "predict",
+        "report",
+        "export",
+        "data.ingest",
+        "model.fitted",
+    },
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""
@@ -135,7 +160,8 @@ MODULES = dict(modules())
 
 @cache
 def imports(path):
-    """Every absolute name that a module imports anywhere in it, inside functions and type-checking blocks too."""
+    """Every absolute name that a module imports anywhere in it, inside functions and type-checking
+    blocks too."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -157,13 +183,20 @@ def test_no_arrow_runs_back():
     for name, path in MODULES.items():
         part = name.partition(".")[0]
         assert part in ARROWS, f"{part} is a new part: say whom it may know"
-        found = {target.removeprefix("partirvm.") for target in imports(path) if target.startswith("partirvm.")}
-        beyond[name] = {target for target in found if not within(target, ARROWS[part] | {part})} - {"__version__"}
+        found = {
+            target.removeprefix("partirvm.")
+            for target in imports(path)
+            if target.startswith("partirvm.")
+        }
+        beyond[name] = {target for target in found if not within(target, ARROWS[part] | {part})} - {
+            "__version__"
+        }
     assert {name: targets for name, targets in beyond.items() if targets} == EXCEPTIONS
 
 
 def test_third_parties_stay_where_they_belong():
-    """numpy and scipy alone in the pure parts, distributed in the Dask executor, rich in report, click in cli."""
+    """numpy and scipy alone in the pure parts, distributed in the Dask executor, rich in report,
+    click in cli."""
     strange = {}
     for name, path in MODULES.items():
         allowed = THIRD_PARTIES[name.partition(".")[0]] | THIRD_PARTIES.get(name, set())
@@ -173,7 +206,8 @@ def test_third_parties_stay_where_they_belong():
 
 
 LAZY = {
-    # Their ``__init__`` loads public names when they are first used, from modules that may import the package.
+    # Their ``__init__`` loads public names when they are first used, from modules that may import
+    # the package.
     "partirvm",
     "partirvm.jobs",
 }
@@ -187,11 +221,18 @@ def module_at(target, known):
 
 
 def neighbours():
-    """Each module with the modules of the package that it imports anywhere: in functions and type checks, too."""
-    paths = {f"partirvm.{name}": path for name, path in MODULES.items()} | {"partirvm": ROOT / "__init__.py"}
+    """Each module with the modules of the package that it imports anywhere: in functions and type
+    checks, too."""
+    paths = {f"partirvm.{name}": path for name, path in MODULES.items()} | {
+        "partirvm": ROOT / "__init__.py"
+    }
     for name, path in paths.items():
         if name not in LAZY:
-            own = {module_at(target, paths) for target in imports(path) if target.partition(".")[0] == "partirvm"}
+            own = {
+                module_at(target, paths)
+                for target in imports(path)
+                if target.partition(".")[0] == "partirvm"
+            }
             yield name, own - {name} - LAZY
 
 
@@ -210,7 +251,18 @@ def loaded(statement, tell=TELL):
     return set(found.stdout.split())
 
 
-HEAVY = {"sklearn", "pandas", "pyarrow", "dask", "distributed", "zarr", "matplotlib", "rich", "scipy", "numpy"}
+HEAVY = {
+    "sklearn",
+    "pandas",
+    "pyarrow",
+    "dask",
+    "distributed",
+    "zarr",
+    "matplotlib",
+    "rich",
+    "scipy",
+    "numpy",
+}
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -222,7 +274,9 @@ def test_every_public_name_is_there_and_has_an_example():
     """``__all__`` and the lazy names agree; doctests run the examples."""
     assert set(partirvm.__all__) <= set(dir(partirvm))
     for name in {*partirvm.__all__} - {"__version__"}:
-        _, heading, example = inspect.getdoc(getattr(partirvm, name)).partition("Examples\n--------\n>>> ")
+        _, heading, example = inspect.getdoc(getattr(partirvm, name)).partition(
+            "Examples\n--------\n>>> "
+        )
         assert heading, name
         assert name in example
     with pytest.raises(AttributeError, match="nothing"):
@@ -230,9 +284,14 @@ def test_every_public_name_is_there_and_has_an_example():
 
 
 def test_type_checkers_see_every_public_name():
-    """The imports under ``TYPE_CHECKING`` are those of ``__all__``, from the modules of the lazy names."""
+    """The imports under ``TYPE_CHECKING`` are those of ``__all__``, from the modules of the lazy
+    names."""
     tree = ast.parse((ROOT / "__init__.py").read_text())
-    (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    (block,) = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
     imported = {name.name: node.module for node in block.body for name in node.names}
     assert set(imported) == {*partirvm.__all__} - {"__version__"}
     assert imported == partirvm._MODULES
@@ -240,10 +299,26 @@ def test_type_checkers_see_every_public_name():
 
 def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
     """``from partirvm.jobs import fit``, by which the command line fits."""
-    assert not loaded("from partirvm.jobs import fit") & {"sklearn", "pandas", "pyarrow", "distributed", "matplotlib"}
+    assert not loaded("from partirvm.jobs import fit") & {
+        "sklearn",
+        "pandas",
+        "pyarrow",
+        "distributed",
+        "matplotlib",
+    }
 
 
-WITHOUT = {"pandas", "pyarrow", "dask", "distributed", "tornado", "jinja2", "click", "matplotlib", "rich"}
+WITHOUT = {
+    "pandas",
+    "pyarrow",
+    "dask",
+    "distributed",
+    "tornado",
+    "jinja2",
+    "click",
+    "matplotlib",
+    "rich",
+}
 """Not needed by a fit to arrays and by predictions of a saved model."""
 
 ARRAYS_ALONE = f"""
@@ -276,7 +351,8 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 
 @pytest.mark.slow
 def test_fits_to_arrays_and_predictions_need_no_tables_and_no_cluster(tmp_path, monkeypatch):
-    """They run where these packages are not installed; predictions load no others than scikit-learn itself."""
+    """They run where these packages are not installed; predictions load no others than scikit-learn
+    itself."""
     monkeypatch.chdir(tmp_path)
     loaded(ARRAYS_ALONE)
     assert not loaded(PREDICTIONS_ALONE, "") & WITHOUT

@@ -22,7 +22,9 @@ CLASSES = [
 def test_every_error_and_warning_is_one_printable_line_with_its_advice(kind):
     error = kind(f"t.csv: {HOSTILE}\nforged: line")
     assert str(error).isprintable()
-    assert str(error).startswith("t.csv: \\x1b]0;title\\x07\\x1b[31mred\\r\\u202egone\\u2028\\x9b2J\\nforged")
+    assert str(error).startswith(
+        "t.csv: \\x1b]0;title\\x07\\x1b[31mred\\r\\u202egone\\u2028\\x9b2J\\nforged"
+    )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     # beside a huge value the advice stays
     said = str(kind(f"column 'b' holds {'x' * 200_000}: name it as categorical"))
@@ -32,9 +34,12 @@ def test_every_error_and_warning_is_one_printable_line_with_its_advice(kind):
 
 
 @pytest.mark.parametrize(
-    "shown", [quoted, named, lambda value: listed([value]), lambda value: listed([value], show=quoted)]
+    "shown",
+    [quoted, named, lambda value: listed([value]), lambda value: listed([value], show=quoted)],
 )
-@pytest.mark.parametrize("value", [HOSTILE, "x" * 200_000, b"\x1b" * 9, ["\x1b" * 100_000], "\ud800"])
+@pytest.mark.parametrize(
+    "value", [HOSTILE, "x" * 200_000, b"\x1b" * 9, ["\x1b" * 100_000], "\ud800"]
+)
 def test_values_in_messages(shown, value):
     assert len(shown(value)) < 400
     assert shown(value).isprintable()
@@ -61,7 +66,9 @@ PASSWORDS = (
 
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("protocol", ["s3", "gs", "az", "abfs", "ssh", "sftp", "ftp", "hdfs"])
-def test_a_password_outside_http_is_removed_though_it_begins_as_a_port(monkeypatch, protocol, password):
+def test_a_password_outside_http_is_removed_though_it_begins_as_a_port(
+    monkeypatch, protocol, password
+):
     """It is the process's own, for opening the store; messages and files get the address alone."""
     monkeypatch.setattr(address, "_logins", {})
     place = f"{protocol}://key:{password}@bucket/x"
@@ -72,7 +79,9 @@ def test_a_password_outside_http_is_removed_though_it_begins_as_a_port(monkeypat
     assert list(address._logins.values()) == [("key", password)]
 
 
-@pytest.mark.parametrize("password", ["se/cret", "se?cret=1", "12se/cret", "123456/secret", "se@cret"])
+@pytest.mark.parametrize(
+    "password", ["se/cret", "se?cret=1", "12se/cret", "123456/secret", "se@cret"]
+)
 def test_a_password_in_http_is_removed_unless_the_address_is_valid_with_a_port(password):
     assert without_credentials(f"https://key:{password}@host/x") == "https://host/x"
 

@@ -17,7 +17,9 @@ PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 def test_one_version():
     """Of the package, its metadata, the citation and the image."""
     assert partirvm.__version__ == PROJECT["version"]
-    assert yaml.safe_load(ROOT.joinpath("CITATION.cff").read_text())["version"] == PROJECT["version"]
+    assert (
+        yaml.safe_load(ROOT.joinpath("CITATION.cff").read_text())["version"] == PROJECT["version"]
+    )
     for name in ("compose.yaml", "Dockerfile"):
         found = re.findall(r"partirvm:([\d.]+)", ROOT.joinpath("deploy", name).read_text())
         assert set(found) == {PROJECT["version"]}, name
@@ -29,14 +31,21 @@ def test_the_workflow_has_every_classified_python():
     if not ROOT.joinpath(".github").exists():
         pytest.skip("the sdist holds no workflows")
     jobs = yaml.safe_load(ROOT.joinpath(".github/workflows/tests.yml").read_text())["jobs"]
-    classified = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    classified = [
+        name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)
+    ]
     assert jobs["tests"]["strategy"]["matrix"]["python"] == classified
     assert PROJECT["requires-python"] == f">={classified[0]}"
 
 
 def test_the_oldest_versions_are_the_lower_bounds():
-    """``minimum-versions.txt`` begins with the lower bound of each dependency; a version in it may have more parts."""
-    pinned = dict(re.findall(r"^([\w-]+)==(.+)$", ROOT.joinpath("minimum-versions.txt").read_text(), re.MULTILINE))
+    """``minimum-versions.txt`` begins with the lower bound of each dependency; a version in it may
+    have more parts."""
+    pinned = dict(
+        re.findall(
+            r"^([\w-]+)==(.+)$", ROOT.joinpath("minimum-versions.txt").read_text(), re.MULTILINE
+        )
+    )
     asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["plot"]]
     for name, bound in (re.match(r"([\w-]+)(?:\[.*\])?>=(.+)", line).groups() for line in asked):
         assert f"{pinned[name]}.".startswith(f"{bound}."), name
@@ -61,14 +70,17 @@ FIXED = {
     "scipy": ("1.10.0", "CVE-2023-25399"),
     "skops": ("0.13.0", "CVE-2025-54886"),
 }
-"""The version of each dependency in which the last published vulnerability was fixed, and its number."""
+"""The version of each dependency in which the last published vulnerability was fixed, and its
+number."""
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_lower_bounds_exclude_versions_with_known_vulnerabilities(name):
     """In the dependencies and in every extra."""
     asked = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
-    bounds = [re.match(r"([\w-]+)(?:\[.*\])?>=(.+)", line) for line in [*PROJECT["dependencies"], *asked]]
+    bounds = [
+        re.match(r"([\w-]+)(?:\[.*\])?>=(.+)", line) for line in [*PROJECT["dependencies"], *asked]
+    ]
     found = [bound[2] for bound in bounds if bound and bound[1] == name]
     fixed, _ = FIXED[name]
     assert found

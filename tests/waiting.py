@@ -1,4 +1,5 @@
-"""Waits with a limit, and a clock that moves only when somebody sleeps: no test depends on how busy the machine is."""
+"""Waits with a limit, and a clock that moves only when somebody sleeps: no test depends on how busy
+the machine is."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +10,11 @@ PATIENCE = 120.0
 """Seconds that anything may take on a busy machine; a wait that is longer is a hang."""
 
 
-def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = PATIENCE, pause: float = 0.005) -> Any:
-    """Poll until the condition holds, and return what it says. A condition that takes long is asked less often."""
+def wait_for(
+    condition: Callable[[], Any], what: str = "it", seconds: float = PATIENCE, pause: float = 0.005
+) -> Any:
+    """Poll until the condition holds, and return what it says. A condition that takes long is asked
+    less often."""
     end = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -23,17 +27,23 @@ def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = PA
 
 def stopped(pid: int) -> bool:
     """Whether every thread of a process stands still after SIGSTOP."""
-    states = (path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+    states = (
+        path.read_text().rpartition(")")[2].split()[0]
+        for path in Path(f"/proc/{pid}/task").glob("*/stat")
+    )
     return all(state in "tT" for state in states)
 
 
 class Clock:
-    """Takes the place of the module ``time`` in a module under test: ``sleep`` returns at once and moves it on.
+    """Takes the place of the module ``time`` in a module under test: ``sleep`` returns at once and
+    moves it on.
 
     ``naps`` counts the calls of ``sleep``, and ``on_nap`` hears the new time after each of them.
     """
 
-    def __init__(self, now: float | None = None, on_nap: Callable[[float], None] = lambda now: None) -> None:
+    def __init__(
+        self, now: float | None = None, on_nap: Callable[[float], None] = lambda now: None
+    ) -> None:
         self.now, self.naps, self._on_nap = time.time() if now is None else now, 0, on_nap
 
     def time(self) -> float:

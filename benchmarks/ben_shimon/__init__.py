@@ -1,1 +1,2 @@
-"""Replication of the experiments of Ben-Shimon & Shmilovici (2006): ``python -m benchmarks.ben_shimon --help``."""
+"""Replication of the experiments of Ben-Shimon & Shmilovici (2006): ``python -m
+benchmarks.ben_shimon --help``."""

@@ -1,8 +1,8 @@
 """Fits of all competitors on the same random splits, alternating in one process.
 
-The result of a *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size, seconds (of the whole
-``fit`` call), rmse on the test rows, vectors, and, from the history, lines (fits of basic RVMs), iterations,
-heuristic_seconds and ended.
+The result of a *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size,
+seconds (of the whole ``fit`` call), rmse on the test rows, vectors, and, from the history, lines
+(fits of basic RVMs), iterations, heuristic_seconds and ended.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def warm_up() -> None:
     X = np.random.default_rng(0).uniform(-3, 3, size=(300, 1))
     for strategy in ("basic", "working-set"):
         fit_once(
-            Split("warm-up", X, np.sin(X[:, 0]), X, np.sin(X[:, 0])), Competitor("", {"strategy": strategy}), 1.0, 0
+            Split("warm-up", X, np.sin(X[:, 0]), X, np.sin(X[:, 0])),
+            Competitor("", {"strategy": strategy}),
+            1.0,
+            0,
         )
 
 
@@ -57,7 +60,8 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
     options = {"gamma": gamma, "noise": "constant", **competitor.options}
     estimator = RVMRegressor(random_state=seed, residual="none", **grouped(options))
     with warnings.catch_warnings():
-        # Warnings on duplicate rows and the heuristic's limits concern these data, and all competitors alike.
+        # Warnings on duplicate rows and the heuristic's limits concern these data, and all
+        # competitors alike.
         warnings.simplefilter("ignore", PartirvmWarning)
         began, cpu_began = time.perf_counter(), time.process_time()
         estimator.fit(split.X, split.y)
@@ -69,7 +73,9 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         "split": seed,
         "competitor": competitor.name,
         "strategy": estimator.plan_.schedule.name,
-        "likelihood": sorted({line.get("fit_rows", "full") for line in history if line["kind"] != "heuristic"}),
+        "likelihood": sorted(
+            {line.get("fit_rows", "full") for line in history if line["kind"] != "heuristic"}
+        ),
         "partition_size": estimator.plan_.partition_size,
         "gamma": options["gamma"],
         "rows": len(split.y),
@@ -80,25 +86,34 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         "vectors": estimator.n_relevance_vectors_,
         "lines": len(history),
         "iterations": sum(line["iterations"] for line in history),
-        "heuristic_seconds": sum(line["seconds"] for line in history if line["kind"] == "heuristic"),
+        "heuristic_seconds": sum(
+            line["seconds"] for line in history if line["kind"] == "heuristic"
+        ),
         "ended": estimator.termination_.value,
     }
 
 
 def compare(
-    title: str, dataset: Dataset, competitors: Sequence[Competitor], settings: Settings, share: float
+    title: str,
+    dataset: Dataset,
+    competitors: Sequence[Competitor],
+    settings: Settings,
+    share: float,
 ) -> list[Fit]:
     """Fit all competitors on one split after another, in an order that rotates with the split.
 
-    The first split always runs. A further split starts only if it is expected to end within ``share`` seconds.
-    Therefore all competitors have the same splits.
+    The first split always runs. A further split starts only if it is expected to end within
+    ``share`` seconds. Therefore all competitors have the same splits.
     """
     fits: list[Fit] = []
     began = time.perf_counter()
     for seed in range(settings.repeats):
         spent = time.perf_counter() - began
         if seed and spent + spent / seed > share:
-            say(f"{title}: {dataset.name} stops after {seed} of {settings.repeats} splits, at its {share:.0f} s")
+            say(
+                f"{title}: {dataset.name} stops after {seed} of {settings.repeats} splits, at its "
+                f"{share:.0f} s"
+            )
             break
         split = dataset.split(settings.folder, seed, settings.rows)
         for competitor in turned(competitors, seed):

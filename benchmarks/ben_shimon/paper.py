@@ -1,8 +1,10 @@
-"""Results published by Ben-Shimon & Shmilovici (2006): means ± standard deviations over random splits.
+"""Results published by Ben-Shimon & Shmilovici (2006): means ± standard deviations over random
+splits.
 
-*Accelerating the relevance vector machine via data partitioning*. The seconds were measured on the authors' machines,
-so only ratios within a row are comparable. Each value in a row has the form (mean, standard deviation); values are in
-the order of ``STRATEGIES`` in Tables 2–4, and of its last three in Tables 7–9.
+*Accelerating the relevance vector machine via data partitioning*. The seconds were measured on the
+authors' machines, so only ratios within a row are comparable. Each value in a row has the form
+(mean, standard deviation); values are in the order of ``STRATEGIES`` in Tables 2–4, and of its last
+three in Tables 7–9.
 """
 
 from __future__ import annotations

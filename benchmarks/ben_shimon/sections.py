@@ -1,4 +1,5 @@
-"""The parts of the benchmark. Each part runs its fits and returns the results as headings and Markdown."""
+"""The parts of the benchmark. Each part runs its fits and returns the results as headings and
+Markdown."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ def pumadyn(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
 
 def learned(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
     """Run the fits of Tables 7–9 with the default kernel, which is learned."""
-    competitors = [Competitor(one.name, {**one.options, "gamma": "learn"}) for one in three("pumadyn_8nm")]
+    competitors = [
+        Competitor(one.name, {**one.options, "gamma": "learn"}) for one in three("pumadyn_8nm")
+    ]
     fits = compare_all("learned", datasets, competitors, settings)
     sections = [
         ("Table 7 with learned kernels: RMSE", by_competitor(fits, RMSE)),
@@ -98,8 +101,8 @@ def learned(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the benchmark: its names for ``--table``, its data sets, the maximum minutes of its fits, and its
-    function.
+    """A part of the benchmark: its names for ``--table``, its data sets, the maximum minutes of its
+    fits, and its function.
 
     All parts together take less than half an hour on two cores.
     """

@@ -18,7 +18,8 @@ NEAR_BEST = 1.02
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of a table: its title, its key in a fit, and a function that returns the paper's number as text."""
+    """A quantity of a table: its title, its key in a fit, and a function that returns the paper's
+    number as text."""
 
     title: str
     key: str
@@ -31,7 +32,8 @@ SECONDS = Quantity("seconds of a fit", "seconds", paper.seconds)
 
 
 def values(fits: Iterable[Fit], key: str, **where: Any) -> list[float]:
-    """Return the values of a quantity over all fits that match ``where``, in the order of the splits."""
+    """Return the values of a quantity over all fits that match ``where``, in the order of the
+    splits."""
     chosen = [fit for fit in fits if all(fit[name] == value for name, value in where.items())]
     return [fit[key] for fit in sorted(chosen, key=lambda fit: int(fit["split"]))]
 
@@ -68,12 +70,15 @@ def printed(number: Any) -> str:
 
 
 def by_competitor(fits: list[Fit], quantity: Quantity, *, strategies: bool = True) -> str:
-    """Return a table with one row per set: for each competitor our mean ± sd over splits, and the paper's number."""
+    """Return a table with one row per set: for each competitor our mean ± sd over splits, and the
+    paper's number."""
     competitors, rows = sorted_names(fits), []
     for name in names(fits, "data"):
         row: dict[str, Any] = {"data": name}
         for competitor in competitors:
-            row[competitor] = mean_and_spread(values(fits, quantity.key, data=name, competitor=competitor))
+            row[competitor] = mean_and_spread(
+                values(fits, quantity.key, data=name, competitor=competitor)
+            )
             if strategies:
                 row[f"{competitor}, paper"] = printed(quantity.paper(name, competitor))
         rows.append(row)
@@ -87,8 +92,8 @@ def sorted_names(fits: list[Fit]) -> list[str]:
 
 
 def ratios(fits: list[Fit]) -> str:
-    """Return a table of the seconds of each strategy divided by the seconds of ``basic`` on each split, and the paper's
-    ratio.
+    """Return a table of the seconds of each strategy divided by the seconds of ``basic`` on each
+    split, and the paper's ratio.
     """
     rows = []
     for name in names(fits, "data"):
@@ -104,7 +109,10 @@ def ratios(fits: list[Fit]) -> str:
 def ratios_to_basic(fits: list[Fit], name: str, strategy: str) -> list[float]:
     """Return the seconds divided by the seconds of ``basic``, for each split."""
     basic = values(fits, "seconds", data=name, competitor="basic")
-    return [a / b for a, b in zip(values(fits, "seconds", data=name, competitor=strategy), basic, strict=True)]
+    return [
+        a / b
+        for a, b in zip(values(fits, "seconds", data=name, competitor=strategy), basic, strict=True)
+    ]
 
 
 def what_was_run(fits: list[Fit]) -> str:
@@ -116,17 +124,33 @@ def what_was_run(fits: list[Fit]) -> str:
             {
                 "data": name,
                 "training rows": own[0]["rows"],
-                "sd of the target": mean_and_spread(list({fit["split"]: fit["deviation"] for fit in own}.values())),
+                "sd of the target": mean_and_spread(
+                    list({fit["split"]: fit["deviation"] for fit in own}.values())
+                ),
                 "gamma": own[0]["gamma"],
-                "P": ", ".join(str(size) for size in sorted({fit["partition_size"] for fit in own} - {own[0]["rows"]})),
+                "P": ", ".join(
+                    str(size)
+                    for size in sorted({fit["partition_size"] for fit in own} - {own[0]["rows"]})
+                ),
                 "splits": len(names(own, "split")),
             }
         )
-    return table(rows, {"data": "", "training rows": ",", "sd of the target": "", "gamma": "g", "P": "", "splits": ""})
+    return table(
+        rows,
+        {
+            "data": "",
+            "training rows": ",",
+            "sd of the target": "",
+            "gamma": "g",
+            "P": "",
+            "splits": "",
+        },
+    )
 
 
 def partition_sizes(fits: list[Fit]) -> str:
-    """Return Table 6 with one row per set and P. The heuristic's P is marked; its seconds include the choice of P."""
+    """Return Table 6 with one row per set and P. The heuristic's P is marked; its seconds include
+    the choice of P."""
     rows = []
     for name in names(fits, "data"):
         for competitor in sorted_names(fits):
@@ -136,7 +160,9 @@ def partition_sizes(fits: list[Fit]) -> str:
                 {
                     "data": name,
                     "P": f"{size} (heuristic)" if competitor == "heuristic" else str(size),
-                    "paper's P": printed(paper.TABLE_6.get(name)) if competitor == "heuristic" else "",
+                    "paper's P": printed(paper.TABLE_6.get(name))
+                    if competitor == "heuristic"
+                    else "",
                     "RMSE": mean_and_spread(values(own, "rmse")),
                     "vectors": mean_and_spread(values(own, "vectors")),
                     "seconds": mean_and_spread(values(own, "seconds")),
@@ -151,11 +177,14 @@ def partition_sizes(fits: list[Fit]) -> str:
 def heuristic_quality(fits: list[Fit]) -> list[dict[str, Any]]:
     """Compare the heuristic's P with the best P of each set, by seconds and RMSE.
 
-    Seconds are divided by the seconds at the fastest P, and by the seconds at the fastest P with nearly minimum RMSE.
+    Seconds are divided by the seconds at the fastest P, and by the seconds at the fastest P with
+    nearly minimum RMSE.
     """
     lines = []
     for name in names(fits, "data"):
-        own = {one: values(fits, "seconds", data=name, competitor=one) for one in sorted_names(fits)}
+        own = {
+            one: values(fits, "seconds", data=name, competitor=one) for one in sorted_names(fits)
+        }
         error = {one: fmean(values(fits, "rmse", data=name, competitor=one)) for one in own}
         time = {one: fmean(numbers) for one, numbers in own.items()}
         good = [one for one in time if error[one] <= NEAR_BEST * min(error.values())]

@@ -1,1 +1,2 @@
-"""Comparison of probabilistic classifiers: error, log loss, calibration, vectors, time and memory."""
+"""Comparison of probabilistic classifiers: error, log loss, calibration, vectors, time and
+memory."""

@@ -1,14 +1,15 @@
 """Comparison of probabilistic classifiers on public sets and moons.
 
-    python -m benchmarks.classification --data DIR [--sets NAME ...] [--methods NAME ...] [--repeats R] [--output OUT]
-    python -m benchmarks.classification --data DIR --report
+    python -m benchmarks.classification --data DIR [--sets NAME ...] [--methods NAME ...] [--repeats
+    R] [--output OUT] python -m benchmarks.classification --data DIR --report
 
-The tables report error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of
-each method on each set. One process chooses parameters by 5-fold cross-validation of the log loss on training rows,
-with the same folds and grid for all methods. Another process fits with these parameters. Features are standardised by
-training moments. Runs are stored in OUT, one file per method and set. Tables are made from all stored runs, so that
-single runs can be repeated. In ``benchmarks/classification``, data.py describes the sets, and methods.py describes the
-methods and grids.
+The tables report error, log loss, expected calibration error (15 bins), vectors, passes, seconds
+and peak memory of each method on each set. One process chooses parameters by 5-fold
+cross-validation of the log loss on training rows, with the same folds and grid for all methods.
+Another process fits with these parameters. Features are standardised by training moments. Runs are
+stored in OUT, one file per method and set. Tables are made from all stored runs, so that single
+runs can be repeated. In ``benchmarks/classification``, data.py describes the sets, and methods.py
+describes the methods and grids.
 """
 
 from __future__ import annotations
@@ -36,22 +37,40 @@ def known(name: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Run the requested methods, and write the results."""
     parser = command_line(__doc__)
-    parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all in DIR)")
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        choices=DATASETS,
+        metavar="NAME",
+        help="data sets (default: all in DIR)",
+    )
     parser.add_argument(
         "--methods", nargs="+", type=known, default=list(METHODS), metavar="NAME",
-        help="methods (default: all); options of partirvm in one argument: 'partirvm moderate=True'",
+        help=(
+            "methods (default: all); options of partirvm in one argument: 'partirvm moderate=True'"
+        ),
     )  # fmt: skip
-    parser.add_argument("--repeats", type=int, default=10, help="maximum number of splits of each set (default: 10)")
-    parser.add_argument("--minutes", type=float, default=10, help="maximum minutes of a process (default: 10)")
-    parser.add_argument("--keep-widths", action="store_true", help="use the parameters that an earlier run chose")
-    parser.add_argument("--report", action="store_true", help="only write the tables of stored runs")
+    parser.add_argument(
+        "--repeats", type=int, default=10, help="maximum number of splits of each set (default: 10)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=10, help="maximum minutes of a process (default: 10)"
+    )
+    parser.add_argument(
+        "--keep-widths", action="store_true", help="use the parameters that an earlier run chose"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="only write the tables of stored runs"
+    )
     options = parser.parse_args(arguments)
     output = Path(options.output) / "classification"
     names = options.sets or tuple(DATASETS)
     missing = [name for name in names if not DATASETS[name].present(options.data)]
     if missing:
         say(f"not in {options.data}, skipped: {', '.join(missing)}")
-    settings = Settings(options.data, output, options.repeats, 60 * options.minutes, options.keep_widths)
+    settings = Settings(
+        options.data, output, options.repeats, 60 * options.minutes, options.keep_widths
+    )
     for name in [name for name in names if name not in missing and not options.report]:
         for method in options.methods:
             run(name, method, settings)

@@ -1,25 +1,27 @@
 """The data sets of the classification benchmark, and their splits.
 
-ripley_100          100 random rows of Ripley's 250 training rows, ten draws; Ripley's 1,000 test rows
-ripley_250, pima    the authors' splits: 250/1000 and 200/332; split 1 and later ones are random, of the same sizes
-banana, titanic,
-german              the first ten public splits of Rätsch's benchmark: 400/4900, 150/2051, 700/300
-pendigits           UCI's split: the first 7,494 rows are training rows (30 writers), the last 3,498 rows are test rows
+ripley_100          100 random rows of Ripley's 250 training rows, ten draws; Ripley's 1,000 test
+rows ripley_250, pima    the authors' splits: 250/1000 and 200/332; split 1 and later ones are
+random, of the same sizes banana, titanic, german              the first ten public splits of
+Rätsch's benchmark: 400/4900, 150/2051, 700/300 pendigits           UCI's split: the first 7,494
+rows are training rows (30 writers), the last 3,498 rows are test rows
                     (14 other writers)
-skin_nonskin        all rows of a tenth of the *colours* are test rows; rows repeat, so a random split of the rows would
-                    test on colours of the training rows
-digits, cancer      scikit-learn's digits and breast cancer: ten random stratified splits, 70 % train
-moons               scikit-learn's moons with noise 0.3: 4,000 training rows and 4,000 test rows
-pendigits_2500, pendigits_9000, magic, spambase, protein_4, abalone_3
-                    random training rows, and all others as test rows, at most 8,000; protein in quarters of its target,
-                    abalone as up to 8, 9 or 10, and more rings
-letters             26 generated classes, each two rotated and skewed clusters in 16 features: 4,000 training rows
+skin_nonskin        all rows of a tenth of the *colours* are test rows; rows repeat, so a random
+                    split of the rows would test on colours of the training rows
+digits, cancer      scikit-learn's digits and breast cancer: ten random stratified splits, 70 %
+train moons               scikit-learn's moons with noise 0.3: 4,000 training rows and 4,000 test
+rows pendigits_2500, pendigits_9000, magic, spambase, protein_4, abalone_3
+                    random training rows, and all others as test rows, at most 8,000; protein in
+                    quarters of its target, abalone as up to 8, 9 or 10, and more rings
+letters             26 generated classes, each two rotated and skewed clusters in 16 features: 4,000
+    training rows
 
-Each NAME.npz file in a folder contains ``X`` (N, d), ``y`` (N,) and, for published splits, ``train_idx`` and
-``test_idx`` (k, n). The sources are Rätsch's benchmark (``benchmarks.mat`` of mldata) for banana, titanic and german;
-R's MASS for ripley_synth and pima_ripley (``synth.tr``, ``synth.te``, ``Pima.tr``, ``Pima.te``); and the UCI repository
-for pendigits (``pendigits.tra`` followed by ``pendigits.tes``) and skin_nonskin. A set whose file is missing is skipped
-with a message.
+Each NAME.npz file in a folder contains ``X`` (N, d), ``y`` (N,) and, for published splits,
+``train_idx`` and ``test_idx`` (k, n). The sources are Rätsch's benchmark (``benchmarks.mat`` of
+mldata) for banana, titanic and german; R's MASS for ripley_synth and pima_ripley (``synth.tr``,
+``synth.te``, ``Pima.tr``, ``Pima.te``); and the UCI repository for pendigits (``pendigits.tra``
+followed by ``pendigits.tes``) and skin_nonskin. A set whose file is missing is skipped with a
+message.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ class Split:
     n_classes: int
 
     def standardised(self) -> Split:
-        """Return the split with features standardised by the training moments (sd with ddof 0; a constant feature keeps
-        scale 1).
+        """Return the split with features standardised by the training moments (sd with ddof 0; a
+        constant feature keeps scale 1).
         """
         shift, scale = self.X.mean(axis=0), self.X.std(axis=0)
         scale[scale == 0] = 1.0
@@ -67,7 +69,9 @@ class Split:
 
     def part(self, train: Int, test: Int) -> Split:
         """Return a split of the training rows into new training and test rows."""
-        return replace(self, X=self.X[train], y=self.y[train], X_test=self.X[test], y_test=self.y[test])
+        return replace(
+            self, X=self.X[train], y=self.y[train], X_test=self.X[test], y_test=self.y[test]
+        )
 
 
 def divided(X: Float, labels: NDArray[np.generic], train: Int, test: Int) -> Split:
@@ -106,22 +110,27 @@ def pendigits(folder: str | Path, number: int) -> Split:
     """
     file = read(folder, "pendigits")
     rows = np.arange(len(file["y"]))
-    split = divided(file["X"], file["y"], rows[:PENDIGITS_TRAINING_ROWS], rows[PENDIGITS_TRAINING_ROWS:])
+    split = divided(
+        file["X"], file["y"], rows[:PENDIGITS_TRAINING_ROWS], rows[PENDIGITS_TRAINING_ROWS:]
+    )
     if tuple(np.bincount(split.y).tolist()) != PENDIGITS_COUNTS:
         raise ValueError(
-            "pendigits.npz: the first 7,494 rows are not UCI's training file: write the training rows first"
+            "pendigits.npz: the first 7,494 rows are not UCI's training file: write the training "
+            "rows first"
         )
     return split
 
 
 def unseen_colours(folder: str | Path, number: int) -> Split:
-    """Return a split by colours: all rows of a random tenth of the colours are test rows; training rows are in random
-    order.
+    """Return a split by colours: all rows of a random tenth of the colours are test rows; training
+    rows are in random order.
     """
     file = read(folder, "skin_nonskin")
     colours, colour = np.unique(file["X"], axis=0, return_inverse=True)
     rng = np.random.default_rng(number)
-    test = np.isin(colour.ravel(), rng.permutation(len(colours))[: round(UNSEEN_COLOURS * len(colours))])
+    test = np.isin(
+        colour.ravel(), rng.permutation(len(colours))[: round(UNSEEN_COLOURS * len(colours))]
+    )
     order = rng.permutation(len(test))
     return divided(file["X"], file["y"], order[~test[order]], order[test[order]])
 
@@ -132,7 +141,9 @@ def bundled(name: str, folder: str | Path, number: int) -> Split:
     from sklearn.model_selection import train_test_split
 
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    train, test = train_test_split(np.arange(len(y)), test_size=0.3, stratify=y, random_state=number)
+    train, test = train_test_split(
+        np.arange(len(y)), test_size=0.3, stratify=y, random_state=number
+    )
     return divided(X, y, train, test)
 
 
@@ -145,16 +156,24 @@ def moons(folder: str | Path, number: int, rows: int = 4000) -> Split:
     return Split(X, y, X_test, y_test, 2)
 
 
-def at_random(name: str, rows: int, limits: tuple[float, ...], folder: str | Path, number: int) -> Split:
-    """Return a split with ``rows`` random training rows; a numeric target is cut at these quantiles (or values > 1)."""
+def at_random(
+    name: str, rows: int, limits: tuple[float, ...], folder: str | Path, number: int
+) -> Split:
+    """Return a split with ``rows`` random training rows; a numeric target is cut at these quantiles
+    (or values > 1)."""
     file = read(folder, name)
     y, order = file["y"], np.random.default_rng([37, number]).permutation(len(file["y"]))
     cuts = [limit if limit > 1 else np.quantile(y.astype(float), limit) for limit in limits]
-    return divided(file["X"], np.digitize(y, cuts) if limits else y, order[:rows], order[rows : rows + 8000])
+    return divided(
+        file["X"], np.digitize(y, cuts) if limits else y, order[:rows], order[rows : rows + 8000]
+    )
 
 
-def letters(folder: str | Path, number: int, rows: int = 4000, classes: int = 26, features: int = 16) -> Split:
-    """Generate classes of two clusters each: log-normal along random directions, around normal centres."""
+def letters(
+    folder: str | Path, number: int, rows: int = 4000, classes: int = 26, features: int = 16
+) -> Split:
+    """Generate classes of two clusters each: log-normal along random directions, around normal
+    centres."""
     rng, own = np.random.default_rng(number), (classes, 2, features)
     centres, turns = 0.7 * rng.normal(size=own), rng.normal(size=(*own, features)) / features**0.5
     y, part = rng.integers(classes, size=2 * rows), rng.integers(2, size=2 * rows)
@@ -166,7 +185,8 @@ def letters(folder: str | Path, number: int, rows: int = 4000, classes: int = 26
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: its name, its number of splits, the function that makes a split, and its file (None: no file)."""
+    """A data set: its name, its number of splits, the function that makes a split, and its file
+    (None: no file)."""
 
     name: str
     n_splits: int
@@ -199,7 +219,9 @@ DATASETS = {
         Dataset("pendigits_9000", 10, partial(at_random, "pendigits", 9000, ()), "pendigits"),
         Dataset("magic", 10, partial(at_random, "magic", 15000, ()), "magic"),
         Dataset("spambase", 10, partial(at_random, "spambase", 3500, ()), "spambase"),
-        Dataset("protein_4", 10, partial(at_random, "protein", 10000, (0.25, 0.5, 0.75)), "protein"),
+        Dataset(
+            "protein_4", 10, partial(at_random, "protein", 10000, (0.25, 0.5, 0.75)), "protein"
+        ),
         Dataset("abalone_3", 10, partial(at_random, "abalone", 3000, (9.0, 11.0)), "abalone"),
         Dataset("letters", 10, letters),
         Dataset("skin_nonskin", 10, unseen_colours, "skin_nonskin"),

@@ -2,11 +2,13 @@
 
     python -m benchmarks.classification.many [--rows N] [--output FOLDER]
 
-Many classes: ``data.letters``, 4,000 rows × 16 features in 26 classes, merged into 2, 5 and 10 by remainders.
-Many rows: N rows (500,000) of ten numbers and two one-hot categories of 4 and 40 levels, 54 features in all, and seven
-classes; log odds are linear and sine functions of the numbers plus effects of the levels. Each fit uses default options
-in a process of its own with a memory limit of 1 GiB; accuracy and log loss are those of as many other rows, at most
-20,000.
+Many classes: ``data.letters``, 4,000 rows × 16 features in 26 classes, merged into 2, 5 and 10 by
+    remainders.
+Many rows: N rows (500,000) of ten numbers and two one-hot categories of 4 and 40 levels, 54
+    features in all, and seven
+classes; log odds are linear and sine functions of the numbers plus effects of the levels. Each fit
+uses default options in a process of its own with a memory limit of 1 GiB; accuracy and log loss are
+those of as many other rows, at most 20,000.
 """
 
 from __future__ import annotations
@@ -36,7 +38,11 @@ def merged(classes: int) -> Split:
 def table(rows: int) -> Split:
     """Return rows with numbers and categories, and 20,000 others."""
     n, rng = rows + 20_000, np.random.default_rng(0)
-    numbers, kind, place = rng.normal(size=(n, 10)), rng.integers(4, size=n), rng.integers(40, size=n)
+    numbers, kind, place = (
+        rng.normal(size=(n, 10)),
+        rng.integers(4, size=n),
+        rng.integers(40, size=n),
+    )
     X = np.hstack([numbers * rng.uniform(1, 500, 10), np.eye(4)[kind], np.eye(40)[place]])
     linear, wave, of_kind, of_place = (rng.normal(size=(k, 7)) for k in (10, 10, 4, 40))
     odds = numbers @ linear + np.sin(2 * numbers) @ wave + of_kind[kind] + of_place[place]

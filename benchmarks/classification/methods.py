@@ -1,15 +1,15 @@
 """The compared methods: construction, cross-validation grid, and number of vectors.
 
-partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm moderate=True``
-learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation
-fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM; one-vs-rest, softmax of scores)
-svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``: one SVC on all rows, a sigmoid of 5-fold scores
-nystroem     ``LogisticRegression`` on 200 Nystroem features
-gp           ``GaussianProcessClassifier``: Laplace, width and amplitude by evidence; up to 1,000 rows
-boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
+partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm
+moderate=True`` learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation
+fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM;
+one-vs-rest, softmax of scores) svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``:
+one SVC on all rows, a sigmoid of 5-fold scores nystroem     ``LogisticRegression`` on 200 Nystroem
+features gp           ``GaussianProcessClassifier``: Laplace, width and amplitude by evidence; up to
+1,000 rows boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
 
-Kernel methods share one grid of widths: gamma = 2^p / d with p = −7 … 4, on standardised inputs, for which 1/(d·var) is
-1/d. In addition, svc and nystroem choose C from 1, 10 and 100.
+Kernel methods share one grid of widths: gamma = 2^p / d with p = −7 … 4, on standardised inputs,
+for which 1/(d·var) is 1/d. In addition, svc and nystroem choose C from 1, 10 and 100.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def nothing(features: int) -> list[Parameters]:
 
 
 def length(features: int) -> list[Parameters]:
-    """Return the initial length scale, which equals gamma = 1/d; the evidence is maximised from this value."""
+    """Return the initial length scale, which equals gamma = 1/d; the evidence is maximised from
+    this value."""
     return [{"length_scale": (0.5 * features) ** 0.5}]
 
 
@@ -61,11 +62,12 @@ def trees(features: int) -> list[Parameters]:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the comparison: constructor, grid of parameters for d features, and vectors of a fitted estimator.
+    """A method of the comparison: constructor, grid of parameters for d features, and vectors of a
+    fitted estimator.
 
-    ``vectors`` returns the points (n, d), their number if the points are unknown, or None. ``quick`` contains
-    parameters for cross-validation only. ``max_rows`` is the maximum number of training rows. ``borrows`` names the
-    method whose chosen parameters are used.
+    ``vectors`` returns the points (n, d), their number if the points are unknown, or None.
+    ``quick`` contains parameters for cross-validation only. ``max_rows`` is the maximum number of
+    training rows. ``borrows`` names the method whose chosen parameters are used.
     """
 
     name: str
@@ -95,7 +97,8 @@ def make_svc(parameters: Parameters, seed: int) -> Any:
 
 
 def make_nystroem(parameters: Parameters, seed: int) -> Any:
-    """Make a logistic regression on Nystroem features; the number of features is at most the number of rows."""
+    """Make a logistic regression on Nystroem features; the number of features is at most the number
+    of rows."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -105,7 +108,8 @@ def make_nystroem(parameters: Parameters, seed: int) -> Any:
 
 
 def make_gp(parameters: Parameters, seed: int) -> Any:
-    """Make a Gaussian process with k = a·exp(−r²/2l²); a and l are chosen by evidence, without cross-validation."""
+    """Make a Gaussian process with k = a·exp(−r²/2l²); a and l are chosen by evidence, without
+    cross-validation."""
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
@@ -176,8 +180,8 @@ def value_of(text: str) -> Any:
 
 
 def method_of(name: str) -> Method:
-    """Return the method of a name, or ``partirvm`` with the options after the name. Raises ``KeyError`` for an unknown
-    name.
+    """Return the method of a name, or ``partirvm`` with the options after the name. Raises
+    ``KeyError`` for an unknown name.
 
     >>> method_of("partirvm moderate=True").borrows
     'partirvm'
@@ -190,7 +194,9 @@ def method_of(name: str) -> Method:
     options = {key: value_of(text) for key, _, text in (word.partition("=") for word in words)}
     own = METHODS["partirvm"]
     most = BASIC_ROWS if options.get("strategy") == "basic" else None
-    return Method(name, make_partirvm(options), own.grid, own.vectors, most, own.needs, borrows="partirvm")
+    return Method(
+        name, make_partirvm(options), own.grid, own.vectors, most, own.needs, borrows="partirvm"
+    )
 
 
 BASIC_ROWS = 4000

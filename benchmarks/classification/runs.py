@@ -1,8 +1,9 @@
-"""Runs of one method on one set. One process chooses the parameters, another process fits, and results are stored in
-files.
+"""Runs of one method on one set. One process chooses the parameters, another process fits, and
+results are stored in files.
 
-A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib (VmHWM of the process of
-the fits, including interpreter, libraries and data), tuning_seconds. A run without fits has a ``note`` with the reason.
+A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib
+(VmHWM of the process of the fits, including interpreter, libraries and data), tuning_seconds. A run
+without fits has a ``note`` with the reason.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ A split starts only if it is expected to end within the limit.
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings: data folder, output folder, maximum number of splits, seconds of a process, and whether to tune
-    again.
+    """The settings: data folder, output folder, maximum number of splits, seconds of a process, and
+    whether to tune again.
     """
 
     folder: str
@@ -50,7 +51,9 @@ def warm_up(name: str, parameters: Parameters) -> None:
     from sklearn.datasets import make_moons
 
     X, y = make_moons(60, noise=0.3, random_state=0)
-    with suppress(ValueError):  # fastrvm cannot predict without vectors, and these few rows may give no vectors
+    with suppress(
+        ValueError
+    ):  # fastrvm cannot predict without vectors, and these few rows may give no vectors
         method_of(name).make(parameters, 0).fit(X, y).predict_proba(X)
 
 
@@ -62,7 +65,9 @@ def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> di
     estimator.fit(split.X, split.y)
     seconds = time.perf_counter() - began
     began = time.perf_counter()
-    probabilities = aligned(estimator.predict_proba(split.X_test), estimator.classes_, split.n_classes)
+    probabilities = aligned(
+        estimator.predict_proba(split.X_test), estimator.classes_, split.n_classes
+    )
     predict_seconds = time.perf_counter() - began
     vectors = method.vectors(estimator, split.X)
     history = getattr(estimator, "history_", None)
@@ -77,7 +82,9 @@ def fit_once(name: str, split: Split, parameters: Parameters, number: int) -> di
     }
 
 
-def fit_splits(folder: str, name: str, method: str, chosen: list[Parameters], seconds: float) -> dict[str, Any]:
+def fit_splits(
+    folder: str, name: str, method: str, chosen: list[Parameters], seconds: float
+) -> dict[str, Any]:
     """Run the fits of a method on the splits that have parameters, within the time limit.
 
     The first split always runs.
@@ -93,7 +100,12 @@ def fit_splits(folder: str, name: str, method: str, chosen: list[Parameters], se
                 break
             split = DATASETS[name].split(folder, number).standardised()
             fits.append(fit_once(method, split, parameters, number))
-    return {"fits": fits, "rows": len(split.y), "test_rows": len(split.y_test), "features": split.X.shape[1]}
+    return {
+        "fits": fits,
+        "rows": len(split.y),
+        "test_rows": len(split.y_test),
+        "features": split.X.shape[1],
+    }
 
 
 def place(output: Path, kind: str, name: str, method: str) -> Path:
@@ -102,13 +114,16 @@ def place(output: Path, kind: str, name: str, method: str) -> Path:
 
 
 def chosen_parameters(name: str, method: str, settings: Settings) -> dict[str, Any]:
-    """Return the parameters of each split: stored, chosen for another method, or newly chosen by cross-validation."""
+    """Return the parameters of each split: stored, chosen for another method, or newly chosen by
+    cross-validation."""
     owner = method_of(method).borrows or method
     path = place(settings.output, "chosen", name, owner)
     if path.exists() and (settings.keep_widths or owner != method):
         return dict(json.loads(path.read_text()))
     splits = min(settings.repeats, DATASETS[name].n_splits)
-    found = within(HARD * settings.seconds, tune, settings.folder, name, owner, splits, settings.seconds)
+    found = within(
+        HARD * settings.seconds, tune, settings.folder, name, owner, splits, settings.seconds
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=1))
     return found
@@ -137,16 +152,22 @@ def attempt(name: str, method: str, settings: Settings) -> Run:
         return {"fits": [], "note": f"not run beyond {most:,} rows"}
     tuned = chosen_parameters(name, method, settings)
     chosen = [line["parameters"] for line in tuned["chosen"]][: settings.repeats]
-    fitted = within(HARD * settings.seconds, fit_splits, settings.folder, name, method, chosen, settings.seconds)
+    fitted = within(
+        HARD * settings.seconds, fit_splits, settings.folder, name, method, chosen, settings.seconds
+    )
     return {**fitted, "tuning_seconds": tuned["wall_seconds"]}
 
 
 def summary(about: Run) -> str:
     """Return a line of progress."""
-    means = {key: float(np.mean([fit[key] for fit in about["fits"]])) for key in ("error", "log_loss", "seconds")}
+    means = {
+        key: float(np.mean([fit[key] for fit in about["fits"]]))
+        for key in ("error", "log_loss", "seconds")
+    }
     return (
-        f"{len(about['fits'])} splits, error {means['error']:.4f}, log loss {means['log_loss']:.4f}, "
-        f"{means['seconds']:.2f} s, tuning {about['tuning_seconds']:.0f} s"
+        f"{len(about['fits'])} splits, error {means['error']:.4f}, log loss "
+        f"{means['log_loss']:.4f}, {means['seconds']:.2f} s, tuning {about['tuning_seconds']:.0f} "
+        "s"
     )
 
 

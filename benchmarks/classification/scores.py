@@ -15,14 +15,16 @@ BINS = 15
 
 
 def aligned(probabilities: Float, classes: NDArray[Any], n_classes: int) -> Float:
-    """Return columns for all classes 0 … K − 1; classes without training rows have probability 0."""
+    """Return columns for all classes 0 … K − 1; classes without training rows have probability
+    0."""
     whole = np.zeros((len(probabilities), n_classes))
     whole[:, np.asarray(classes).astype(np.int64)] = probabilities
     return whole
 
 
 def calibration_error(confidence: Float, right: NDArray[np.bool_]) -> float:
-    """Return the expected calibration error Σ_b n_b/n · abs(frequency − mean probability) (Naeini et al. 2015)."""
+    """Return the expected calibration error Σ_b n_b/n · abs(frequency − mean probability) (Naeini
+    et al. 2015)."""
     number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     return float(np.abs(np.bincount(number, weights=right - confidence)).sum() / len(right))
 

@@ -30,7 +30,9 @@ def log_loss_of(method: Method, parameters: Parameters, split: Split, number: in
     from sklearn.model_selection import StratifiedKFold
 
     total = 0.0
-    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=number).split(split.X, split.y):
+    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=number).split(
+        split.X, split.y
+    ):
         part = split.part(train, test).standardised()
         try:
             fitted = method.make({**parameters, **method.quick}, number).fit(part.X, part.y)
@@ -38,13 +40,15 @@ def log_loss_of(method: Method, parameters: Parameters, split: Split, number: in
             probabilities = aligned(probabilities, fitted.classes_, split.n_classes)
             total += len(test) * scores(probabilities, part.y_test)["log_loss"]
         except (ArithmeticError, AttributeError, ValueError):
-            # After a failure fastrvm has no fitted attributes, and other methods raise. Such a width is not chosen.
+            # After a failure fastrvm has no fitted attributes, and other methods raise. Such a
+            # width is not chosen.
             return math.inf
     return total / len(split.y)
 
 
 def tune(folder: str, name: str, method_name: str, splits: int, seconds: float) -> dict[str, Any]:
-    """Choose parameters for each split, within the time limit. The first split is always included."""
+    """Choose parameters for each split, within the time limit. The first split is always
+    included."""
     method, dataset = method_of(method_name), DATASETS[name]
     chosen, began = [], time.perf_counter()
     for number in range(splits):
@@ -54,9 +58,14 @@ def tune(folder: str, name: str, method_name: str, splits: int, seconds: float) 
         split = few(dataset.split(folder, number), number)
         grid = method.grid(split.X.shape[1])
         with warnings.catch_warnings():
-            # Warnings of unconverged fits, constant features and duplicate rows are expected for all methods.
+            # Warnings of unconverged fits, constant features and duplicate rows are expected for
+            # all methods.
             warnings.simplefilter("ignore")
-            losses = [log_loss_of(method, parameters, split, number) for parameters in grid] if grid[1:] else [None]
+            losses = (
+                [log_loss_of(method, parameters, split, number) for parameters in grid]
+                if grid[1:]
+                else [None]
+            )
         best = losses.index(min(losses)) if grid[1:] else 0
         chosen.append({"parameters": grid[best], "log_loss": losses[best], "losses": losses})
     return {"chosen": chosen}

@@ -1,1 +1,2 @@
-"""Replication of small examples from RVM papers and other libraries: ``python -m benchmarks.family``."""
+"""Replication of small examples from RVM papers and other libraries: ``python -m
+benchmarks.family``."""

@@ -2,10 +2,11 @@
 
     python -m benchmarks.family --data DIR [--tables cases kth] [--draws 100] [--output FOLDER]
 
-``cases``: sinc with the linear spline kernel and Gaussian noise, and mcycle with a Gaussian kernel. Each case lists the
-result of a KTH report or kernlab, and a note on differences (``benchmarks.tipping`` has the cases of Tipping 2001).
-``kth``: Tables 1 and 2 of the KTH report alongside the same methods in this library (``benchmarks.family.kth``). Each
-set is stored in a separate file in FOLDER/family/runs, and existing files are not recomputed.
+``cases``: sinc with the linear spline kernel and Gaussian noise, and mcycle with a Gaussian kernel.
+Each case lists the result of a KTH report or kernlab, and a note on differences
+(``benchmarks.tipping`` has the cases of Tipping 2001). ``kth``: Tables 1 and 2 of the KTH report
+alongside the same methods in this library (``benchmarks.family.kth``). Each set is stored in a
+separate file in FOLDER/family/runs, and existing files are not recomputed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ TABLES = ("cases", "kth")
 
 
 def write_cases(folder: str, draws: int, output: Path) -> None:
-    """Run the cases, and write the table and the reasons for differences from the published results."""
+    """Run the cases, and write the table and the reasons for differences from the published
+    results."""
     rows = []
     for case in cases.CASES:
         rows.append(case.row(folder, draws))
@@ -50,9 +52,19 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the requested tables and write the results."""
     parser = command_line(__doc__)
     parser.add_argument(
-        "--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="NAME", help="table (default: all)"
+        "--tables",
+        nargs="+",
+        choices=TABLES,
+        default=list(TABLES),
+        metavar="NAME",
+        help="table (default: all)",
     )
-    parser.add_argument("--draws", type=int, default=100, help="number of draws of each kind of noise (default: 100)")
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=100,
+        help="number of draws of each kind of noise (default: 100)",
+    )
     options = parser.parse_args(arguments)
     output = Path(options.output) / "family"
     if "cases" in options.tables:

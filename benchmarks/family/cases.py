@@ -1,8 +1,10 @@
-"""Small problems with published results: vectors, error and noise of our fits, and the reasons for differences.
+"""Small problems with published results: vectors, error and noise of our fits, and the reasons for
+differences.
 
-Fits have default options unless a case specifies others. The linear spline kernel has no width and is used on unscaled
-inputs. A row contains case, draws, vectors (median over the draws), most (maximum of vectors), error (median), noise
-(median of the estimated sd, or the variance for mcycle), published, why.
+Fits have default options unless a case specifies others. The linear spline kernel has no width and
+is used on unscaled inputs. A row contains case, draws, vectors (median over the draws), most
+(maximum of vectors), error (median), noise (median of the estimated sd, or the variance for
+mcycle), published, why.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ COLUMNS |= {"published": "", "seconds": ".2f"}
 
 @dataclass(frozen=True)
 class Fit:
-    """The results of one fit: vectors, error, noise (sd or variance, depending on the case), and CPU seconds."""
+    """The results of one fit: vectors, error, noise (sd or variance, depending on the case), and
+    CPU seconds."""
 
     vectors: int
     error: float | None
@@ -40,7 +43,8 @@ class Fit:
 
 @dataclass(frozen=True)
 class Case:
-    """A case: a function that runs its fits, the published result, and the reason for a difference."""
+    """A case: a function that runs its fits, the published result, and the reason for a
+    difference."""
 
     name: str
     run: Callable[[str, int], Sequence[Fit]]
@@ -73,7 +77,8 @@ def timed(model: RVMRegressor, X: Float, y: Float) -> float:
 
 
 def gaussian_sinc(folder: str, draws: int) -> list[Fit]:
-    """Return fits of the linear spline kernel to draws of the noise; errors are RMS errors to the true function."""
+    """Return fits of the linear spline kernel to draws of the noise; errors are RMS errors to the
+    true function."""
     X, truth = sinc()
     fits = []
     for seed in range(draws):
@@ -85,7 +90,8 @@ def gaussian_sinc(folder: str, draws: int) -> list[Fit]:
 
 
 def motorcycle(bias: bool) -> Callable[[str, int], list[Fit]]:
-    """Return a function that fits mcycle with kernlab's sigma = 0.1; error is the training MSE, noise the variance."""
+    """Return a function that fits mcycle with kernlab's sigma = 0.1; error is the training MSE,
+    noise the variance."""
 
     def run(folder: str, draws: int) -> list[Fit]:
         asked = {"gamma": 0.1, "standardize": False, "noise": "constant", "strategy": "basic"}
@@ -117,28 +123,30 @@ CASES = (
         "sinc, Gaussian noise of sd 0.2",
         gaussian_sinc,
         "KTH report, one draw: 11, σ̂ = 0.205",
-        "The report has one draw, this row the median of many draws. Here a fit ends when the evidence is constant; "
-        "then columns that lower the evidence are removed. The report does not state its stopping rule.",
+        "The report has one draw, this row the median of many draws. Here a fit ends when the "
+        "evidence is constant; then columns that lower the evidence are removed. The report does "
+        "not state its stopping rule.",
     ),
     Case(
         "mcycle, gamma = 0.1",
         motorcycle(True),
         "kernlab: 5, 483.2, 497.0",
-        "kernlab has no bias and does not subtract the mean of the target; here the mean is subtracted, and a bias "
-        "is a candidate.",
+        "kernlab has no bias and does not subtract the mean of the target; here the mean is "
+        "subtracted, and a bias is a candidate.",
     ),
     Case(
         "mcycle, no bias, raw target",
         motorcycle(False),
         "kernlab: 5 (4 places), 483.2, 497.0",
-        "The same model as kernlab's. Equal inputs are one candidate here; two of kernlab's five vectors are equal. "
-        "Our places are 18.6, 22.0, 23.2 and 32.0 ms: evidence −605.9 nats, compared with −609.8 at kernlab's places.",
+        "The same model as kernlab's. Equal inputs are one candidate here; two of kernlab's five "
+        "vectors are equal. Our places are 18.6, 22.0, 23.2 and 32.0 ms: evidence −605.9 nats, "
+        "compared with −609.8 at kernlab's places.",
     ),
     Case(
         "mcycle, kernlab's places",
         kernlab_places,
         "kernlab: 5 (4 places), 483.2, 497.0",
-        "MacKay's updates of these four columns alone. The weights are −113.70, 38.65, −109.91 and 44.64; kernlab "
-        "prints −113.70, 38.65, −109.91 and twice 22.32 for two equal inputs.",
+        "MacKay's updates of these four columns alone. The weights are −113.70, 38.65, −109.91 "
+        "and 44.64; kernlab prints −113.70, 38.65, −109.91 and twice 22.32 for two equal inputs.",
     ),
 )

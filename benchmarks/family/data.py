@@ -1,17 +1,17 @@
 """The small data sets of Tipping (2001), of a KTH report on RVMs, and of kernlab.
 
-sinc        sin|x|/|x| at 100 equidistant points of [−10, 10] (Tipping 2001, section 4.1), with or without noise
-cos         cos x + noise of sd 0.1, x uniform on [0, 10]; 30 rows
-friedman_2, friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows
-linear      classes x₁ + x₂ > 0 of points uniform on [−5, 5]²; 100 rows
-waveform    waves 1 and 2 of Breiman et al. (1984) with 21 features (``benchmarks.learning.waveform``); 400 rows
-cancer      Wisconsin breast cancer (diagnostic), 569 × 30, from scikit-learn
-banana, titanic, german     the training rows of the first public split: 400, 150, 700; NAME.npz files in a folder
-boston, airfoil, mcycle     NAME.npz files in a folder; see ``benchmarks/datasets.py``
+sinc        sin|x|/|x| at 100 equidistant points of [−10, 10] (Tipping 2001, section 4.1), with or
+without noise cos         cos x + noise of sd 0.1, x uniform on [0, 10]; 30 rows friedman_2,
+friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows linear      classes x₁ + x₂ > 0 of
+points uniform on [−5, 5]²; 100 rows waveform    waves 1 and 2 of Breiman et al. (1984) with 21
+features (``benchmarks.learning.waveform``); 400 rows cancer      Wisconsin breast cancer
+(diagnostic), 569 × 30, from scikit-learn banana, titanic, german     the training rows of the first
+public split: 400, 150, 700; NAME.npz files in a folder boston, airfoil, mcycle     NAME.npz files
+in a folder; see ``benchmarks/datasets.py``
 
-The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four KTH students
-(``run_dataset.py``). This code contains all experiments of the report; it is not certain that the printed results come
-from it.
+The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four KTH
+students (``run_dataset.py``). This code contains all experiments of the report; it is not certain
+that the printed results come from it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def cos(rows: int = 30, seed: int = 0) -> tuple[Float, Float]:
 
 
 def linear(rows: int = 100, seed: int = 0) -> tuple[Float, Float]:
-    """Generate points (rows, 2), and classes 0 and 1 (rows,) that a line through the origin separates."""
+    """Generate points (rows, 2), and classes 0 and 1 (rows,) that a line through the origin
+    separates."""
     X = np.random.default_rng(seed).uniform(-5, 5, size=(rows, 2))
     return X, (X.sum(axis=1) > 0).astype(np.float64)
 
@@ -79,7 +80,8 @@ def cancer() -> tuple[Float, Float]:
 
 
 def waveform(rows: int = 400, seed: int = 0) -> tuple[Float, Float]:
-    """Generate waves 1 and 2 with the 21 features of signal: inputs (rows, 21) and classes (rows,)."""
+    """Generate waves 1 and 2 with the 21 features of signal: inputs (rows, 21) and classes
+    (rows,)."""
     from benchmarks.learning.waveform import draw
 
     X, y = draw(rows, seed)
@@ -87,7 +89,8 @@ def waveform(rows: int = 400, seed: int = 0) -> tuple[Float, Float]:
 
 
 def read(folder: str | Path, name: str, *, training: bool = False) -> tuple[Float, Float]:
-    """Read X (N, d) and y (N,) from NAME.npz, with ``training`` only the training rows of its first split.
+    """Read X (N, d) and y (N,) from NAME.npz, with ``training`` only the training rows of its first
+    split.
 
     Raises SystemExit if the file does not exist.
     """
@@ -101,8 +104,8 @@ def read(folder: str | Path, name: str, *, training: bool = False) -> tuple[Floa
 
 @dataclass(frozen=True)
 class ReportSet:
-    """A data set of the report: the function that makes the set (None: read from a file), and whether the target is a
-    class.
+    """A data set of the report: the function that makes the set (None: read from a file), and
+    whether the target is a class.
     """
 
     name: str

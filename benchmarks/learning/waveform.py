@@ -2,28 +2,32 @@
 
     python -m benchmarks.learning.waveform --output DIR [--sets 30] [--minutes 15]
 
-The data are classes 1 and 2 of the three waves of Breiman et al. (1984, "Classification and regression trees", §2.6.2).
-A row of class 1 is u·h1 + (1 − u)·h2 + ε, and a row of class 2 is u·h1 + (1 − u)·h3 + ε. u is uniform in [0, 1], ε is
-standard normal, and the base waves are triangular with 21 points (``WAVES``). These are followed by 19 features of
-standard normal noise. Each set is a new draw of 400 training rows and 2,000 test rows.
+The data are classes 1 and 2 of the three waves of Breiman et al. (1984, "Classification and
+regression trees", §2.6.2). A row of class 1 is u·h1 + (1 − u)·h2 + ε, and a row of class 2 is u·h1
++ (1 − u)·h3 + ε. u is uniform in [0, 1], ε is standard normal, and the base waves are triangular
+with 21 points (``WAVES``). These are followed by 19 features of standard normal noise. Each set is
+a new draw of 400 training rows and 2,000 test rows.
 
-Features 1 and 21 contain almost no signal: the base waves are 0 there. A feature is selected if its relevance is at
-least ``threshold``. For each setting, the table reports how many of the 21 signal features are selected in more than
-half of the sets, the mean and range of the noise features' selection frequencies, test error, vectors, evaluations and
-seconds. Fits are stored in waveform-fits.json and not repeated. The following results are read off the paper's figure.
-KRVM (a width per feature, flat) selects 13 signal features with frequencies above 0.5, and noise features with
-frequencies between 0.2 and 0.5. PFCVM (half-normal) selects 8 signal features, and noise features with frequencies
-below 0.2.
+Features 1 and 21 contain almost no signal: the base waves are 0 there. A feature is selected if its
+relevance is at least ``threshold``. For each setting, the table reports how many of the 21 signal
+features are selected in more than half of the sets, the mean and range of the noise features'
+selection frequencies, test error, vectors, evaluations and seconds. Fits are stored in
+waveform-fits.json and not repeated. The following results are read off the paper's figure. KRVM (a
+width per feature, flat) selects 13 signal features with frequencies above 0.5, and noise features
+with frequencies between 0.2 and 0.5. PFCVM (half-normal) selects 8 signal features, and noise
+features with frequencies below 0.2.
 
-The relevance is the model's share of the variance of predictions (``model.relevance``). The following figures, and the
-thresholds of the settings, are from before: relevance was gamma times variance, as a fraction of the largest.
+The relevance is the model's share of the variance of predictions (``model.relevance``). The
+following figures, and the thresholds of the settings, are from before: relevance was gamma times
+variance, as a fraction of the largest.
 
-Measured over 30 sets (signal features above 0.5; mean and range of the noise features; test error): flat 17; 0.35,
-0.17–0.57; 0.0952. This is more signal features than KRVM selects. The selected noise features depend on the rows that
-are centres, so two draws of these rows help to separate signal from noise. If the geometric mean of the relevances of
-two draws must be ≥ 0.01, there are 16 signal features and noise 0.18, 0–0.30. That is more than KRVM's 13 and twice
-PFCVM's 8; the noise is below 0.2 on average, but not for every feature. With one draw and relevance ≥ 0.2, there are 10
-signal features and noise 0.07, 0–0.17.
+Measured over 30 sets (signal features above 0.5; mean and range of the noise features; test error):
+flat 17; 0.35, 0.17–0.57; 0.0952. This is more signal features than KRVM selects. The selected noise
+features depend on the rows that are centres, so two draws of these rows help to separate signal
+from noise. If the geometric mean of the relevances of two draws must be ≥ 0.01, there are 16 signal
+features and noise 0.18, 0–0.30. That is more than KRVM's 13 and twice PFCVM's 8; the noise is below
+0.2 on average, but not for every feature. With one draw and relevance ≥ 0.2, there are 10 signal
+features and noise 0.07, 0–0.17.
 """
 
 from __future__ import annotations
@@ -61,7 +65,8 @@ TRAIN, TEST = 400, 2000
 class Setting:
     """A setting: the minimum relevance of a selected feature.
 
-    With several ``draws`` (seeds of the rows that are centres), the geometric mean of the relevances is used.
+    With several ``draws`` (seeds of the rows that are centres), the geometric mean of the
+    relevances is used.
     """
 
     name: str
@@ -93,7 +98,9 @@ def fit(number: int, seed: int) -> dict[str, Any]:
     model = RVMClassifier(kernel=Gaussian("learn-per-feature"), random_state=seed)
     began = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartirvmWarning)  # with 40 features some rows are far from all vectors
+        warnings.simplefilter(
+            "ignore", PartirvmWarning
+        )  # with 40 features some rows are far from all vectors
         model.fit(X, y)
         error = 1 - model.score(X_test, y_test)
     return {
@@ -102,7 +109,9 @@ def fit(number: int, seed: int) -> dict[str, Any]:
         "relevance": model.feature_relevance_.tolist(),
         "error": error,
         "vectors": model.n_relevance_vectors_,
-        "evaluations": sum(entry["iterations"] for entry in model.history_ if entry["kind"] == "kernel"),
+        "evaluations": sum(
+            entry["iterations"] for entry in model.history_ if entry["kind"] == "kernel"
+        ),
         "seconds": time.perf_counter() - began,
     }
 
@@ -110,7 +119,10 @@ def fit(number: int, seed: int) -> dict[str, Any]:
 def of(fits: list[dict[str, Any]], setting: Setting) -> list[list[dict[str, Any]]]:
     """Return the fits of a setting, grouped by set; sets with missing fits are omitted."""
     chosen = [one for one in fits if one["seed"] < setting.draws]
-    sets = [[one for one in chosen if one["set"] == number] for number in sorted({one["set"] for one in chosen})]
+    sets = [
+        [one for one in chosen if one["set"] == number]
+        for number in sorted({one["set"] for one in chosen})
+    ]
     return [together for together in sets if len(together) == setting.draws]
 
 
@@ -143,8 +155,20 @@ def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
     }
 
 
-COLUMNS = {"setting": "", "sets": "d", "signal > 0.5": "d", "noise mean": ".2f", "noise least": ".2f"}
-COLUMNS |= {"noise most": ".2f", "features 1, 21": "", "test error": ".4f", "vectors": ".1f", "evaluations": ".0f"}
+COLUMNS = {
+    "setting": "",
+    "sets": "d",
+    "signal > 0.5": "d",
+    "noise mean": ".2f",
+    "noise least": ".2f",
+}
+COLUMNS |= {
+    "noise most": ".2f",
+    "features 1, 21": "",
+    "test error": ".4f",
+    "vectors": ".1f",
+    "evaluations": ".0f",
+}
 COLUMNS |= {"seconds": ".1f", "paper": ""}
 
 
@@ -152,7 +176,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the fits, and write the table."""
     parser = measure.command_line(__doc__, data=False)
     parser.add_argument("--sets", type=int, default=30, help="number of data sets (default: 30)")
-    parser.add_argument("--minutes", type=float, default=15, help="minutes after which no fit starts (default: 15)")
+    parser.add_argument(
+        "--minutes", type=float, default=15, help="minutes after which no fit starts (default: 15)"
+    )
     options = parser.parse_args(arguments)
     kept = Path(options.output, "waveform-fits.json")
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +190,10 @@ def main(arguments: list[str] | None = None) -> None:
                 continue
             fits.append(fit(number, seed))
             kept.write_text(json.dumps(fits))
-            say(f"set {number}, seed {seed}: error {fits[-1]['error']:.4f}, {fits[-1]['seconds']:.1f} s")
+            say(
+                f"set {number}, seed {seed}: error {fits[-1]['error']:.4f}, "
+                f"{fits[-1]['seconds']:.1f} s"
+            )
     rows = [row(fits, setting) for setting in SETTINGS]
     measure.write(options.output, "waveform", rows, COLUMNS)
 

@@ -1,22 +1,27 @@
-"""Mutation check: the fraction of small wrong changes to the lower folders that the default suite detects.
+"""Mutation check: the fraction of small wrong changes to the lower folders that the default suite
+detects.
 
-    python -m benchmarks.mutants [--count 60] [--seed 0] [--replay RESULTS] [--output RESULTS] [--list]
+    python -m benchmarks.mutants [--count 60] [--seed 0] [--replay RESULTS] [--output RESULTS]
+    [--list]
 
-A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned name in one function
-is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test data selection"), and the kinds of
-changes are those of mutmut and cosmic-ray. A mutant is killed if a test fails. ``--count`` mutants are drawn evenly
-from the folders of ``SUITES``, with at most one mutant per function. Messages, docstrings, annotations and ``__repr__``
-are not changed. Each mutant is applied to a copy of the tree. In this copy, the module's doctests and the tests that
-name or import the module run first, followed by the other tests of ``SUITES``. These tests are part of the default
-suite, so the whole suite kills at least as many mutants. Equivalent mutants count as survivors.
+A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned
+name in one function is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test
+data selection"), and the kinds of changes are those of mutmut and cosmic-ray. A mutant is killed if
+a test fails. ``--count`` mutants are drawn evenly from the folders of ``SUITES``, with at most one
+mutant per function. Messages, docstrings, annotations and ``__repr__`` are not changed. Each mutant
+is applied to a copy of the tree. In this copy, the module's doctests and the tests that name or
+import the module run first, followed by the other tests of ``SUITES``. These tests are part of the
+default suite, so the whole suite kills at least as many mutants. Equivalent mutants count as
+survivors.
 
-A kill counts only if the failing test passes on the unchanged copy; a test that fails there is skipped from then on. A
-mutant is also killed by the time limits: ``--cpu`` seconds of processor time per process, and ``--wall`` seconds per
-pytest run.
+A kill counts only if the failing test passes on the unchanged copy; a test that fails there is
+skipped from then on. A mutant is also killed by the time limits: ``--cpu`` seconds of processor
+time per process, and ``--wall`` seconds per pytest run.
 
-RESULTS has one JSON object per line, written after each mutant. A new run with the same output continues an interrupted
-run. ``--replay`` uses the mutants of an earlier run, which are found by file, function, kind and occurrence if their
-text is unchanged. Missing mutants are replaced by new mutants from the same folder.
+RESULTS has one JSON object per line, written after each mutant. A new run with the same output
+continues an interrupted run. ``--replay`` uses the mutants of an earlier run, which are found by
+file, function, kind and occurrence if their text is unchanged. Missing mutants are replaced by new
+mutants from the same folder.
 """
 
 from __future__ import annotations
@@ -40,27 +45,49 @@ from typing import Any
 from benchmarks.mutants.draw import Mutant, drawn
 
 ROOT = Path(__file__).parents[2]
-FITS = ["likelihoods", "strategies", "jobs/test_fit", "jobs/test_cla", "estimators/test_regressor_a", "bits/test_r"]
+FITS = [
+    "likelihoods",
+    "strategies",
+    "jobs/test_fit",
+    "jobs/test_cla",
+    "estimators/test_regressor_a",
+    "bits/test_r",
+]
 SUITES = {
     "core": ["core", *FITS],
     "likelihoods": ["likelihoods", "core", *FITS],
     "strategies": ["strategies", *FITS],
-    "storage": ["jobs/test_lease", "jobs/test_store", "jobs/test_ch", "model", "integrity", "predict/test_r", "faults"],
+    "storage": [
+        "jobs/test_lease",
+        "jobs/test_store",
+        "jobs/test_ch",
+        "model",
+        "integrity",
+        "predict/test_r",
+        "faults",
+    ],
 }
-"""The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/, nearest first."""
+"""The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/,
+nearest first."""
 
 
 def suites(root: Path, mutant: Mutant) -> tuple[list[str], list[str]]:
-    """Return two lists, nearest files first: the module with the test files that name or import it, and all other test
-    files.
+    """Return two lists, nearest files first: the module with the test files that name or import it,
+    and all other test files.
     """
     module = Path(mutant.file).stem
     every: dict[str, str] = {}
     for prefix in SUITES[mutant.folder]:
-        found = sorted((root / "tests").glob(f"{prefix}*.py" if "/" in prefix else f"{prefix}/test_*.py"))
+        found = sorted(
+            (root / "tests").glob(f"{prefix}*.py" if "/" in prefix else f"{prefix}/test_*.py")
+        )
         every |= {str(path.relative_to(root)): path.read_text() for path in found}
     imports = rf"partirvm\.{mutant.folder}(\.{module}\b| import .*\b{module}\b)"
-    near = [path for path, text in every.items() if module in Path(path).stem or re.search(imports, text)]
+    near = [
+        path
+        for path, text in every.items()
+        if module in Path(path).stem or re.search(imports, text)
+    ]
     near.sort(key=lambda path: module not in Path(path).stem)
     return [mutant.file, *near], [path for path in every if path not in near]
 
@@ -82,7 +109,8 @@ class Copy:
             compiled.unlink()
 
     def failure(self, tests: list[str]) -> str | None:
-        """Return the first test that fails, or a description of another failure; None if all tests pass."""
+        """Return the first test that fails, or a description of another failure; None if all tests
+        pass."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
         command += [f"--basetemp={self.root.parent / 'tests'}", *tests]
         command += [f"--deselect={test}" for test in self.left_out]
@@ -100,7 +128,9 @@ class Copy:
                 os.killpg(began.pid, signal.SIGKILL)
         if began.returncode in (0, 5):
             return None
-        if began.returncode == 1 and (found := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)):
+        if began.returncode == 1 and (
+            found := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
+        ):
             return found[1]
         return "time-out" if began.returncode < 0 else "import error"
 
@@ -109,7 +139,10 @@ class Copy:
         source = (self.root / mutant.file).read_bytes()
         for tests in suites(self.root, mutant):
             while True:
-                self.write(mutant.file, source[: mutant.start] + mutant.after.encode() + source[mutant.stop :])
+                self.write(
+                    mutant.file,
+                    source[: mutant.start] + mutant.after.encode() + source[mutant.stop :],
+                )
                 found = self.failure(tests)
                 self.write(mutant.file, source)
                 if found is None:
@@ -132,7 +165,9 @@ def processor_seconds() -> float:
 def read(path: Path) -> dict[Mutant, dict[str, Any]]:
     """Return the rows of a file of results; no rows if the file does not exist."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {Mutant(**{field.name: row[field.name] for field in fields(Mutant)}): row for row in rows}
+    return {
+        Mutant(**{field.name: row[field.name] for field in fields(Mutant)}): row for row in rows
+    }
 
 
 def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
@@ -141,7 +176,10 @@ def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
     for mutant in [mutant for mutant in chosen if mutant not in done]:
         began = time.monotonic(), processor_seconds()
         killer = tree.killer(mutant)
-        taken = {"seconds": time.monotonic() - began[0], "cpu_seconds": processor_seconds() - began[1]}
+        taken = {
+            "seconds": time.monotonic() - began[0],
+            "cpu_seconds": processor_seconds() - began[1],
+        }
         row = {**asdict(mutant), "killed": killer is not None, "by": killer, **taken}
         with output.open("a") as stream:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -152,18 +190,43 @@ def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
 
 def main() -> None:
     """Draw mutants, run the tests on each mutant, and print the killed fraction of each folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=60, help="number of mutants (default: 60)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random selection (default: 0)")
-    parser.add_argument("--replay", type=Path, metavar="RESULTS", help="take the mutants of an earlier run first")
-    parser.add_argument("--output", type=Path, metavar="RESULTS", default=Path("mutants.jsonl"), help="file of results")
-    parser.add_argument("--cpu", type=int, default=300, help="maximum processor seconds of one process (default: 300)")
-    parser.add_argument("--wall", type=int, default=1800, help="maximum seconds of one run of pytest (default: 1800)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random selection (default: 0)"
+    )
+    parser.add_argument(
+        "--replay", type=Path, metavar="RESULTS", help="take the mutants of an earlier run first"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="RESULTS",
+        default=Path("mutants.jsonl"),
+        help="file of results",
+    )
+    parser.add_argument(
+        "--cpu",
+        type=int,
+        default=300,
+        help="maximum processor seconds of one process (default: 300)",
+    )
+    parser.add_argument(
+        "--wall",
+        type=int,
+        default=1800,
+        help="maximum seconds of one run of pytest (default: 1800)",
+    )
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     args = parser.parse_args()
     replay = {mutant.key for mutant in read(args.replay)} if args.replay else set()
     chosen = drawn(ROOT, list(SUITES), args.count, args.seed, replay)
-    print(f"{len(chosen)} mutants, {sum(mutant.key in replay for mutant in chosen)} of them of the earlier run")
+    print(
+        f"{len(chosen)} mutants, {sum(mutant.key in replay for mutant in chosen)} of them of the "
+        "earlier run"
+    )
     if args.list:
         print(*chosen, sep="\n")
         return

@@ -1,5 +1,5 @@
-"""Small wrong changes to functions (mutants), found in the syntax tree. A mutant's key is also valid in a later version
-of the tree.
+"""Small wrong changes to functions (mutants), found in the syntax tree. A mutant's key is also
+valid in a later version of the tree.
 
 Their names also identify them in a later tree.
 """
@@ -22,9 +22,22 @@ Names: TypeAlias = list[str]
 Key: TypeAlias = tuple[str, str, str, int, str]
 """The key of a mutant: file, function, kind, occurrence of the kind in the function, text."""
 
-OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
+OPERATORS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+}
 BOUNDARIES = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
-NEGATIONS = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+NEGATIONS = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
 NEGATIONS |= {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -53,7 +66,9 @@ class Mutant:
         return self.file, self.function, self.kind, self.occurrence, self.before
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} {self.function} [{self.kind}] {self.before} -> {self.after}"
+        return (
+            f"{self.file}:{self.line} {self.function} [{self.kind}] {self.before} -> {self.after}"
+        )
 
 
 def changes(node: ast.AST, names: Names) -> Iterator[tuple[str, str]]:
@@ -90,7 +105,9 @@ def changes(node: ast.AST, names: Names) -> Iterator[tuple[str, str]]:
             yield "returned name", f"return {names[at - 1] if at else names[1]}"
 
 
-def sites(node: ast.AST, path: tuple[str, ...] = (), names: Names | None = None) -> Iterator[tuple[str, Any, Names]]:
+def sites(
+    node: ast.AST, path: tuple[str, ...] = (), names: Names | None = None
+) -> Iterator[tuple[str, Any, Names]]:
     """Yield (function, node, local names) of every node that may be changed."""
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.arg):
         return
@@ -99,7 +116,11 @@ def sites(node: ast.AST, path: tuple[str, ...] = (), names: Names | None = None)
             return
         path = (*path, node.name)
         if isinstance(node, FUNCTIONS):
-            inner = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+            inner = [
+                n
+                for n in ast.walk(node)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            ]
             inner.sort(key=lambda name: (name.lineno, name.col_offset))
             given = [a.arg for a in (*node.args.args, *node.args.kwonlyargs) if a.arg != "self"]
             names = list(dict.fromkeys([*given, *(name.id for name in inner)]))
@@ -128,12 +149,28 @@ def mutants(root: Path, folder: str) -> list[Mutant]:
                 stop = begins[node.end_lineno - 1] + node.end_col_offset
                 before, number = source[start:stop].decode(), count[function, kind]
                 count[function, kind] += 1
-                made.append(Mutant(folder, file, function, kind, number, node.lineno, before, after, start, stop))
+                made.append(
+                    Mutant(
+                        folder,
+                        file,
+                        function,
+                        kind,
+                        number,
+                        node.lineno,
+                        before,
+                        after,
+                        start,
+                        stop,
+                    )
+                )
     return made
 
 
-def drawn(root: Path, folders: Sequence[str], count: int, seed: int, replay: Collection[Key] = ()) -> list[Mutant]:
-    """Draw ``count`` mutants from the folders in turn, at most one of each function. Keys in ``replay`` come first."""
+def drawn(
+    root: Path, folders: Sequence[str], count: int, seed: int, replay: Collection[Key] = ()
+) -> list[Mutant]:
+    """Draw ``count`` mutants from the folders in turn, at most one of each function. Keys in
+    ``replay`` come first."""
     by_folder = []
     for number, folder in enumerate(folders):
         share = count // len(folders) + (number < count % len(folders))

@@ -1,1 +1,2 @@
-"""Comparison with other libraries' RVMs and other Bayesian regressions: ``python -m benchmarks.peers``."""
+"""Comparison with other libraries' RVMs and other Bayesian regressions: ``python -m
+benchmarks.peers``."""

@@ -1,13 +1,15 @@
 """The data sets, their sizes, and the Gaussian width that all kernel methods use on each set.
 
-Inputs and target are standardised by the moments of the training rows before any method uses them, so that gamma has
-the same meaning for all methods. Gamma is not tuned for any method. It is the cross-validated value of
-``benchmarks/ben_shimon`` for sinc and Boston, 0.1 for kin40k, and 1/d for airfoil and protein. For Friedman#1, the
-kernel with 0.03 is wide, so solvers end in different optima. With 1,000 rows, adding one column after another ends at
-−286 nats, and the fixed point of all columns at −213 nats. Both results are better at 0.05. Generated test targets have
-noise like the training targets, for NLPD and coverage.
+Inputs and target are standardised by the moments of the training rows before any method uses them,
+so that gamma has the same meaning for all methods. Gamma is not tuned for any method. It is the
+cross-validated value of ``benchmarks/ben_shimon`` for sinc and Boston, 0.1 for kin40k, and 1/d for
+airfoil and protein. For Friedman#1, the kernel with 0.03 is wide, so solvers end in different
+optima. With 1,000 rows, adding one column after another ends at −286 nats, and the fixed point of
+all columns at −213 nats. Both results are better at 0.05. Generated test targets have noise like
+the training targets, for NLPD and coverage.
 
-The training rows are the first N rows of the shuffled training part, so small sets are subsets of larger ones.
+The training rows are the first N rows of the shuffled training part, so small sets are subsets of
+larger ones.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Dataset:
         return Split(self.name, *parts)
 
     def sizes(self, folder: str | Path, wanted: list[int]) -> list[int]:
-        """Return the requested sizes that are available, and the number of all rows if a larger size is requested."""
+        """Return the requested sizes that are available, and the number of all rows if a larger
+        size is requested."""
         if self.generate is not None:
             return sorted(set(wanted))
         there = len(load(folder, self.name).y)

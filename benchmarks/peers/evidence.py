@@ -1,11 +1,12 @@
 """The evidence of an RVM, computed from its α and β with the same formula for all libraries.
 
-The evidence log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) is computed without the N × N matrix. With R from the QR
-factorisation of [√β Φ; √A], it is
+The evidence log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) is computed without the N × N
+matrix. With R from the QR factorisation of [√β Φ; √A], it is
 
     −½ [N log 2π − N log β − Σ log α + 2 Σ log|R_ii| + min_w (β‖t − Φw‖² + wᵀAw)].
 
-The minimum is computed from the optimal w as a sum of squares, so there is no cancellation if the noise is very small.
+The minimum is computed from the optimal w as a sum of squares, so there is no cancellation if the
+noise is very small.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def log_evidence(design: Float, t: Float, alpha: Float, beta: float) -> float:
 
 
 def best_alpha(design: Float, t: Float, alpha: Float, beta: float, column: Float) -> float:
-    """Return the optimal α of an additional column (N,): s²/(q² − s) (Tipping & Faul 2003, eq. 20), or infinity."""
+    """Return the optimal α of an additional column (N,): s²/(q² − s) (Tipping & Faul 2003, eq. 20),
+    or infinity."""
     inner = beta * design.T @ column
     share = np.linalg.solve(beta * design.T @ design + np.diag(alpha), inner)
     s = beta * column @ column - inner @ share

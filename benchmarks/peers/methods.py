@@ -1,19 +1,19 @@
 """The compared methods: fit, prediction, and the α and β from which the evidence is computed.
 
-partirvm                ``RVMRegressor`` with defaults except the width: a working set for more than 200 rows
-partirvm fixed-point    every row a candidate (``strategy="basic"``), MacKay's fixed point
-partirvm fast           every row a candidate, fast marginal likelihood maximisation (``solver="fast"``)
-partirvm auto           every row a candidate, ``solver="auto"``
-fastrvm                 ``fastrvm.RVR`` (PyPI 0.1.5, C++): fast marginal likelihood maximisation, every row a candidate
-sklearn-rvm             ``sklearn_rvm.EMRVR`` (PyPI 0.1.1, NumPy): MacKay's fixed point, every row a candidate
-ard                     scikit-learn's ``ARDRegression`` on the kernel matrix and a column of ones
-gp                      ``GaussianProcessRegressor``, the width fixed, amplitude and noise by evidence
-nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
+partirvm                ``RVMRegressor`` with defaults except the width: a working set for more than
+200 rows partirvm fixed-point    every row a candidate (``strategy="basic"``), MacKay's fixed point
+partirvm fast           every row a candidate, fast marginal likelihood maximisation
+(``solver="fast"``) partirvm auto           every row a candidate, ``solver="auto"`` fastrvm
+``fastrvm.RVR`` (PyPI 0.1.5, C++): fast marginal likelihood maximisation, every row a candidate
+sklearn-rvm             ``sklearn_rvm.EMRVR`` (PyPI 0.1.1, NumPy): MacKay's fixed point, every row a
+candidate ard                     scikit-learn's ``ARDRegression`` on the kernel matrix and a column
+of ones gp                      ``GaussianProcessRegressor``, the width fixed, amplitude and noise
+by evidence nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
 
-All methods except gp have a bias; all methods use the same standardised rows and the same gamma. sklearn-rvm need not
-be fully installed: ``pip install --target FOLDER --no-deps sklearn_rvm`` with FOLDER in PYTHONPATH is enough. It runs
-unchanged on scikit-learn 1.9. The evidence of gp and nystroem refers to a different prior or basis and is not listed.
-R's kernlab is not included.
+All methods except gp have a bias; all methods use the same standardised rows and the same gamma.
+sklearn-rvm need not be fully installed: ``pip install --target FOLDER --no-deps sklearn_rvm`` with
+FOLDER in PYTHONPATH is enough. It runs unchanged on scikit-learn 1.9. The evidence of gp and
+nystroem refers to a different prior or basis and is not listed. R's kernlab is not included.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ COMPONENTS = 1000
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a method: a function that returns mean and sd (n,) of new noisy targets at inputs (n, d), vectors,
-    and evidence in nats (None if not comparable).
+    """The result of a method: a function that returns mean and sd (n,) of new noisy targets at
+    inputs (n, d), vectors, and evidence in nats (None if not comparable).
     """
 
     predict: Callable[[Float], tuple[Float, Float]]
@@ -72,11 +72,12 @@ def partirvm(X: Float, y: Float, gamma: float, **options: Any) -> Fitted:
 
 
 def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
-    """Fit fastrvm's RVR. It does not report the α of the bias, which is set to its optimum given the other α.
+    """Fit fastrvm's RVR. It does not report the α of the bias, which is set to its optimum given
+    the other α.
 
-    Internally its columns have unit length. Its ``alpha_`` are divided by the squared lengths of the columns, although
-    they should be multiplied. Therefore ``alpha_`` match its weights and covariance only after multiplication by the
-    fourth power of the length.
+    Internally its columns have unit length. Its ``alpha_`` are divided by the squared lengths of
+    the columns, although they should be multiplied. Therefore ``alpha_`` match its weights and
+    covariance only after multiplication by the fourth power of the length.
     """
     from fastrvm import RVR
 
@@ -94,8 +95,8 @@ def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
 
 
 def sklearn_rvm(X: Float, y: Float, gamma: float) -> Fitted:
-    """Fit sklearn_rvm's EMRVR. Its α refer to columns divided by a constant; ``predict`` of n rows allocates an n × n
-    matrix.
+    """Fit sklearn_rvm's EMRVR. Its α refer to columns divided by a constant; ``predict`` of n rows
+    allocates an n × n matrix.
     """
     from sklearn_rvm import EMRVR
 
@@ -103,18 +104,23 @@ def sklearn_rvm(X: Float, y: Float, gamma: float) -> Fitted:
     model.fit(X, y)
 
     def predict(Z: Float) -> tuple[Float, Float]:
-        parts = [model.predict(part, return_std=True) for part in np.array_split(Z, -(-len(Z) // 500))]
+        parts = [
+            model.predict(part, return_std=True) for part in np.array_split(Z, -(-len(Z) // 500))
+        ]
         return np.concatenate([mean for mean, _ in parts]), np.concatenate([sd for _, sd in parts])
 
     def evidence() -> float:
         design = kernel(X, model.relevance_vectors_, gamma) / model._scale
-        return log_evidence(with_ones(design) if model.bias_used else design, y, model.alpha_, model.beta_)
+        return log_evidence(
+            with_ones(design) if model.bias_used else design, y, model.alpha_, model.beta_
+        )
 
     return Fitted(predict, len(model.relevance_), evidence)
 
 
 def ard(X: Float, y: Float, gamma: float) -> Fitted:
-    """Fit scikit-learn's ARDRegression. Its ``lambda_`` are the α of an RVM, and its ``alpha_`` is β."""
+    """Fit scikit-learn's ARDRegression. Its ``lambda_`` are the α of an RVM, and its ``alpha_`` is
+    β."""
     from sklearn.linear_model import ARDRegression
 
     design = with_ones(kernel(X, X, gamma))
@@ -149,13 +155,16 @@ def nystroem(X: Float, y: Float, gamma: float) -> Fitted:
     from sklearn.pipeline import make_pipeline
 
     components = min(COMPONENTS, len(y))
-    model = make_pipeline(Nystroem(gamma=gamma, n_components=components, random_state=0), BayesianRidge()).fit(X, y)
+    model = make_pipeline(
+        Nystroem(gamma=gamma, n_components=components, random_state=0), BayesianRidge()
+    ).fit(X, y)
     return Fitted(partial(model.predict, return_std=True), components)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method: a function that fits X (N, d), y (N,) with a gamma, and the module that it needs."""
+    """A method: a function that fits X (N, d), y (N,) with a gamma, and the module that it
+    needs."""
 
     fit: Callable[[Float, Float, float], Fitted]
     needs: str
@@ -167,7 +176,9 @@ class Method:
 
 METHODS = {
     "partirvm": Method(partirvm, "partirvm"),
-    "partirvm fixed-point": Method(partial(partirvm, strategy="basic", solver="fixed-point"), "partirvm"),
+    "partirvm fixed-point": Method(
+        partial(partirvm, strategy="basic", solver="fixed-point"), "partirvm"
+    ),
     "partirvm fast": Method(partial(partirvm, strategy="basic", solver="fast"), "partirvm"),
     "partirvm auto": Method(partial(partirvm, strategy="basic", solver="auto"), "partirvm"),
     "fastrvm": Method(fastrvm, "fastrvm"),

@@ -1,9 +1,11 @@
-"""Runs of one method on one set of one size, each in a separate process and with its own results file.
+"""Runs of one method on one set of one size, each in a separate process and with its own results
+file.
 
-A *run* is a dict: data, rows, method, seconds (of the fit), cpu_seconds, predict_seconds, fit_mib (peak of the process,
-including interpreter, libraries and data, without the check of the evidence), rmse (in units of the sd of the training
-target), nlpd (mean, for the standardised target), coverage (of the central 95 % interval), vectors, evidence (nats, for
-the standardised target). A run without a result has a ``note`` with the reason.
+A *run* is a dict: data, rows, method, seconds (of the fit), cpu_seconds, predict_seconds, fit_mib
+(peak of the process, including interpreter, libraries and data, without the check of the evidence),
+rmse (in units of the sd of the training target), nlpd (mean, for the standardised target), coverage
+(of the central 95 % interval), vectors, evidence (nats, for the standardised target). A run without
+a result has a ``note`` with the reason.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ class Settings:
 
 
 def scores(mean: Any, sd: Any, y: Any) -> dict[str, float]:
-    """Compute RMSE, mean negative log density, and the fraction of y in the central 95 % interval of normal predictions
-    (n,).
+    """Compute RMSE, mean negative log density, and the fraction of y in the central 95 % interval
+    of normal predictions (n,).
     """
     square = ((y - mean) / sd) ** 2
     return {
@@ -71,7 +73,12 @@ def measured(folder: str, name: str, rows: int, method: str) -> Run:
         found = {"vectors": fitted.vectors, "fit_mib": peak, "predict_seconds": predict_seconds}
         if fitted.evidence is not None:
             found["evidence"] = fitted.evidence()
-    return {"seconds": seconds, "cpu_seconds": cpu_seconds, **found, **scores(mean, sd, split.y_test)}
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        **found,
+        **scores(mean, sd, split.y_test),
+    }
 
 
 def warm_up(method: str) -> None:
@@ -92,7 +99,8 @@ def place(output: Path, name: str, rows: int, method: str) -> Path:
 
 
 def run(name: str, rows: int, method: str, settings: Settings) -> Run:
-    """Return the stored run, or run and store it. A time-out is stored; a missing package or a crash is not stored."""
+    """Return the stored run, or run and store it. A time-out is stored; a missing package or a
+    crash is not stored."""
     path = place(settings.output, name, rows, method)
     if path.exists():
         return dict(json.loads(path.read_text()))
@@ -112,12 +120,18 @@ def run(name: str, rows: int, method: str, settings: Settings) -> Run:
 
 
 def run_sizes(name: str, sizes: list[int], method: str, settings: Settings) -> list[Run]:
-    """Run a method on increasing sizes. Stops if the next size would exceed the time limit for a cost of N²."""
+    """Run a method on increasing sizes. Stops if the next size would exceed the time limit for a
+    cost of N²."""
     runs: list[Run] = []
     for rows in sizes:
         last = runs[-1] if runs else None
-        if last and ("note" in last or last["seconds"] * (rows / last["rows"]) ** 2 > settings.seconds):
-            say(f"{name}, {rows} rows, {method}: skipped, {last['rows']} rows {last.get('note', 'took too long')}")
+        if last and (
+            "note" in last or last["seconds"] * (rows / last["rows"]) ** 2 > settings.seconds
+        ):
+            say(
+                f"{name}, {rows} rows, {method}: skipped, {last['rows']} rows "
+                f"{last.get('note', 'took too long')}"
+            )
             break
         runs.append(run(name, rows, method, settings))
         say(f"{name}, {rows} rows, {method}: {summary(runs[-1])}")
@@ -135,4 +149,6 @@ def kept(output: Path) -> list[Run]:
     """Read all runs in a folder, sorted by set, size and method."""
     runs = [json.loads(path.read_text()) for path in (output / "runs").glob("*.json")]
     sets, methods = list(DATASETS), list(METHODS)
-    return sorted(runs, key=lambda one: (sets.index(one["data"]), one["rows"], methods.index(one["method"])))
+    return sorted(
+        runs, key=lambda one: (sets.index(one["data"]), one["rows"], methods.index(one["method"]))
+    )

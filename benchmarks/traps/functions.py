@@ -1,7 +1,9 @@
-"""Twenty functions on which kernel learning can end in a poor optimum, each with original and rotated inputs.
+"""Twenty functions on which kernel learning can end in a poor optimum, each with original and
+rotated inputs.
 
-Inputs are uniform on ±3. A rotated case sees X Q, where Q is a random orthogonal matrix; a function of one input is
-stretched by 2.5 instead. ``Trap.draw`` returns inputs, the noise-free signal, and targets.
+Inputs are uniform on ±3. A rotated case sees X Q, where Q is a random orthogonal matrix; a function
+of one input is stretched by 2.5 instead. ``Trap.draw`` returns inputs, the noise-free signal, and
+targets.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ def constant(sd: float) -> Noise:
 
 
 def growing(X: Float, rng: np.random.Generator) -> Float:
-    """Return normal noise whose standard deviation grows from .05 to 1 with the distance of the first input from 0."""
+    """Return normal noise whose standard deviation grows from .05 to 1 with the distance of the
+    first input from 0."""
     return (0.05 + np.abs(X[:, 0]) / 3) * rng.normal(size=len(X))
 
 
@@ -34,7 +37,8 @@ def heavy(X: Float, rng: np.random.Generator) -> Float:
 
 @dataclass(frozen=True)
 class Trap:
-    """A case: its name, the number of features, the signal of inputs (n, d), the noise, and if inputs are rotated."""
+    """A case: its name, the number of features, the signal of inputs (n, d), the noise, and if
+    inputs are rotated."""
 
     name: str
     d: int
@@ -43,7 +47,8 @@ class Trap:
     turned: bool = False
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Float, Float, Float]:
-        """Return inputs (n, d), their signal (n,) and targets (n,). The rotation depends on the name alone."""
+        """Return inputs (n, d), their signal (n,) and targets (n,). The rotation depends on the
+        name alone."""
         X = rng.uniform(-3, 3, (n, self.d))
         signal = self.signal(X)
         y = signal + self.noise(X, rng)
@@ -54,12 +59,23 @@ class Trap:
 
 
 def _additive(X: Float) -> Float:
-    return np.sin(2 * X[:, 0]) + np.abs(X[:, 1]) + 0.3 * X[:, 2] ** 2 + np.tanh(3 * X[:, 3]) + 0.5 * X[:, 4]
+    return (
+        np.sin(2 * X[:, 0])
+        + np.abs(X[:, 1])
+        + 0.3 * X[:, 2] ** 2
+        + np.tanh(3 * X[:, 3])
+        + 0.5 * X[:, 4]
+    )
 
 
 def _friedman(X: Float) -> Float:
     U = (X + 3) / 6
-    return 10 * np.sin(np.pi * U[:, 0] * U[:, 1]) + 20 * (U[:, 2] - 0.5) ** 2 + 10 * U[:, 3] + 5 * U[:, 4]
+    return (
+        10 * np.sin(np.pi * U[:, 0] * U[:, 1])
+        + 20 * (U[:, 2] - 0.5) ** 2
+        + 10 * U[:, 3]
+        + 5 * U[:, 4]
+    )
 
 
 def _pairs(X: Float) -> Float:
@@ -67,13 +83,23 @@ def _pairs(X: Float) -> Float:
 
 
 BASES: tuple[tuple[str, int, Signal, Noise], ...] = (
-    ("product of waves", 6, lambda X: np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3]), constant(0.1)),
+    (
+        "product of waves",
+        6,
+        lambda X: np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3]),
+        constant(0.1),
+    ),
     ("ridge", 8, lambda X: np.tanh(X[:, 0] + 0.5 * X[:, 1] - X[:, 2]), constant(0.1)),
     ("wave of a ridge", 5, lambda X: np.sin(2 * (X[:, 0] + X[:, 1])), constant(0.1)),
     ("fast wave of few", 10, lambda X: np.sin(4 * X[:, 0]) + 0.5 * X[:, 1], constant(0.2)),
     ("two waves", 12, lambda X: np.sin(3 * X[:, 0]) + np.sin(2 * X[:, 1]), constant(0.1)),
     ("smooth checkerboard", 2, lambda X: np.sin(3 * X[:, 0]) * np.sin(3 * X[:, 1]), constant(0.1)),
-    ("checkerboard", 4, lambda X: np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])), constant(0.2)),
+    (
+        "checkerboard",
+        4,
+        lambda X: np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])),
+        constant(0.2),
+    ),
     ("additive", 10, _additive, constant(0.2)),
     ("radial", 5, lambda X: 3 * np.exp(-(X**2).sum(axis=1) / 8), constant(0.1)),
     ("rings", 3, lambda X: np.cos(2 * np.sqrt((X**2).sum(axis=1))), constant(0.1)),
@@ -85,7 +111,12 @@ BASES: tuple[tuple[str, int, Signal, Noise], ...] = (
     ("wave of products", 8, lambda X: np.sin(X[:, 0] * X[:, 1]) + 0.5 * X[:, 2], constant(0.1)),
     ("chirp", 1, lambda X: np.sin(X[:, 0] * np.abs(X[:, 0]) * 2), constant(0.1)),
     ("wave among fifty", 50, lambda X: np.sin(2 * X[:, 0]) + X[:, 1] / 2, constant(0.1)),
-    ("products among twenty", 20, lambda X: X[:, 0] * X[:, 1] / 3 + np.sin(2 * X[:, 2]), constant(0.1)),
+    (
+        "products among twenty",
+        20,
+        lambda X: X[:, 0] * X[:, 1] / 3 + np.sin(2 * X[:, 2]),
+        constant(0.1),
+    ),
     ("three pairs", 12, _pairs, constant(0.5)),
 )
 

@@ -1,4 +1,5 @@
-"""The directive ``command-help``: the help of a command, exactly as a terminal of 100 columns shows it."""
+"""The directive ``command-help``: the help of a command, exactly as a terminal of 100 columns shows
+it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class CommandHelp(SphinxDirective):
         words = [*self.arguments, "--help-all" if "all" in self.options else "--help"]
         done = CliRunner().invoke(partirvm, words, prog_name="partirvm", terminal_width=100)
         if done.exit_code:
-            raise self.error(f"partirvm {' '.join(words)} ended with status {done.exit_code}: {done.output}")
+            raise self.error(
+                f"partirvm {' '.join(words)} ended with status {done.exit_code}: {done.output}"
+            )
         return [nodes.literal_block(done.output, done.output, language="text")]
 
 

@@ -1,7 +1,7 @@
 """Messages of the library, read from its sources.
 
-A message is the text of the sources with "…" in place of each value. ``tests/docs/test_troubleshooting.py`` compares
-the page on troubleshooting with these lists.
+A message is the text of the sources with "…" in place of each value.
+``tests/docs/test_troubleshooting.py`` compares the page on troubleshooting with these lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Names = dict[str, ast.expr]
 
 
 def template(node: ast.expr, names: Names | None = None) -> str | None:
-    """Return the text of an expression with "…" for each value, or None if the expression has no fixed text.
+    """Return the text of an expression with "…" for each value, or None if the expression has no
+    fixed text.
 
     Variables among ``names`` are replaced by their texts.
     """
@@ -41,7 +42,9 @@ def _text(node: ast.expr, names: Names) -> str | None:
         case ast.JoinedStr(values=parts):
             return "".join(_text(part, names) or VALUE for part in parts)
         case ast.FormattedValue(value=ast.Name(name)) if name in names:
-            return _text(names[name], {other: text for other, text in names.items() if other != name})
+            return _text(
+                names[name], {other: text for other, text in names.items() if other != name}
+            )
         case ast.FormattedValue(
             value=ast.IfExp(body=ast.Constant(value=str(one)), orelse=ast.Constant(value=str(two)))
         ):
@@ -52,7 +55,8 @@ def _text(node: ast.expr, names: Names) -> str | None:
 
 
 def _texts_before(tree: ast.Module, call: ast.Call) -> Names:
-    """Return the variables that hold texts where an error is made: those assigned in the ten lines before."""
+    """Return the variables that hold texts where an error is made: those assigned in the ten lines
+    before."""
     found: Names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and call.lineno - 10 <= node.lineno < call.lineno:
@@ -66,7 +70,10 @@ def _texts_before(tree: ast.Module, call: ast.Call) -> Names:
 def trees() -> list[tuple[str, ast.Module]]:
     """Return the name and the syntax tree of each module."""
     paths = sorted(SOURCES.rglob("*.py"))
-    return [(path.relative_to(SOURCES).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+    return [
+        (path.relative_to(SOURCES).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in paths
+    ]
 
 
 def _warns(call: ast.Call) -> bool:
@@ -84,7 +91,9 @@ def warned() -> Iterator[tuple[str, str, ast.expr]]:
     for module, tree in trees():
         for node in ast.walk(tree):
             match node:
-                case ast.Call(args=[message, ast.Name(name) | ast.Attribute(attr=name), *_]) if _warns(node):
+                case ast.Call(args=[message, ast.Name(name) | ast.Attribute(attr=name), *_]) if (
+                    _warns(node)
+                ):
                     yield module, name, message
 
 
@@ -95,9 +104,14 @@ def noted() -> Iterator[str]:
             continue
         for node in ast.walk(tree):
             match node:
-                case ast.AugAssign(target=ast.Name("notes") | ast.Attribute(attr="notes"), value=ast.Tuple(elts=texts)):
+                case ast.AugAssign(
+                    target=ast.Name("notes") | ast.Attribute(attr="notes"),
+                    value=ast.Tuple(elts=texts),
+                ):
                     pass
-                case ast.Assign(targets=[ast.Name(id="notes" | "held")], value=ast.Tuple(elts=texts)):
+                case ast.Assign(
+                    targets=[ast.Name(id="notes" | "held")], value=ast.Tuple(elts=texts)
+                ):
                     pass
                 case ast.keyword(arg="notes", value=ast.Tuple(elts=texts)):
                     pass
@@ -108,12 +122,24 @@ def noted() -> Iterator[str]:
 
 def error_messages() -> dict[str, list[str]]:
     """Return the messages of each class of errors, wherever such an error is made."""
-    known = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    known = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    }
     found: dict[str, set[str]] = {}
     for _, tree in trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known and node.args:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in known
+                and node.args
+            ):
                 text = template(node.args[0], _texts_before(tree, node))
                 if text is not None:
                     found.setdefault(node.func.id, set()).add(text)
-    return {name: sorted(texts, key=lambda text: text.lstrip(f"{VALUE}: ").lower()) for name, texts in found.items()}
+    return {
+        name: sorted(texts, key=lambda text: text.lstrip(f"{VALUE}: ").lower())
+        for name, texts in found.items()
+    }

@@ -1,4 +1,5 @@
-"""The directive ``option-table``: options of a fit, by groups, from the table that the library itself uses."""
+"""The directive ``option-table``: options of a fit, by groups, from the table that the library
+itself uses."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ class OptionTable(SphinxDirective):
         return [nodes.definition_list("", *(self._item(row) for row in chosen))]
 
     def _item(self, row: Any) -> nodes.definition_list_item:
-        term = nodes.term("", "", nodes.literal(text=row.name), nodes.Text("  "), nodes.literal(text=row.flag))
+        term = nodes.term(
+            "", "", nodes.literal(text=row.name), nodes.Text("  "), nodes.literal(text=row.flag)
+        )
         default = nodes.literal(text="none" if row.default is None else str(row.default))
         text = nodes.paragraph("", f"{row.help} Default: ", default, nodes.Text("."))
         return nodes.definition_list_item("", term, nodes.definition("", text))

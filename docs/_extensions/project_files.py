@@ -1,7 +1,9 @@
-"""Pages that are files of the repository, such as CONTRIBUTING.md: a line ``<!-- file: PATH -->`` stands for the text.
+"""Pages that are files of the repository, such as CONTRIBUTING.md: a line ``<!-- file: PATH -->``
+stands for the text.
 
-PATH is relative to the root of the repository. The first heading of the text stays the title of the page. Its relative
-links lead to the page of the site that holds the file, or else to the file in the repository.
+PATH is relative to the root of the repository. The first heading of the text stays the title of the
+page. Its relative links lead to the page of the site that holds the file, or else to the file in
+the repository.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ LINK = re.compile(r"\]\((?P<target>(?!https?:|#|mailto:)[^)#\s]+)(?P<anchor>#[^)
 
 
 def pages(source: Path) -> dict[str, str]:
-    """Return the pages of the site, relative to its root, by the path of the file that each holds."""
+    """Return the pages of the site, relative to its root, by the path of the file that each
+    holds."""
     found = {}
     for page in sorted(source.rglob("*.md")):
         if "_build" not in page.parts and (mark := MARK.search(page.read_text())):

@@ -13,7 +13,9 @@ axes.axis("off")
 def bar(start, end, y, color, text, **style):
     """Draw a span of time with its text."""
     axes.add_patch(Rectangle((start, y), end - start, 0.7, fc=color, ec="white", **style))
-    axes.text((start + end) / 2, y + 0.35, text, ha="center", va="center", fontsize=8.5, color="white")
+    axes.text(
+        (start + end) / 2, y + 0.35, text, ha="center", va="center", fontsize=8.5, color="white"
+    )
 
 
 axes.text(-0.7, 2.35, "driver A\nepoch 1", ha="right", va="center", fontsize=9, color=BLUE)
@@ -23,7 +25,9 @@ bar(12, 37, 2, "0.55", "frozen: no heartbeat")
 bar(37, 43, 2, BLUE, "wakes up")
 bar(28, 50, 0.5, ORANGE, "takes the lease, resumes after round 2")
 axes.annotate("", (27, 1.75), (12, 1.75), arrowprops={"arrowstyle": "<->", "color": "0.3"})
-axes.text(19.5, 1.35, "15 s: the lease expires", ha="center", va="center", fontsize=8.5, color="0.3")
+axes.text(
+    19.5, 1.35, "15 s: the lease expires", ha="center", va="center", fontsize=8.5, color="0.3"
+)
 axes.annotate(
     "its next write has epoch 1:\nreaders ignore it, and A ends",
     (41, 2.75),

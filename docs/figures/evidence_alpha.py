@@ -1,4 +1,5 @@
-"""The log evidence as a function of one α alone: with a finite maximum if q² > s, otherwise largest at infinity."""
+"""The log evidence as a function of one α alone: with a finite maximum if q² > s, otherwise largest
+at infinity."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,7 +21,13 @@ for axes, s, q, title in (
         axes.plot(best, top, "o", color="#d55e00", ms=8)
         axes.annotate("α = s²/(q² − s)", (best, top), (8 * best, top), va="center", fontsize=9)
     else:
-        axes.annotate("rises to 0 for α → ∞", (1e2, -0.02), (1e0, -0.8), fontsize=9, arrowprops={"arrowstyle": "->"})
+        axes.annotate(
+            "rises to 0 for α → ∞",
+            (1e2, -0.02),
+            (1e0, -0.8),
+            fontsize=9,
+            arrowprops={"arrowstyle": "->"},
+        )
     axes.set_title(title, fontsize=10)
     axes.set_xlabel("precision α of the weight")
 panels[0].set_ylabel("ℓ(α), nats")

@@ -1,4 +1,5 @@
-"""Evidence and number of columns in a dense fit of 200 rows of sin(x)/x, all of them candidates: both solvers."""
+"""Evidence and number of columns in a dense fit of 200 rows of sin(x)/x, all of them candidates:
+both solvers."""
 
 from dataclasses import replace
 
@@ -32,11 +33,21 @@ while len(one_by_one) < 1000 and (action := greedy.best(rule.tol * 200, thin=Fal
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.3), layout="constrained", sharex=True)
 steps = [info.iteration for info in together]
 for axes, name, title in zip(
-    panels, ("log_evidence", "n_vectors"), ("log evidence, nats", "columns in the model"), strict=True
+    panels,
+    ("log_evidence", "n_vectors"),
+    ("log evidence, nats", "columns in the model"),
+    strict=True,
 ):
     first, second = ([getattr(info, name) for info in infos] for infos in (together, one_by_one))
     axes.plot(steps, first, color="#0072b2", lw=2, label="fixed-point: all α in each step")
-    axes.plot(range(1, len(second) + 1), second, color="#d55e00", lw=2, ls="--", label="fast: one column in each step")
+    axes.plot(
+        range(1, len(second) + 1),
+        second,
+        color="#d55e00",
+        lw=2,
+        ls="--",
+        label="fast: one column in each step",
+    )
     axes.set_title(title, fontsize=10)
     axes.set_xlabel("step")
     axes.set_xscale("log")

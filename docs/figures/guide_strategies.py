@@ -13,21 +13,31 @@ WIDTH, HEIGHT = 1.1, 0.55
 
 def fit(axes: Any, x: float, y: float, kept: float, new: float) -> None:
     """Draw a fit: the share of kept vectors and of new candidates among its columns."""
-    axes.add_patch(Rectangle((x, y - HEIGHT / 2), WIDTH * kept, HEIGHT, facecolor=BLUE, edgecolor="none"))
-    axes.add_patch(Rectangle((x + WIDTH * kept, y - HEIGHT / 2), WIDTH * new, HEIGHT, facecolor=ORANGE))
-    axes.add_patch(Rectangle((x, y - HEIGHT / 2), WIDTH * (kept + new), HEIGHT, fill=False, edgecolor=EDGE))
+    axes.add_patch(
+        Rectangle((x, y - HEIGHT / 2), WIDTH * kept, HEIGHT, facecolor=BLUE, edgecolor="none")
+    )
+    axes.add_patch(
+        Rectangle((x + WIDTH * kept, y - HEIGHT / 2), WIDTH * new, HEIGHT, facecolor=ORANGE)
+    )
+    axes.add_patch(
+        Rectangle((x, y - HEIGHT / 2), WIDTH * (kept + new), HEIGHT, fill=False, edgecolor=EDGE)
+    )
 
 
 def arrow(axes: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Draw an arrow."""
-    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=EDGE, linewidth=0.8))
+    axes.add_patch(
+        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color=EDGE, linewidth=0.8)
+    )
 
 
 def rows(axes: Any, parts: int) -> list[float]:
     """Draw all rows as a column of parts; return the height of the middle of each part."""
     each = 4.0 / parts
     for part in range(parts):
-        axes.add_patch(Rectangle((0, part * each), 0.5, each, facecolor=GREY, edgecolor="white", linewidth=2))
+        axes.add_patch(
+            Rectangle((0, part * each), 0.5, each, facecolor=GREY, edgecolor="white", linewidth=2)
+        )
     return [each * (part + 0.5) for part in reversed(range(parts))]
 
 
@@ -77,11 +87,18 @@ def working_set(axes: Any) -> None:
 
 
 figure, panels = plt.subplots(2, 2, figsize=(9, 5))
-drawn = {"basic": basic, "incremental": incremental, "split-merge": split_merge, "working-set": working_set}
+drawn = {
+    "basic": basic,
+    "incremental": incremental,
+    "split-merge": split_merge,
+    "working-set": working_set,
+}
 for axes, (name, draw) in zip(panels.flat, drawn.items(), strict=True):
     draw(axes)
     axes.set(title=name, xlim=(-0.1, 8.4), ylim=(-0.1, 4.1))
     axes.axis("off")
 handles = [Rectangle((0, 0), 1, 1, facecolor=colour) for colour in (GREY, ORANGE, BLUE)]
-figure.legend(handles, ["rows", "new candidates", "kept vectors"], loc="lower center", ncols=3, frameon=False)
+figure.legend(
+    handles, ["rows", "new candidates", "kept vectors"], loc="lower center", ncols=3, frameon=False
+)
 figure.subplots_adjust(left=0.02, right=0.99, top=0.93, bottom=0.09, wspace=0.05, hspace=0.2)

@@ -1,4 +1,5 @@
-"""Memory of a fit by the formula of the plan, for several numbers of rows, beside that of the kernel matrix."""
+"""Memory of a fit by the formula of the plan, for several numbers of rows, beside that of the
+kernel matrix."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,7 +16,9 @@ for rows, color in ((10_000, "#56b4e9"), (1_000_000, "#0072b2"), (100_000_000, "
     peak = [step_bytes(shape, int(M), CANDIDATES, THREADS).peak / MIB for M in columns]
     axes.loglog(columns, peak, color=color, lw=2, label=f"a fit of {rows:,} rows")
 for rows, color in ((10_000, "#56b4e9"), (1_000_000, "#0072b2")):
-    axes.axhline(8 * rows**2 / MIB, color=color, ls=":", lw=2, label=f"kernel matrix of {rows:,} rows")
+    axes.axhline(
+        8 * rows**2 / MIB, color=color, ls=":", lw=2, label=f"kernel matrix of {rows:,} rows"
+    )
 axes.set_xlabel("kept columns M (P = 250 new ones, 2 threads, 10 features)")
 axes.set_ylabel("MiB besides the process")
 axes.grid(alpha=0.3)

@@ -1,4 +1,5 @@
-"""One pass: each tile gives a block of the design matrix and a statistic, and the statistics are added in a tree."""
+"""One pass: each tile gives a block of the design matrix and a statistic, and the statistics are
+added in a tree."""
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -14,12 +15,16 @@ axes.axis("off")
 def box(x, y, width, height, color, text=""):
     """Draw a rectangle with a text in its middle."""
     axes.add_patch(Rectangle((x, y), width, height, fc=color, ec="white", lw=1.5))
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", color="white", fontsize=9)
+    axes.text(
+        x + width / 2, y + height / 2, text, ha="center", va="center", color="white", fontsize=9
+    )
 
 
 def arrow(start, end):
     """Draw an arrow."""
-    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color="0.35", lw=1))
+    axes.add_patch(
+        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, color="0.35", lw=1)
+    )
 
 
 middle = [6.9 - 2 * k for k in range(TILES)]

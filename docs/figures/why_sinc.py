@@ -1,4 +1,5 @@
-"""A relevance vector machine of 120 noisy values of sin(x)/x: the mean, the 95 % interval and the relevance vectors."""
+"""A relevance vector machine of 120 noisy values of sin(x)/x: the mean, the 95 % interval and the
+relevance vectors."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,9 +16,13 @@ lower, upper = model.predict_interval(grid[:, None], 0.95)
 vectors = model.relevance_vectors_[:, 0]
 
 figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
-axes.fill_between(grid, lower, upper, color="#56b4e9", alpha=0.35, lw=0, label="95 % interval of a new value")
+axes.fill_between(
+    grid, lower, upper, color="#56b4e9", alpha=0.35, lw=0, label="95 % interval of a new value"
+)
 axes.plot(x, y, ".", color="0.45", ms=5, label=f"{len(x)} training rows")
-axes.plot(grid, np.sinc(grid / np.pi), "--", color="black", lw=1, label="sin(x)/x, the true function")
+axes.plot(
+    grid, np.sinc(grid / np.pi), "--", color="black", lw=1, label="sin(x)/x, the true function"
+)
 axes.plot(grid, mean, color="#0072b2", lw=2, label="predicted mean")
 axes.plot(
     vectors,

@@ -2,9 +2,9 @@
 Calibrated intervals: RVM, Gaussian process and boosting
 ========================================================
 
-A 90 % interval should contain 90 % of new targets, and it should be narrow. This example compares the intervals of an
-RVM with those of scikit-learn's Gaussian process and of boosted quantile regression, on rows that were not used for
-fitting.
+A 90 % interval should contain 90 % of new targets, and it should be narrow. This example compares
+the intervals of an RVM with those of scikit-learn's Gaussian process and of boosted quantile
+regression, on rows that were not used for fitting.
 """
 
 import warnings
@@ -24,18 +24,17 @@ from sklearn.preprocessing import StandardScaler
 
 from partirvm import RVMRegressor
 
-# %%
-# The data are the 442 patients in scikit-learn's diabetes dataset: ten measurements each, and the progression of the
-# disease a year later. Each of three random splits holds out 30 % of the rows, which gives 399 predictions.
+# %% The data are the 442 patients in scikit-learn's diabetes dataset: ten measurements each, and
+# the progression of the disease a year later. Each of three random splits holds out 30 % of the
+# rows, which gives 399 predictions.
 
 X, y = load_diabetes(return_X_y=True)
 splits = list(ShuffleSplit(n_splits=3, test_size=0.3, random_state=0).split(X))
 levels = (0.5, 0.7, 0.8, 0.9, 0.95)
 
-# %%
-# Each function fits a model to the training rows and returns the interval bounds for the test rows at every level.
-# Boosting uses only a few shallow trees, because the dataset is small: with scikit-learn's defaults, its intervals
-# contain fewer of the test rows.
+# %% Each function fits a model to the training rows and returns the interval bounds for the test
+# rows at every level. Boosting uses only a few shallow trees, because the dataset is small: with
+# scikit-learn's defaults, its intervals contain fewer of the test rows.
 
 
 def rvm(X, y, X_test):
@@ -47,9 +46,14 @@ def gaussian_process(X, y, X_test):
     kernel = ConstantKernel() * RBF(np.ones(X.shape[1]), (1e-2, 1e3)) + WhiteKernel()
     model = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a width at its bound means that the feature is irrelevant
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # a width at its bound means that the feature is irrelevant
         mean, std = model.fit(X, y).predict(X_test, return_std=True)
-    return [(mean - norm.ppf((1 + level) / 2) * std, mean + norm.ppf((1 + level) / 2) * std) for level in levels]
+    return [
+        (mean - norm.ppf((1 + level) / 2) * std, mean + norm.ppf((1 + level) / 2) * std)
+        for level in levels
+    ]
 
 
 def boosting(X, y, X_test):
@@ -61,8 +65,8 @@ def boosting(X, y, X_test):
     return [(quantile((1 - level) / 2), quantile((1 + level) / 2)) for level in levels]
 
 
-# %%
-# Coverage is the fraction of test rows whose target lies inside the interval. The width is averaged over the test rows.
+# %% Coverage is the fraction of test rows whose target lies inside the interval. The width is
+# averaged over the test rows.
 
 methods = {"RVM": rvm, "Gaussian process": gaussian_process, "boosted quantiles": boosting}
 rows = []
@@ -75,12 +79,15 @@ scores = pd.DataFrame(rows, columns=["method", "level", "coverage", "width"])
 table = scores.groupby(["method", "level"], sort=False).mean()
 print(table.unstack("method").round(2).to_string())
 
-# %%
-# The left panel compares the coverage with the nominal level; the dashed line is exact coverage. If the true coverage
-# equals the nominal level, the observed coverage of 399 rows falls in the grey band with a probability of 95 %. The
-# right panel shows the price, which is the mean width.
+# %% The left panel compares the coverage with the nominal level; the dashed line is exact coverage.
+# If the true coverage equals the nominal level, the observed coverage of 399 rows falls in the grey
+# band with a probability of 95 %. The right panel shows the price, which is the mean width.
 
-styles = {"RVM": ("o-", "#0072B2"), "Gaussian process": ("s--", "#E69F00"), "boosted quantiles": ("^:", "#009E73")}
+styles = {
+    "RVM": ("o-", "#0072B2"),
+    "Gaussian process": ("s--", "#E69F00"),
+    "boosted quantiles": ("^:", "#009E73"),
+}
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 x = np.linspace(0.45, 0.99, 100)
 spread = 1.96 * np.sqrt(x * (1 - x) / sum(len(test) for _, test in splits))
@@ -91,11 +98,13 @@ for name, (style, colour) in styles.items():
     left.plot(one.index, one["coverage"], style, color=colour, label=name)
     right.plot(one.index, one["width"], style, color=colour, label=name)
 left.set(xlabel="nominal level", ylabel="fraction of test rows inside", title="Coverage")
-right.set(xlabel="nominal level", ylabel="mean width (units of the target)", title="Width", ylim=(0, None))
+right.set(
+    xlabel="nominal level", ylabel="mean width (units of the target)", title="Width", ylim=(0, None)
+)
 left.legend(fontsize=9)
 right.legend(fontsize=9)
 plt.show()
 
-# %%
-# The coverage of all three methods is close to the nominal level. The intervals of the RVM and of the Gaussian process
-# are about equally wide; those of the boosted quantiles are wider at most levels.
+# %% The coverage of all three methods is close to the nominal level. The intervals of the RVM and
+# of the Gaussian process are about equally wide; those of the boosted quantiles are wider at most
+# levels.

@@ -2,8 +2,9 @@
 A time series whose noise varies
 ================================
 
-The noise in a time series may vary over time. This example compares a fit with constant noise to one with local noise.
-The data are generated and resemble the well-known motorcycle data (the acceleration of a rider's head after an impact).
+The noise in a time series may vary over time. This example compares a fit with constant noise to
+one with local noise. The data are generated and resemble the well-known motorcycle data (the
+acceleration of a rider's head after an impact).
 """
 
 import matplotlib.pyplot as plt
@@ -11,9 +12,8 @@ import numpy as np
 
 from partirvm import RVMRegressor
 
-# %%
-# The series is flat at first; then it falls, rises and decays. The standard deviation of its noise grows from 3 g to 20
-# g.
+# %% The series is flat at first; then it falls, rises and decays. The standard deviation of its
+# noise grows from 3 g to 20 g.
 
 
 def acceleration(t):
@@ -32,14 +32,15 @@ def measured(n, rng):
 X, y = measured(250, np.random.default_rng(0))
 X_test, y_test = measured(5000, np.random.default_rng(1))
 
-# %%
-# ``noise="auto"``, the default, tests whether the leave-one-out errors depend on the inputs. Here, both noise models
-# are requested explicitly.
+# %% ``noise="auto"``, the default, tests whether the leave-one-out errors depend on the inputs.
+# Here, both noise models are requested explicitly.
 
-models = {form: RVMRegressor(noise=form, random_state=0).fit(X, y) for form in ("constant", "local")}
+models = {
+    form: RVMRegressor(noise=form, random_state=0).fit(X, y) for form in ("constant", "local")
+}
 
-# %%
-# The coverage of the 95 % interval is measured on 5,000 new rows, separately before and after the impact.
+# %% The coverage of the 95 % interval is measured on 5,000 new rows, separately before and after
+# the impact.
 
 calm = X_test[:, 0] < 12
 for form, model in models.items():
@@ -48,8 +49,9 @@ for form, model in models.items():
     mean, std = model.predict(X_test, return_std=True)
     nlpd = np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((y_test - mean) / std) ** 2)
     print(
-        f"{form:8}  inside 95 %: {inside[calm].mean():.1%} before 12 ms, {inside[~calm].mean():.1%} after, "
-        f"{inside.mean():.1%} of all; negative log predictive density {nlpd:.2f}"
+        f"{form:8}  inside 95 %: {inside[calm].mean():.1%} before 12 ms, "
+        f"{inside[~calm].mean():.1%} after, {inside.mean():.1%} of all; negative log predictive "
+        f"density {nlpd:.2f}"
     )
 
 # %%
@@ -70,6 +72,5 @@ axes[0].set_ylabel("acceleration (g)")
 figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
 plt.show()
 
-# %%
-# With constant noise, the interval is too wide before the impact and too narrow after it. With local noise, it follows
-# the true interval throughout, and the predictive density is better.
+# %% With constant noise, the interval is too wide before the impact and too narrow after it. With
+# local noise, it follows the true interval throughout, and the predictive density is better.

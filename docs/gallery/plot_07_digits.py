@@ -2,8 +2,9 @@
 Digits
 ======
 
-This example trains a classifier to recognise handwritten digits. It shows the accuracy, the confusion matrix, the
-number of relevance vectors, and the test images that the classifier is least certain about.
+This example trains a classifier to recognise handwritten digits. It shows the accuracy, the
+confusion matrix, the number of relevance vectors, and the test images that the classifier is least
+certain about.
 """
 
 import matplotlib.pyplot as plt
@@ -14,16 +15,15 @@ from sklearn.model_selection import train_test_split
 
 from partirvm import RVMClassifier
 
-# %%
-# The data are 1,797 images of 8 × 8 pixels. Pixels that have the same value in all training images are dropped.
+# %% The data are 1,797 images of 8 × 8 pixels. Pixels that have the same value in all training
+# images are dropped.
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
 used = np.ptp(X_train, axis=0) > 0
 
-# %%
-# All pixels are in the same unit, so they are not standardised. ``gamma="scale"`` sets one fixed width for all features
-# instead of learning it.
+# %% All pixels are in the same unit, so they are not standardised. ``gamma="scale"`` sets one fixed
+# width for all features instead of learning it.
 
 model = RVMClassifier(kernel="gaussian", gamma="scale", standardize=False, random_state=0)
 model.fit(X_train[:, used], y_train)
@@ -42,16 +42,18 @@ ConfusionMatrixDisplay.from_predictions(y_test, predicted, cmap="Blues", colorba
 axis.set(xlabel="predicted digit", ylabel="true digit", title="Number of test images")
 plt.show()
 
-# %%
-# The uncertainty of a prediction is measured by the entropy of its class probabilities. The ten test images with the
-# highest entropy are shown below, each with its true digit and the two most probable digits.
+# %% The uncertainty of a prediction is measured by the entropy of its class probabilities. The ten
+# test images with the highest entropy are shown below, each with its true digit and the two most
+# probable digits.
 
 entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-300)), axis=1)
 figure, axes = plt.subplots(2, 5, figsize=(9, 4.6), layout="constrained")
 for axis, row in zip(axes.flat, np.argsort(-entropy), strict=False):
     first, second = np.argsort(-probabilities[row])[:2]
     axis.imshow(X_test[row].reshape(8, 8), cmap="gray_r")
-    chances = f"{first}: {probabilities[row, first]:.0%}, {second}: {probabilities[row, second]:.0%}"
+    chances = (
+        f"{first}: {probabilities[row, first]:.0%}, {second}: {probabilities[row, second]:.0%}"
+    )
     axis.set_title(f"true digit {y_test[row]}\n{chances}", fontsize=10)
     axis.set_axis_off()
 plt.show()
@@ -60,4 +62,7 @@ plt.show()
 # Many of these images are hard for a person to read, too.
 
 certain = entropy < np.quantile(entropy, 0.9)
-print(f"accuracy on the 90 % most certain images: {accuracy_score(y_test[certain], predicted[certain]):.1%}")
+print(
+    "accuracy on the 90 % most certain images: "
+    f"{accuracy_score(y_test[certain], predicted[certain]):.1%}"
+)

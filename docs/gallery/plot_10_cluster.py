@@ -2,8 +2,9 @@
 A Dask cluster
 ==============
 
-This example runs the same fit in the current process and on a Dask cluster with two worker processes, and checks that
-the two models are bit-identical. The figure shows which worker ran which task.
+This example runs the same fit in the current process and on a Dask cluster with two worker
+processes, and checks that the two models are bit-identical. The figure shows which worker ran which
+task.
 """
 
 import tempfile
@@ -16,12 +17,10 @@ from dask.distributed import Client, LocalCluster, get_task_stream
 
 from partirvm import RVMRegressor, ingest
 
-# %%
-# The worker processes import this script, so all code that starts processes or uses the cluster is guarded by
-# ``if __name__ == "__main__":``. A notebook does not need this guard.
-#
-# The workers read the rows themselves, so the dataset must be a folder or a URL that all of them can open. On a real
-# cluster, connect to the scheduler's address: ``Client("tcp://scheduler:8786")``.
+# %% The worker processes import this script, so all code that starts processes or uses the cluster
+# is guarded by ``if __name__ == "__main__":``. A notebook does not need this guard.  The workers
+# read the rows themselves, so the dataset must be a folder or a URL that all of them can open. On a
+# real cluster, connect to the scheduler's address: ``Client("tcp://scheduler:8786")``.
 
 OPTIONS = {
     "kernel": "gaussian",
@@ -32,7 +31,17 @@ OPTIONS = {
     "random_state": 0,
 }
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#666666", "#000000")
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#D55E00",
+    "#56B4E9",
+    "#F0E442",
+    "#666666",
+    "#000000",
+)
 
 
 def generated(n_rows):
@@ -45,7 +54,10 @@ def inline_and_cluster(data):
     """Fit in this process and on a cluster; return both models and the cluster's task stream."""
     began = time.monotonic()
     inline = RVMRegressor(**OPTIONS).fit(data)
-    print(f"in this process: {time.monotonic() - began:.1f} s, {inline.n_relevance_vectors_} relevance vectors")
+    print(
+        f"in this process: {time.monotonic() - began:.1f} s, {inline.n_relevance_vectors_} "
+        "relevance vectors"
+    )
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
@@ -54,13 +66,15 @@ def inline_and_cluster(data):
         began = time.monotonic()
         with get_task_stream(client) as stream:
             remote = RVMRegressor(**OPTIONS, client=client).fit(data)
-        print(f"on two workers: {time.monotonic() - began:.1f} s, {remote.n_relevance_vectors_} relevance vectors")
+        print(
+            f"on two workers: {time.monotonic() - began:.1f} s, {remote.n_relevance_vectors_} "
+            "relevance vectors"
+        )
     return inline, remote, stream.data
 
 
-# %%
-# The results do not depend on the number of workers, so the vectors, the weights, the noise variance and the evidence
-# are compared for exact equality.
+# %% The results do not depend on the number of workers, so the vectors, the weights, the noise
+# variance and the evidence are compared for exact equality.
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
@@ -71,8 +85,8 @@ if __name__ == "__main__":
     print("equal noise variance:", inline.noise_variance_ == remote.noise_variance_)
     print("equal evidence:", inline.log_evidence_ == remote.log_evidence_)
 
-# %%
-# Each bar in the figure is a task. Its colour indicates the task name, which also appears on Dask's dashboard.
+# %% Each bar in the figure is a task. Its colour indicates the task name, which also appears on
+# Dask's dashboard.
 
 
 def draw(tasks):
@@ -88,10 +102,27 @@ def draw(tasks):
     colours = dict(zip(names, COLOURS, strict=False))
     figure, axis = plt.subplots(figsize=(9, 3.2), layout="constrained")
     for name in names:
-        mine = [(workers.index(w), start - zero, stop - start) for w, of, start, stop in intervals if of == name]
+        mine = [
+            (workers.index(w), start - zero, stop - start)
+            for w, of, start, stop in intervals
+            if of == name
+        ]
         rows, starts, seconds = zip(*mine, strict=True)
-        axis.barh(rows, seconds, left=starts, height=0.7, color=colours[name], ec="white", lw=0.3, label=name)
-    axis.set(xlabel="time (s)", yticks=range(len(workers)), yticklabels=["worker 1", "worker 2"][: len(workers)])
+        axis.barh(
+            rows,
+            seconds,
+            left=starts,
+            height=0.7,
+            color=colours[name],
+            ec="white",
+            lw=0.3,
+            label=name,
+        )
+    axis.set(
+        xlabel="time (s)",
+        yticks=range(len(workers)),
+        yticklabels=["worker 1", "worker 2"][: len(workers)],
+    )
     axis.set_title("Tasks of the fit")
     figure.legend(loc="outside right center", title="task", fontsize=9)
     plt.show()
@@ -100,5 +131,5 @@ def draw(tasks):
 if __name__ == "__main__":
     draw(tasks)
 
-# %%
-# The passes over the rows keep both workers busy. During the gaps, dense fits run, which do not read any rows.
+# %% The passes over the rows keep both workers busy. During the gaps, dense fits run, which do not
+# read any rows.

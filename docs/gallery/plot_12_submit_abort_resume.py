@@ -2,9 +2,9 @@
 Submit, abort, resume
 =====================
 
-A job is a fit whose state is stored in a folder. This example submits a job, reads its progress while it runs, aborts
-it, makes predictions with the model of the last round, and resumes the job. The final model is bit-identical to that of
-an uninterrupted fit.
+A job is a fit whose state is stored in a folder. This example submits a job, reads its progress
+while it runs, aborts it, makes predictions with the model of the last round, and resumes the job.
+The final model is bit-identical to that of an uninterrupted fit.
 """
 
 import tempfile
@@ -43,7 +43,13 @@ ingest(rows(2_000), folder / "validation.zarr")
 # ``submit`` returns immediately. Without a Dask client, the job runs in a thread of this process; with ``client=``, it
 # runs on the cluster, and this process may exit.
 
-model = RVMRegressor(gamma=20.0, strategy=WorkingSet(fit_rows="full"), partition_size=60, max_rounds=9, residual="none")
+model = RVMRegressor(
+    gamma=20.0,
+    strategy=WorkingSet(fit_rows="full"),
+    partition_size=60,
+    max_rounds=9,
+    residual="none",
+)
 job = submit(model, folder / "train.zarr", folder / "job", validation=folder / "validation.zarr")
 print(job.status())
 
@@ -85,11 +91,12 @@ rounds_before = len(job.state().history)
 job.resume()
 print(job.wait(timeout=300), job.progress()["reason"])
 
-# %%
-# The digest of a model is a hash of all its values. A second job with the same settings that runs without interruption
-# yields the same digest.
+# %% The digest of a model is a hash of all its values. A second job with the same settings that
+# runs without interruption yields the same digest.
 
-whole = submit(model, folder / "train.zarr", folder / "whole", validation=folder / "validation.zarr")
+whole = submit(
+    model, folder / "train.zarr", folder / "whole", validation=folder / "validation.zarr"
+)
 whole.wait(timeout=300)
 print(job.model().digest())
 print(whole.model().digest())
@@ -106,14 +113,25 @@ numbers = np.arange(1, len(errors) + 1)
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.plot(numbers[:n_before], errors[:n_before], "o-", color="#0072B2", label="before the abort")
-ax.plot(numbers[n_before - 1 :], errors[n_before - 1 :], "s--", color="#D55E00", mfc="white", label="after the resume")
+ax.plot(
+    numbers[n_before - 1 :],
+    errors[n_before - 1 :],
+    "s--",
+    color="#D55E00",
+    mfc="white",
+    label="after the resume",
+)
 ax.plot(numbers[n_before - 1], errors[n_before - 1], "o", color="#0072B2")
 ax.axhline(0.1, color="0.5", linewidth=1, linestyle=":", label="standard deviation of the noise")
-ax.set(xlabel="fit of the job", ylabel="RMSE of the validation rows", ylim=(0, None), title="One job, two attempts")
+ax.set(
+    xlabel="fit of the job",
+    ylabel="RMSE of the validation rows",
+    ylim=(0, None),
+    title="One job, two attempts",
+)
 ax.legend()
 plt.show()
 scratch.cleanup()
 
-# %%
-# The error falls from round to round. The second attempt continues the curve from the point where the first was
-# aborted.
+# %% The error falls from round to round. The second attempt continues the curve from the point
+# where the first was aborted.

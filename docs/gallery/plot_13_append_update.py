@@ -2,9 +2,9 @@
 Append rows and update a model
 ==============================
 
-Rows that arrive later can be added to the data and the model without refitting from scratch. On disk,
-``ingest(..., append=True)`` adds rows to a dataset and ``Job.update`` continues the job. In memory, ``partial_fit``
-updates an estimator.
+Rows that arrive later can be added to the data and the model without refitting from scratch. On
+disk, ``ingest(..., append=True)`` adds rows to a dataset and ``Job.update`` continues the job. In
+memory, ``partial_fit`` updates an estimator.
 """
 
 import tempfile
@@ -42,25 +42,31 @@ job = submit(model, folder / "sensor.zarr", folder / "job")
 job.wait(timeout=300)
 before = job.model()
 
-# %%
-# The new rows are appended to the dataset, and the job is updated. The update keeps the vectors and runs further rounds
-# with new candidates. For regression, it reuses the statistics of the old rows.
+# %% The new rows are appended to the dataset, and the job is updated. The update keeps the vectors
+# and runs further rounds with new candidates. For regression, it reuses the statistics of the old
+# rows.
 
 ingest((X[~first], values[~first]), folder / "sensor.zarr", append=True)
 job.update(max_rounds=3)
 job.wait(timeout=300)
 after = job.model()
-print(f"vectors {before.n_vectors} -> {after.n_vectors}, rows {before.n_rows:,} -> {after.n_rows:,}")
+print(
+    f"vectors {before.n_vectors} -> {after.n_vectors}, rows {before.n_rows:,} -> {after.n_rows:,}"
+)
 
 # %%
 # The bands show the mean ± 1.96 standard deviations.
 
 grid = np.linspace(0, 12, 600)[:, None]
 fig, axes = plt.subplots(2, 1, figsize=(7, 5.5), sharex=True, sharey=True, layout="constrained")
-for ax, fitted, title in zip(axes, (before, after), ("Fit to 8 days", "After the update"), strict=True):
+for ax, fitted, title in zip(
+    axes, (before, after), ("Fit to 8 days", "After the update"), strict=True
+):
     mean, std = fitted.predict(grid, return_std=True)
     ax.plot(days[::5], values[::5], ".", color="0.6", markersize=3, label="every fifth row")
-    ax.fill_between(grid[:, 0], mean - 1.96 * std, mean + 1.96 * std, color="#56B4E9", alpha=0.4, linewidth=0)
+    ax.fill_between(
+        grid[:, 0], mean - 1.96 * std, mean + 1.96 * std, color="#56B4E9", alpha=0.4, linewidth=0
+    )
     ax.plot(grid[:, 0], mean, color="#0072B2", label="mean and 95 % interval")
     ax.axvline(8, color="#D55E00", linestyle="--", linewidth=1, label="first new row")
     ax.set(ylabel="value", title=title)
@@ -86,7 +92,10 @@ for batch in np.split(train, 5):
 
 together = RVMRegressor(gamma=20.0, residual="none", random_state=0).fit(X[train], values[train])
 reference = np.sqrt(np.mean((together.predict(X[test]) - signal[test]) ** 2))
-print(f"error with partial_fit {rmse[-1]:.4f}, with one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
+print(
+    f"error with partial_fit {rmse[-1]:.4f}, with one fit to all rows {reference:.4f}; vectors "
+    f"{vectors[-1]}"
+)
 
 # %%
 # The error is measured between the predicted mean and the noise-free signal.
@@ -99,6 +108,6 @@ ax.legend()
 plt.show()
 scratch.cleanup()
 
-# %%
-# After the update, the mean follows the signal on the new days, and the interval is as narrow there as on the first
-# days. With ``partial_fit``, the error falls from batch to batch until it is about that of a single fit to all rows.
+# %% After the update, the mean follows the signal on the new days, and the interval is as narrow
+# there as on the first days. With ``partial_fit``, the error falls from batch to batch until it is
+# about that of a single fit to all rows.

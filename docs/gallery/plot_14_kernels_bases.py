@@ -2,9 +2,9 @@
 Custom kernels and basis functions
 ==================================
 
-Kernels from ``partirvm.kernels`` can be combined into sums and products, and any suitable Python function can serve as
-a kernel. Additional basis functions express prior knowledge about the target, such as a trend. Without a kernel, the
-model is a sparse sum of basis functions only.
+Kernels from ``partirvm.kernels`` can be combined into sums and products, and any suitable Python
+function can serve as a kernel. Additional basis functions express prior knowledge about the target,
+such as a trend. Without a kernel, the model is a sparse sum of basis functions only.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,10 @@ rng = np.random.default_rng(0)
 # category has its own smooth effect. In this section, the kernels receive standardised features.
 
 X = np.column_stack([rng.uniform(-2, 2, (900, 2)), rng.integers(0, 5, 900)])
-y = np.sin(2 * X[:, 0]) * X[:, 1] + np.array([-2.0, -1.0, 0.0, 1.0, 2.0])[[3, 0, 4, 1, 2]][X[:, 2].astype(int)]
+y = (
+    np.sin(2 * X[:, 0]) * X[:, 1]
+    + np.array([-2.0, -1.0, 0.0, 1.0, 2.0])[[3, 0, 4, 1, 2]][X[:, 2].astype(int)]
+)
 y += 0.1 * rng.standard_normal(900)
 train, test = slice(0, 300), slice(300, None)
 
@@ -77,8 +80,12 @@ level = season + 0.8 * years[:, 0] + 0.2 * rng.standard_normal(300)
 # seasonal pattern, both of which continue beyond the last row. A Gaussian kernel also fits the rows, but beyond the
 # last row, far from every relevance vector, its prediction reverts to a constant, and a warning says so.
 
-seasonal = RVMRegressor(kernel=yearly, basis="linear", standardize=False, random_state=0).fit(years, level)
-gaussian = RVMRegressor(kernel="gaussian", gamma=10.0, standardize=False, random_state=0).fit(years, level)
+seasonal = RVMRegressor(kernel=yearly, basis="linear", standardize=False, random_state=0).fit(
+    years, level
+)
+gaussian = RVMRegressor(kernel="gaussian", gamma=10.0, standardize=False, random_state=0).fit(
+    years, level
+)
 for name, weight in zip(seasonal.basis_names_, seasonal.basis_weights_, strict=True):
     print(f"{name}: {weight:.3f}")
 
@@ -103,7 +110,9 @@ plt.show()
 X = rng.uniform(-1, 1, (200, 4))
 y = 2 * X[:, 0] - 3 * X[:, 1] * X[:, 2] + X[:, 3] ** 3 + 0.1 * rng.standard_normal(200)
 monomials = PolynomialFeatures(degree=3, include_bias=False).set_output(transform="pandas")
-polynomial = RVMRegressor(kernel=None, basis="linear", standardize=False).fit(monomials.fit_transform(X), y)
+polynomial = RVMRegressor(kernel=None, basis="linear", standardize=False).fit(
+    monomials.fit_transform(X), y
+)
 
 kept = np.flatnonzero(polynomial.basis_relevance_ > 0)
 kept = kept[np.argsort(polynomial.basis_relevance_[kept])]
@@ -111,12 +120,19 @@ for number in kept[::-1]:
     print(f"{polynomial.basis_names_[number]:10} weight {polynomial.basis_weights_[number]:6.3f}")
 
 fig, ax = plt.subplots(figsize=(7, 3), layout="constrained")
-ax.barh([polynomial.basis_names_[number] for number in kept], polynomial.basis_relevance_[kept], color=GREEN)
-ax.set(xlabel="evidence lost without the function (nats)", xscale="log", title="Functions that were kept")
+ax.barh(
+    [polynomial.basis_names_[number] for number in kept],
+    polynomial.basis_relevance_[kept],
+    color=GREEN,
+)
+ax.set(
+    xlabel="evidence lost without the function (nats)",
+    xscale="log",
+    title="Functions that were kept",
+)
 plt.show()
 
-# %%
-# The sum of kernels has the smallest error, because it matches the structure of the target. The periodic model
-# continues the trend and the seasonal pattern. The polynomial model contains the three monomials of the target, with
-# weights close to the true ones. The other functions that remain have small weights, and removing any one of them would
-# lose little evidence.
+# %% The sum of kernels has the smallest error, because it matches the structure of the target. The
+# periodic model continues the trend and the seasonal pattern. The polynomial model contains the
+# three monomials of the target, with weights close to the true ones. The other functions that
+# remain have small weights, and removing any one of them would lose little evidence.

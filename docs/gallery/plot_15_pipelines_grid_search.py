@@ -2,9 +2,9 @@
 Pipelines and grid search
 =========================
 
-The estimators follow scikit-learn's conventions: they work in pipelines, parameter searches and cross-validation, in
-one process or several. Strategies and kernels can be objects with options of their own, which a search can set through
-nested parameter names.
+The estimators follow scikit-learn's conventions: they work in pipelines, parameter searches and
+cross-validation, in one process or several. Strategies and kernels can be objects with options of
+their own, which a search can set through nested parameter names.
 """
 
 import matplotlib.pyplot as plt
@@ -18,9 +18,8 @@ from sklearn.preprocessing import QuantileTransformer
 
 from partirvm import Gaussian, RVMRegressor, WorkingSet
 
-# %%
-# scikit-learn's diabetes dataset has 442 rows and 10 features. The target is the progression of the disease after one
-# year.
+# %% scikit-learn's diabetes dataset has 442 rows and 10 features. The target is the progression of
+# the disease after one year.
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 folds = KFold(3, shuffle=True, random_state=0)
@@ -36,7 +35,12 @@ folds = KFold(3, shuffle=True, random_state=0)
 steps = Pipeline(
     [
         ("quantiles", QuantileTransformer(n_quantiles=100, output_distribution="normal")),
-        ("rvm", RVMRegressor(kernel=Gaussian(), strategy=WorkingSet(), partition_size=60, random_state=0)),
+        (
+            "rvm",
+            RVMRegressor(
+                kernel=Gaussian(), strategy=WorkingSet(), partition_size=60, random_state=0
+            ),
+        ),
     ]
 ).set_output(transform="pandas")
 
@@ -56,13 +60,15 @@ print(search.best_params_, f"RMSE {-search.best_score_:.1f}")
 best = search.best_estimator_[-1]
 print(best.feature_names_in_, best.n_relevance_vectors_)
 
-# %%
-# The figure shows the error as a function of the width parameter for each selection method. The error bars are one
-# standard deviation across the folds.
+# %% The figure shows the error as a function of the width parameter for each selection method. The
+# error bars are one standard deviation across the folds.
 
 found = search.cv_results_
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for selection, colour, marker, shift in (("random", "#0072B2", "o", 0.97), ("error", "#D55E00", "s", 1.03)):
+for selection, colour, marker, shift in (
+    ("random", "#0072B2", "o", 0.97),
+    ("error", "#D55E00", "s", 1.03),
+):
     mine = found["param_rvm__strategy__selection"] == selection
     ax.errorbar(
         shift * np.array(widths),
@@ -73,7 +79,11 @@ for selection, colour, marker, shift in (("random", "#0072B2", "o", 0.97), ("err
         capsize=3,
         label=f"selection={selection!r}",
     )
-ax.set(xscale="log", xlabel="gamma (1/unit² of standardised features)", ylabel="RMSE of 3 folds (target's unit)")
+ax.set(
+    xscale="log",
+    xlabel="gamma (1/unit² of standardised features)",
+    ylabel="RMSE of 3 folds (target's unit)",
+)
 ax.legend()
 plt.show()
 
@@ -133,7 +143,6 @@ intervals = make_pipeline(selected, Quantiles(gamma="learn", random_state=0))
 low, median, high = cross_val_predict(intervals, X, y, cv=folds).T
 print(f"left-out rows inside their 90 % intervals: {np.mean((low < y) & (y < high)):.1%}")
 
-# %%
-# The error hardly depends on the selection method, and it changes little over a tenfold range of the width parameter.
-# The pipeline that learns its features and widths from the evidence has about the same error as the best grid point,
-# but needs no search.
+# %% The error hardly depends on the selection method, and it changes little over a tenfold range of
+# the width parameter. The pipeline that learns its features and widths from the evidence has about
+# the same error as the best grid point, but needs no search.

@@ -2,9 +2,9 @@
 Reading a report
 ================
 
-``Job.report`` creates a single page that contains everything known about a job: the plan, the learning curves,
-predictions plotted against targets, the table of fits and the parameters. This example shows such a page, explains its
-parts, and compares two jobs.
+``Job.report`` creates a single page that contains everything known about a job: the plan, the
+learning curves, predictions plotted against targets, the table of fits and the parameters. This
+example shows such a page, explains its parts, and compares two jobs.
 """
 
 import tempfile
@@ -40,7 +40,12 @@ ingest(rows(1_000), folder / "validation.zarr")
 jobs = {}
 for name, gamma in (("one-width", "learn-shared"), ("per-feature", "learn-per-feature")):
     model = RVMRegressor(
-        kernel="gaussian", gamma=gamma, partition_size=80, residual="none", reference="none", random_state=0
+        kernel="gaussian",
+        gamma=gamma,
+        partition_size=80,
+        residual="none",
+        reference="none",
+        random_state=0,
     )
     data = {"data": folder / "train.zarr", "validation": folder / "validation.zarr"}
     jobs[name] = submit(model, job=folder / name, **data)
@@ -106,6 +111,5 @@ ax.legend()
 plt.show()
 scratch.cleanup()
 
-# %%
-# Both jobs ended because the held-out error stopped falling. The job with one width per feature has the smaller
-# held-out error and needs fewer vectors.
+# %% Both jobs ended because the held-out error stopped falling. The job with one width per feature
+# has the smaller held-out error and needs fewer vectors.

@@ -2,9 +2,10 @@ r"""
 Choosing the partition size P
 =============================
 
-P is the number of candidates in a round. By default, a heuristic chooses it: a basic RVM is fitted to
-:math:`\sqrt{N d}` random rows, and P depends on the fraction of these rows that become vectors. This example compares
-the error, the number of vectors and the time of working-set fits for several values of P.
+P is the number of candidates in a round. By default, a heuristic chooses it: a basic RVM is fitted
+to :math:`\sqrt{N d}` random rows, and P depends on the fraction of these rows that become vectors.
+This example compares the error, the number of vectors and the time of working-set fits for several
+values of P.
 """
 
 import time
@@ -36,7 +37,13 @@ train, test = slice(0, 4_000), slice(4_000, None)
 # that become vectors is called ρ. P is :math:`\sqrt{N d}` times 0.2 for ρ ≤ 0.25, times 0.6 for ρ ≤ 0.75, and times 1
 # for larger ρ. The plan shows the result.
 
-fixed = {"kernel": "gaussian", "gamma": 20.0, "noise": "constant", "residual": "none", "random_state": 0}
+fixed = {
+    "kernel": "gaussian",
+    "gamma": 20.0,
+    "noise": "constant",
+    "residual": "none",
+    "random_state": 0,
+}
 chosen = RVMRegressor(**fixed).fit(X[train], y[train])
 print(f"ρ = {chosen.plan_.rho:.2f}, P = {chosen.plan_.partition_size}")
 
@@ -66,8 +73,13 @@ for name, max_rounds in series.items():
 fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.4), layout="constrained")
 labels = ("RMSE of test rows", "relevance vectors", "time of the fit (seconds)")
 for column, (ax, label) in enumerate(zip(axes, labels, strict=True)):
-    for name, style, colour in (("rounds end by effort", "o-", "#0072B2"), ("4 rounds", "s--", "#E69F00")):
-        ax.plot(sizes, [results[name, size][column] for size in sizes], style, color=colour, label=name)
+    for name, style, colour in (
+        ("rounds end by effort", "o-", "#0072B2"),
+        ("4 rounds", "s--", "#E69F00"),
+    ):
+        ax.plot(
+            sizes, [results[name, size][column] for size in sizes], style, color=colour, label=name
+        )
     ax.axvline(chosen.plan_.partition_size, color="0.4", linestyle=":", label="P of the heuristic")
     ax.set(xscale="log", xlabel="partition size P", ylabel=label, ylim=(0, None))
     ax.set_xticks(sizes, [str(size) for size in sizes])
@@ -75,8 +87,8 @@ for column, (ax, label) in enumerate(zip(axes, labels, strict=True)):
 axes[0].legend(fontsize="small")
 plt.show()
 
-# %%
-# If ``effort`` determines when the rounds end, the error and the number of vectors hardly depend on P: a small P takes
-# more rounds. If the number of rounds is limited, P determines the number of vectors and therefore the error. The
-# heuristic's value of P needs few rounds without being larger than necessary. Fits that end early leave parts of the
-# plane without vectors, and ``predict`` issues a warning for test rows in those parts.
+# %% If ``effort`` determines when the rounds end, the error and the number of vectors hardly depend
+# on P: a small P takes more rounds. If the number of rounds is limited, P determines the number of
+# vectors and therefore the error. The heuristic's value of P needs few rounds without being larger
+# than necessary. Fits that end early leave parts of the plane without vectors, and ``predict``
+# issues a warning for test rows in those parts.

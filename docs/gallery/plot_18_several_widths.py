@@ -2,9 +2,9 @@
 Several widths at once
 ======================
 
-Some targets have structure at several scales. With ``Gaussian(multiples=...)``, each candidate row offers one basis
-function for each multiple of the width parameter gamma, and the fit keeps the functions that it needs. This example
-compares such a kernel with kernels that have a single width.
+Some targets have structure at several scales. With ``Gaussian(multiples=...)``, each candidate row
+offers one basis function for each multiple of the width parameter gamma, and the fit keeps the
+functions that it needs. This example compares such a kernel with kernels that have a single width.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,11 @@ rng = np.random.default_rng(0)
 
 
 def signal(x):
-    return np.sin(0.8 * x) + 1.2 * np.exp(-(((x - 3) / 0.12) ** 2)) - 0.9 * np.exp(-(((x - 7) / 0.08) ** 2))
+    return (
+        np.sin(0.8 * x)
+        + 1.2 * np.exp(-(((x - 3) / 0.12) ** 2))
+        - 0.9 * np.exp(-(((x - 7) / 0.08) ** 2))
+    )
 
 
 x = np.sort(rng.uniform(0, 10, 600))
@@ -46,7 +50,10 @@ models = {}
 for name, kernel in kernels.items():
     models[name] = RVMRegressor(kernel=kernel, partition_size=150, random_state=0).fit(X, y)
     error = root_mean_squared_error(signal(grid[:, 0]), models[name].predict(grid))
-    print(f"{name:18}  vectors {models[name].n_relevance_vectors_:3}  RMSE against the signal {error:.3f}")
+    print(
+        f"{name:18}  vectors {models[name].n_relevance_vectors_:3}  RMSE against the signal "
+        f"{error:.3f}"
+    )
 
 # %%
 # Means and relevance vectors
@@ -62,16 +69,25 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     vectors, which = model.relevance_vectors_[:, 0], model.model_.design.which
     for number in np.unique(which):
         mine = vectors[which == number]
-        label = f"{len(mine)} vectors of gamma {kernels[name].gamma[0] * kernels[name].multiples[number]:g}"
-        ax.plot(mine, np.full(len(mine), -2.0 - 0.3 * number), "|", color=colours[number], markersize=9, label=label)
+        label = (
+            f"{len(mine)} vectors of gamma "
+            f"{kernels[name].gamma[0] * kernels[name].multiples[number]:g}"
+        )
+        ax.plot(
+            mine,
+            np.full(len(mine), -2.0 - 0.3 * number),
+            "|",
+            color=colours[number],
+            markersize=9,
+            label=label,
+        )
     ax.set(ylabel="target", title=f"{name}: {model.n_relevance_vectors_} vectors")
     ax.legend(loc="upper right", ncols=2, fontsize="small")
 axes[-1].set_xlabel("x")
 axes[0].set_ylim(-2.9, 3.2)
 plt.show()
 
-# %%
-# The wide kernel misses the peaks. The narrow kernel finds them, but it needs many vectors for the slow oscillation,
-# and its mean is rough between the peaks. The kernel with three widths has the smallest error with half as many
-# vectors: a few wide functions describe the slow oscillation, and most of the narrow ones are at the peaks or make
-# small local corrections to the mean.
+# %% The wide kernel misses the peaks. The narrow kernel finds them, but it needs many vectors for
+# the slow oscillation, and its mean is rough between the peaks. The kernel with three widths has
+# the smallest error with half as many vectors: a few wide functions describe the slow oscillation,
+# and most of the narrow ones are at the peaks or make small local corrections to the mean.

@@ -2,8 +2,8 @@
 Comparing strategies
 ====================
 
-A strategy decides which rows become candidates, and when. This example fits the same dataset with each of the four
-strategies and compares their errors, numbers of vectors and running times.
+A strategy decides which rows become candidates, and when. This example fits the same dataset with
+each of the four strategies and compares their errors, numbers of vectors and running times.
 """
 
 import time
@@ -43,12 +43,17 @@ results = {}
 for strategy in ("basic", "split-merge", "incremental", "working-set"):
     size = {} if strategy == "basic" else {"partition_size": 60}
     begin = time.process_time()
-    model = RVMRegressor("gaussian", gamma=widths, strategy=strategy, residual="none", random_state=0, **size)
+    model = RVMRegressor(
+        "gaussian", gamma=widths, strategy=strategy, residual="none", random_state=0, **size
+    )
     model.fit(X[train], y[train])
     seconds = time.process_time() - begin
     rmse = root_mean_squared_error(y[test], model.predict(X[test]))
     results[strategy] = (rmse, model.n_relevance_vectors_, seconds)
-    print(f"{strategy:12}  RMSE {rmse:.4f}  vectors {results[strategy][1]:3}  log evidence {model.log_evidence_:.1f}")
+    print(
+        f"{strategy:12}  RMSE {rmse:.4f}  vectors {results[strategy][1]:3}  log evidence "
+        f"{model.log_evidence_:.1f}"
+    )
 
 # %%
 # Figure
@@ -68,6 +73,6 @@ for ax, values, label, colour, form in zip(
 axes[0].invert_yaxis()
 plt.show()
 
-# %%
-# All four fits have about the same error, which is close to the noise, and a similar number of vectors. The working set
-# takes the least time. ``basic`` takes the most, because its time grows with the cube of the number of rows.
+# %% All four fits have about the same error, which is close to the noise, and a similar number of
+# vectors. The working set takes the least time. ``basic`` takes the most, because its time grows
+# with the cube of the number of rows.

@@ -2,9 +2,10 @@
 Uncertainty far from the data: RVM*
 ====================================
 
-Far from all relevance vectors, the basis functions of an RVM are zero, so its predicted standard deviation falls to
-that of the noise: the prediction looks most certain where nothing is known. RVM* (Rasmussen & Quiñonero-Candela 2005)
-adds a basis function at each test row, so that its standard deviation grows with the distance from the training rows.
+Far from all relevance vectors, the basis functions of an RVM are zero, so its predicted standard
+deviation falls to that of the noise: the prediction looks most certain where nothing is known. RVM*
+(Rasmussen & Quiñonero-Candela 2005) adds a basis function at each test row, so that its standard
+deviation grows with the distance from the training rows.
 """
 
 import warnings
@@ -41,9 +42,9 @@ print(caught[0].message)
 
 mean_star, std_star = model.predict(grid, return_std=True, augment=(X, y))
 
-# %%
-# The upper panels show the means and intervals of ± 1.96 standard deviations; the lower panel shows the standard
-# deviations. Far from all rows, the standard deviation of RVM* is √(noise variance + variance of the target).
+# %% The upper panels show the means and intervals of ± 1.96 standard deviations; the lower panel
+# shows the standard deviations. Far from all rows, the standard deviation of RVM* is √(noise
+# variance + variance of the target).
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 limit = np.sqrt(model.noise_variance_ + y.var())
@@ -55,19 +56,26 @@ for ax, centre, spread, colour, name in (
     ax.plot(x, y, ".", color="0.4", markersize=4, label="rows")
     ax.plot(grid, centre, color=colour, label=f"mean of {name}")
     ax.fill_between(
-        grid[:, 0], centre - 1.96 * spread, centre + 1.96 * spread, color=colour, alpha=0.25, label="95 % interval"
+        grid[:, 0],
+        centre - 1.96 * spread,
+        centre + 1.96 * spread,
+        color=colour,
+        alpha=0.25,
+        label="95 % interval",
     )
     ax.set(ylabel="target", ylim=(7, 13), title=name)
     ax.legend(loc="upper right", ncols=3, fontsize="small")
 axes[2].plot(grid, std, "--", color=ORANGE, label="RVM")
 axes[2].plot(grid, std_star, color=BLUE, label="RVM*")
-axes[2].axhline(limit, color="0.4", linestyle=":", label="√(noise variance + variance of the target)")
+axes[2].axhline(
+    limit, color="0.4", linestyle=":", label="√(noise variance + variance of the target)"
+)
 axes[2].plot(x, np.zeros_like(x), "|", color="0.4", label="rows")
 axes[2].set(xlabel="x", ylabel="standard deviation", ylim=(-0.03, 1.3 * limit))
 axes[2].legend(loc="upper right", ncols=2, fontsize="small")
 plt.show()
 
-# %%
-# In the gap and beyond the outermost rows, the standard deviation of the RVM falls to that of the noise, whereas that
-# of RVM* rises to the spread of the target. Near the rows, the two agree. RVM* is not the default because every call to
-# ``predict`` then needs passes over the training rows.
+# %% In the gap and beyond the outermost rows, the standard deviation of the RVM falls to that of
+# the noise, whereas that of RVM* rises to the spread of the target. Near the rows, the two agree.
+# RVM* is not the default because every call to ``predict`` then needs passes over the training
+# rows.

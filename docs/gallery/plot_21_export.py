@@ -2,9 +2,9 @@
 Exporting predictions and models
 ================================
 
-``partirvm predict`` writes predictions for any number of rows to CSV, Parquet or Zarr. ``save_model`` writes a fitted
-estimator or a model to a folder of Zarr arrays and JSON, and ``load_model`` reads it back. This example produces each
-kind of output and shows what it contains.
+``partirvm predict`` writes predictions for any number of rows to CSV, Parquet or Zarr.
+``save_model`` writes a fitted estimator or a model to a folder of Zarr arrays and JSON, and
+``load_model`` reads it back. This example produces each kind of output and shows what it contains.
 """
 
 import contextlib
@@ -28,7 +28,9 @@ from partirvm.cli import main
 
 rng = np.random.default_rng(0)
 table = pd.DataFrame({"depth": rng.uniform(0, 40, 900), "salinity": rng.uniform(30, 38, 900)})
-table["temperature"] = 18 * np.exp(-table.depth / 12) + 0.4 * (table.salinity - 34) + 0.3 * rng.standard_normal(900)
+table["temperature"] = (
+    18 * np.exp(-table.depth / 12) + 0.4 * (table.salinity - 34) + 0.3 * rng.standard_normal(900)
+)
 new = pd.DataFrame({"depth": np.linspace(0, 40, 200), "salinity": 34.0})
 
 scratch = tempfile.TemporaryDirectory()
@@ -49,7 +51,9 @@ job.wait(timeout=300)
 
 with contextlib.chdir(folder):
     for ending in ("csv", "parquet", "zarr"):
-        main(["predict", "job", "new.zarr", f"predictions.{ending}", "--interval", "0.95", "--quiet"])
+        main(
+            ["predict", "job", "new.zarr", f"predictions.{ending}", "--interval", "0.95", "--quiet"]
+        )
 
 # %%
 # All three files contain the same values.
@@ -82,10 +86,10 @@ loaded = load_model(folder / "estimator")
 assert np.array_equal(loaded.predict(new), fitted.predict(new))
 assert load_model(folder / "job").digest() == job.model().digest()
 
-# %%
-# The arrays in the folder and their shapes are listed below. ``centres`` contains the relevance vectors in the units of
-# the features, ``mean`` and ``root`` describe the posterior distribution of the weights, and ``alpha`` contains their
-# prior precisions. Every array has a checksum, which ``load_model`` verifies.
+# %% The arrays in the folder and their shapes are listed below. ``centres`` contains the relevance
+# vectors in the units of the features, ``mean`` and ``root`` describe the posterior distribution of
+# the weights, and ``alpha`` contains their prior precisions. Every array has a checksum, which
+# ``load_model`` verifies.
 
 for path in sorted((folder / "estimator").rglob("zarr.json")):
     about = json.loads(path.read_text())
@@ -99,14 +103,31 @@ for path in sorted((folder / "estimator").rglob("zarr.json")):
 depth = new.depth
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 near = (table.salinity - 34).abs() < 0.5
-ax.plot(table.depth[near], table.temperature[near], ".", color="0.6", markersize=4, label="salinity 33.5 to 34.5")
-ax.fill_between(depth, from_csv["lower"], from_csv["upper"], color="#56B4E9", alpha=0.4, label="lower to upper (95 %)")
+ax.plot(
+    table.depth[near],
+    table.temperature[near],
+    ".",
+    color="0.6",
+    markersize=4,
+    label="salinity 33.5 to 34.5",
+)
+ax.fill_between(
+    depth,
+    from_csv["lower"],
+    from_csv["upper"],
+    color="#56B4E9",
+    alpha=0.4,
+    label="lower to upper (95 %)",
+)
 ax.plot(depth, from_csv["mean"], color="#0072B2", label="mean")
-ax.set(xlabel="depth (m)", ylabel="temperature (°C)", title="Predictions from predictions.csv, salinity 34")
+ax.set(
+    xlabel="depth (m)",
+    ylabel="temperature (°C)",
+    title="Predictions from predictions.csv, salinity 34",
+)
 ax.legend()
 plt.show()
 scratch.cleanup()
 
-# %%
-# For each row, the table contains the mean, the standard deviation and the interval bounds. The figure is drawn from
-# these columns.
+# %% For each row, the table contains the mean, the standard deviation and the interval bounds. The
+# figure is drawn from these columns.

@@ -2,8 +2,9 @@
 Callbacks: early stop, and pruning of Optuna trials
 ===================================================
 
-A callback is called after each round of a fit and can end the fit. This example ends a fit once the held-out error
-falls only slowly, and lets Optuna end unpromising fits in a search over the kernel width.
+A callback is called after each round of a fit and can end the fit. This example ends a fit once the
+held-out error falls only slowly, and lets Optuna end unpromising fits in a search over the kernel
+width.
 """
 
 import matplotlib.pyplot as plt
@@ -45,16 +46,32 @@ class SlowFall(FitCallback):
 
 
 callback = SlowFall(0.05)
-model = RVMRegressor("gaussian", gamma=10.0, partition_size=40, effort="thorough", residual="none", random_state=0)
+model = RVMRegressor(
+    "gaussian", gamma=10.0, partition_size=40, effort="thorough", residual="none", random_state=0
+)
 model.set_callbacks(callback).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
-print(model.termination_, "after", len(callback.errors), "rounds,", model.n_relevance_vectors_, "vectors")
+print(
+    model.termination_,
+    "after",
+    len(callback.errors),
+    "rounds,",
+    model.n_relevance_vectors_,
+    "vectors",
+)
 
-# %%
-# With a callback that never ends the fit, the same fit continues until the held-out error no longer falls.
+# %% With a callback that never ends the fit, the same fit continues until the held-out error no
+# longer falls.
 
 everything = SlowFall(-np.inf)
 model.set_callbacks(everything).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
-print(model.termination_, "after", len(everything.errors), "rounds,", model.n_relevance_vectors_, "vectors")
+print(
+    model.termination_,
+    "after",
+    len(everything.errors),
+    "rounds,",
+    model.n_relevance_vectors_,
+    "vectors",
+)
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for errors, style, colour, name in (
@@ -62,7 +79,9 @@ for errors, style, colour, name in (
     (callback.errors, "s-", "#0072B2", "ended by the callback"),
 ):
     ax.plot(np.arange(1, len(errors) + 1), errors, style, color=colour, label=name)
-ax.set(xlabel="round", ylabel="RMSE of held-out rows", ylim=(0, None), title="A fit that ends early")
+ax.set(
+    xlabel="round", ylabel="RMSE of held-out rows", ylim=(0, None), title="A fit that ends early"
+)
 ax.legend()
 plt.show()
 
@@ -91,14 +110,19 @@ class Prune(FitCallback):
 
 def objective(trial):
     gamma = trial.suggest_float("gamma", 0.1, 300.0, log=True)
-    model = RVMRegressor("gaussian", gamma=gamma, partition_size=40, max_rounds=8, residual="none", random_state=0)
+    model = RVMRegressor(
+        "gaussian", gamma=gamma, partition_size=40, max_rounds=8, residual="none", random_state=0
+    )
     model.set_callbacks(Prune(trial)).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
-    return min(entry["held_out_rmse"] for entry in model.history_ if entry["held_out_rmse"] is not None)
+    return min(
+        entry["held_out_rmse"] for entry in model.history_ if entry["held_out_rmse"] is not None
+    )
 
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = optuna.create_study(
-    sampler=optuna.samplers.TPESampler(seed=0), pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=2)
+    sampler=optuna.samplers.TPESampler(seed=0),
+    pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=2),
 )
 study.optimize(objective, n_trials=10)
 states = [trial.state.name for trial in study.trials]
@@ -121,6 +145,5 @@ ax.set(xlabel="round", ylabel="RMSE of held-out rows", ylim=(0, None), title="Tr
 ax.legend()
 plt.show()
 
-# %%
-# The callback ends the first fit where its curve levels off. In the search, unpromising trials end after two rounds,
-# which leaves more time for the others.
+# %% The callback ends the first fit where its curve levels off. In the search, unpromising trials
+# end after two rounds, which leaves more time for the others.

@@ -2,9 +2,9 @@
 Logging fits to MLflow
 ======================
 
-A callback can log each round to an experiment tracker. This example logs two fits to MLflow, which stores them in an
-SQLite file in a temporary folder, and then reads the metrics back and plots them. It requires ``mlflow``, or
-``mlflow-skinny`` with ``sqlalchemy`` and ``alembic``.
+A callback can log each round to an experiment tracker. This example logs two fits to MLflow, which
+stores them in an SQLite file in a temporary folder, and then reads the metrics back and plots them.
+It requires ``mlflow``, or ``mlflow-skinny`` with ``sqlalchemy`` and ``alembic``.
 """
 
 import os
@@ -34,7 +34,12 @@ class LogToMlflow(FitCallback):
 
     def on_plan(self, plan):
         self.step = 0
-        mlflow.log_params({name: plan.to_json()[name] for name in ("rows", "features", "strategy", "partition_size")})
+        mlflow.log_params(
+            {
+                name: plan.to_json()[name]
+                for name in ("rows", "features", "strategy", "partition_size")
+            }
+        )
 
     def on_round(self, entry):
         self.step += 1
@@ -60,10 +65,19 @@ mlflow.set_tracking_uri(f"sqlite:///{folder / 'runs.db'}")
 experiment = mlflow.create_experiment("friedman", artifact_location=(folder / "artifacts").as_uri())
 
 for gamma in ("learn-shared", "learn-per-feature"):
-    model = RVMRegressor("gaussian", gamma=gamma, partition_size=60, residual="none", reference="none", random_state=0)
+    model = RVMRegressor(
+        "gaussian",
+        gamma=gamma,
+        partition_size=60,
+        residual="none",
+        reference="none",
+        random_state=0,
+    )
     with mlflow.start_run(experiment_id=experiment, run_name=gamma):
         mlflow.log_param("gamma", gamma)
-        model.set_callbacks(LogToMlflow()).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
+        model.set_callbacks(LogToMlflow()).fit(
+            X[train], y[train], X_val=X[held_out], y_val=y[held_out]
+        )
         save_model(model, folder / gamma)
         mlflow.log_artifacts(str(folder / gamma), "model")
 
@@ -75,20 +89,34 @@ client = mlflow.MlflowClient()
 runs = client.search_runs([experiment], order_by=["metrics.held_out_rmse ASC"])
 for run in runs:
     figures = run.data.metrics
-    print(f"{run.info.run_name:18} RMSE {figures['held_out_rmse']:.3f}  vectors {figures['vectors']:.0f}", end="  ")
-    print(run.data.tags["termination"], [found.path for found in client.list_artifacts(run.info.run_id)])
+    print(
+        f"{run.info.run_name:18} RMSE {figures['held_out_rmse']:.3f}  vectors "
+        f"{figures['vectors']:.0f}",
+        end="  ",
+    )
+    print(
+        run.data.tags["termination"],
+        [found.path for found in client.list_artifacts(run.info.run_id)],
+    )
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for run, style, colour in zip(runs, ("o-", "s--"), ("#0072B2", "#D55E00"), strict=True):
     values = client.get_metric_history(run.info.run_id, "held_out_rmse")
-    ax.plot([point.step for point in values], [point.value for point in values], style, color=colour)
+    ax.plot(
+        [point.step for point in values], [point.value for point in values], style, color=colour
+    )
     ax.lines[-1].set_label(run.info.run_name)
 ax.axhline(0.5, color="0.5", linestyle=":", label="standard deviation of the noise")
-ax.set(xlabel="round", ylabel="RMSE of held-out rows", ylim=(0, None), title="Metrics that MLflow stored")
+ax.set(
+    xlabel="round",
+    ylabel="RMSE of held-out rows",
+    ylim=(0, None),
+    title="Metrics that MLflow stored",
+)
 ax.legend(title="gamma")
 plt.show()
 scratch.cleanup()
 
-# %%
-# The plot shows the error curves of the two fits, as stored by MLflow. With one width per feature, the error is close
-# to the noise after the first round; with one width for all features, it remains larger.
+# %% The plot shows the error curves of the two fits, as stored by MLflow. With one width per
+# feature, the error is close to the noise after the first round; with one width for all features,
+# it remains larger.

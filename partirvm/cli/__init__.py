@@ -14,8 +14,8 @@ from partirvm.cli.running import Signals, echo, explain, shown_warnings
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with these arguments (default: ``sys.argv``) and return the exit status.
 
-    If no arguments are passed, the process exits with this status; until then, repeats of a signal that ended the
-    command are ignored.
+    If no arguments are passed, the process exits with this status; until then, repeats of a signal
+    that ended the command are ignored.
     """
     from partirvm.cli.commands import partirvm
 

@@ -33,24 +33,36 @@ def partirvm() -> None:
       partirvm fit trips.zarr jobs/run1 --memory-limit 2GiB
       partirvm predict jobs/run1 new.zarr predictions.csv
 
-    The first step turns a table into a dataset (DATA in the usage lines), a Zarr folder of checked and shuffled rows.
-    The second step trains a model tile by tile, within the memory limit, and saves it in a job folder (JOB). The third
-    step writes a mean and a standard deviation for every row, or the probability of every class if the dataset was made
-    with --classes. You can stop a fit early, use its model, and resume the fit later, even after a crash.
-    `partirvm demo` runs all steps in about half a minute.
+    The first step turns a table into a dataset (DATA in the usage lines), a Zarr folder of checked
+    and shuffled rows. The second step trains a model tile by tile, within the memory limit, and
+    saves it in a job folder (JOB). The third step writes a mean and a standard deviation for every
+    row, or the probability of every class if the dataset was made with --classes. You can stop a
+    fit early, use its model, and resume the fit later, even after a crash. `partirvm demo` runs all
+    steps in about half a minute.
     """
 
 
 @partirvm.command()
-@click.option("--output", default="partirvm-demo", metavar="FOLDER", help="Output folder; replaces an earlier demo.")
-@click.option("--memory-limit", default="640MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
+@click.option(
+    "--output",
+    default="partirvm-demo",
+    metavar="FOLDER",
+    help="Output folder; replaces an earlier demo.",
+)
+@click.option(
+    "--memory-limit",
+    default="640MiB",
+    type=options.SIZE,
+    help="Maximum resident memory of the whole demo.",
+)
 @takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Run all steps on terrain data and draw a picture.
 
-    The data are an elevation model that comes with matplotlib: 138,632 cells with longitude, latitude and height in
-    metres. The picture shows the terrain, the relevance vectors, the prediction and its standard deviation. The demo
-    takes about half a minute on two cores, and prints the command for each step.
+    The data are an elevation model that comes with matplotlib: 138,632 cells with longitude,
+    latitude and height in metres. The picture shows the terrain, the relevance vectors, the
+    prediction and its standard deviation. The demo takes about half a minute on two cores, and
+    prints the command for each step.
 
     \b
     Example:
@@ -70,42 +82,86 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     callback=lambda context, option, given: ",".join(given) or None,
     help="Target column, or a comma-separated list of columns; required for tables without --like.",
 )
-@click.option("--auto", is_flag=True, help="Accept all proposals, and list what was done to each column.")
-@click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
-@click.option("--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out.")
-@click.option("--categorical", type=options.NAMES, default="auto", help="Categories: auto (all text columns) or none.")
-@click.option("--missing", type=options.NAMES, default=(), help="Strings that mean a missing value, such as ? or inf.")
-@click.option("--dates", type=options.FORMATS, default=None, help="Date formats, for example day=%d/%m/%Y.")
+@click.option(
+    "--auto", is_flag=True, help="Accept all proposals, and list what was done to each column."
+)
+@click.option(
+    "--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]"
+)
+@click.option(
+    "--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out."
+)
+@click.option(
+    "--categorical",
+    type=options.NAMES,
+    default="auto",
+    help="Categories: auto (all text columns) or none.",
+)
+@click.option(
+    "--missing",
+    type=options.NAMES,
+    default=(),
+    help="Strings that mean a missing value, such as ? or inf.",
+)
+@click.option(
+    "--dates", type=options.FORMATS, default=None, help="Date formats, for example day=%d/%m/%Y."
+)
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
-@click.option("--noise", metavar="COLUMN", help="Column of relative noise, which replaces the weights (by 1/noise²).")
+@click.option(
+    "--noise",
+    metavar="COLUMN",
+    help="Column of relative noise, which replaces the weights (by 1/noise²).",
+)
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
-@click.option("--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing.")
-@click.option("--like", metavar="DATA", help="Use the columns, categories and classes of this dataset (for test rows).")
-@click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed for shuffling.  [default: 0]")
+@click.option(
+    "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
+)
+@click.option(
+    "--like",
+    metavar="DATA",
+    help="Use the columns, categories and classes of this dataset (for test rows).",
+)
+@click.option(
+    "--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed for shuffling.  [default: 0]"
+)
 @click.option("--no-shuffle", is_flag=True, help="Keep the source order.")
 @click.option("--append", is_flag=True, help="Append the rows to an existing dataset.")
-@click.option("--again", is_flag=True, help="Append the rows even if the dataset already contains them.")
+@click.option(
+    "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
+)
 @takes(
-    options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."),
+    options.flag(
+        TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."
+    ),
     *("--overwrite", "--quiet", "--json"),
 )
 def ingest(
-    source: str, data: str, shuffle: int | None, no_shuffle: bool, quiet: bool, as_json: bool, **choices: Any
+    source: str,
+    data: str,
+    shuffle: int | None,
+    no_shuffle: bool,
+    quiet: bool,
+    as_json: bool,
+    **choices: Any,
 ) -> None:
     """Turn a table into a dataset for training.
 
-    The dataset DATA is a Zarr folder with the same rows, checked and in random order. SOURCE is a CSV or Parquet file,
-    a folder or glob of such files, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger
-    than memory. Text columns become categories, dates and times become days since 2000-01-01 and the position in the
-    day, the week and the year, and features may have missing values; the output names each column that was changed. CSV
-    files need a header; comma, semicolon (with decimal commas), tab and vertical-bar separators are recognised.
+    The dataset DATA is a Zarr folder with the same rows, checked and in random order. SOURCE is a
+    CSV or Parquet file, a folder or glob of such files, a URL, or an .npz file with the arrays X
+    and y. It is streamed, so it may be larger than memory. Text columns become categories, dates
+    and times become days since 2000-01-01 and the position in the day, the week and the year, and
+    features may have missing values; the output names each column that was changed. CSV files need
+    a header; comma, semicolon (with decimal commas), tab and vertical-bar separators are
+    recognised.
 
-    Values that cannot be used are refused: the error lists all of them and ends with a command that resolves them.
-    --auto resolves them at once, and also accepts what is only proposed: uninformative columns are left out, columns
-    with few distinct whole numbers become categories, and so on. Several targets share one set of relevance vectors.
+    Values that cannot be used are refused: the error lists all of them and ends with a command that
+    resolves them. --auto resolves them at once, and also accepts what is only proposed:
+    uninformative columns are left out, columns with few distinct whole numbers become categories,
+    and so on. Several targets share one set of relevance vectors.
 
-    With --append, the new rows are written after the existing rows of the dataset; `update` then continues a job that
-    was fitted to it. Rows for prediction need no target: pass --like with the training dataset.
+    With --append, the new rows are written after the existing rows of the dataset; `update` then
+    continues a job that was fitted to it. Rows for prediction need no target: pass --like with the
+    training dataset.
 
     \b
     Examples:
@@ -118,14 +174,22 @@ def ingest(
     from partirvm.data import ingest as ingest_table
 
     if no_shuffle and shuffle is not None:
-        raise click.UsageError("--shuffle and --no-shuffle exclude each other.", click.get_current_context())
+        raise click.UsageError(
+            "--shuffle and --no-shuffle exclude each other.", click.get_current_context()
+        )
     choices["shuffle"] = None if no_shuffle else shuffle or 0
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with shown_progress(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
     columns, target = made.columns, made.columns.target if made.n_targets else None
     facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
-    facts |= {"data": data, "shuffle": made.seed, **asdict(columns), "target": target, "notes": made.notes}
+    facts |= {
+        "data": data,
+        "shuffle": made.seed,
+        **asdict(columns),
+        "target": target,
+        "notes": made.notes,
+    }
     to = ", no target" if target is None else f" → {named(target)}"
     if columns.classes is not None:
         to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
@@ -142,39 +206,53 @@ def ingest(
 
 @partirvm.command(cls=GroupedCommand)
 @takes("data", options.fit_options, "--json", "--help-all")
-def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
+def plan(
+    data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any
+) -> None:
     """Show what a fit would do, without running it.
 
-    Prints the number of candidates per fit and how it was chosen, the passes over the rows, and the estimated time and
-    memory. Takes the same options as `fit` and refuses whatever `fit` would refuse.
+    Prints the number of candidates per fit and how it was chosen, the passes over the rows, and the
+    estimated time and memory. Takes the same options as `fit` and refuses whatever `fit` would
+    refuse.
 
     \b
     Example:
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
     with cluster(scheduler) as client, shown_progress() as progress:
-        made = jobs.plan(options.parameters(choices), data, validation=validation, client=client, watcher=progress)
+        made = jobs.plan(
+            options.parameters(choices),
+            data,
+            validation=validation,
+            client=client,
+            watcher=progress,
+        )
     show(made.to_json(), as_flags(str(made)), as_json)
 
 
 @partirvm.command(cls=GroupedCommand)
 @takes(
     *("data", "job", options.fit_options),
-    click.option("--verify", is_flag=True, help="First read the whole dataset and verify its checksums."),
+    click.option(
+        "--verify", is_flag=True, help="First read the whole dataset and verify its checksums."
+    ),
     *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
-def fit(data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any) -> int:
+def fit(
+    data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any
+) -> int:
     """Train a model on a dataset and save it in a job folder.
 
-    A usable model is saved after every round (split-merge: after each partition whose model is the best so far). Ctrl-C
-    stops the fit and keeps the last model (exit status 3); `partirvm resume` continues the fit. --time-limit includes
-    kernel learning and planning; if it is reached before the first model exists, a small fit to a sample of the rows
-    provides one. A fit that needs more memory than the limit is refused, and no job folder is created. With
-    --overwrite, the old job folder is removed once the new fit is planned, so it remains if the new fit is refused
-    (with --detach, it is removed earlier).
+    A usable model is saved after every round (split-merge: after each partition whose model is the
+    best so far). Ctrl-C stops the fit and keeps the last model (exit status 3); `partirvm resume`
+    continues the fit. --time-limit includes kernel learning and planning; if it is reached before
+    the first model exists, a small fit to a sample of the rows provides one. A fit that needs more
+    memory than the limit is refused, and no job folder is created. With --overwrite, the old job
+    folder is removed once the new fit is planned, so it remains if the new fit is refused (with
+    --detach, it is removed earlier).
 
-    With --scheduler and --detach, the fit runs on the cluster: the command ends once the scheduler has accepted the
-    fit, and `partirvm status JOB --follow` shows its progress.
+    With --scheduler and --detach, the fit runs on the cluster: the command ends once the scheduler
+    has accepted the fit, and `partirvm status JOB --follow` shows its progress.
 
     \b
     Examples:
@@ -186,7 +264,9 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
     from partirvm.jobs.request import open_sources
 
     options.require_detachable(detach, scheduler)
-    quiet, as_json, overwrite, verify = (choices.pop(name) for name in ("quiet", "as_json", "overwrite", "verify"))
+    quiet, as_json, overwrite, verify = (
+        choices.pop(name) for name in ("quiet", "as_json", "overwrite", "verify")
+    )
     asked = options.parameters(choices)
     if verify:
         open_sources(data, None)[0].verify()
@@ -194,34 +274,46 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
         how: dict[str, Any] = {"validation": validation, "client": client, "overwrite": overwrite}
         if detach:
             return job_commands.detached(jobs.submit(asked, data, job, **how), as_json)
-        return in_foreground(partial(jobs.fit, data, job, asked, **how), job, quiet=quiet, as_json=as_json)
+        return in_foreground(
+            partial(jobs.fit, data, job, asked, **how), job, quiet=quiet, as_json=as_json
+        )
 
 
 @partirvm.command()
 @takes(
     *("job", "data", "output", "--augment"),
-    click.option("--interval", type=options.LEVEL, metavar="LEVEL", help="Also write bounds at this level, e.g. 0.95."),
+    click.option(
+        "--interval",
+        type=options.LEVEL,
+        metavar="LEVEL",
+        help="Also write bounds at this level, e.g. 0.95.",
+    ),
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
-def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
+def predict(
+    job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any
+) -> None:
     """Predict every row of a dataset or a table.
 
-    Uses the last model of a job. DATA is a dataset, or a table with the columns of the training data, in any order: the
-    same CSV and Parquet files, folders, globs and URLs as for `ingest`. The extension of OUTPUT selects its format:
-    .zarr, .parquet or .csv. For regression, the columns are mean, the expected target, and std, the standard deviation
-    of a new measurement, including its noise (mean_TARGET and std_TARGET for several targets). For classification, they
-    are label, the most probable class, and p_CLASS, the probability of each class. --interval adds lower and upper: a
-    new measurement lies between them with the given probability (lower_TARGET and upper_TARGET for several targets,
-    which need local residuals; lower_CLASS and upper_CLASS for classes, a credible interval for the probability of each
-    class). Row i of the output corresponds to row i of the table. No target is needed.
+    Uses the last model of a job. DATA is a dataset, or a table with the columns of the training
+    data, in any order: the same CSV and Parquet files, folders, globs and URLs as for `ingest`. The
+    extension of OUTPUT selects its format: .zarr, .parquet or .csv. For regression, the columns are
+    mean, the expected target, and std, the standard deviation of a new measurement, including its
+    noise (mean_TARGET and std_TARGET for several targets). For classification, they are label, the
+    most probable class, and p_CLASS, the probability of each class. --interval adds lower and
+    upper: a new measurement lies between them with the given probability (lower_TARGET and
+    upper_TARGET for several targets, which need local residuals; lower_CLASS and upper_CLASS for
+    classes, a credible interval for the probability of each class). Row i of the output corresponds
+    to row i of the table. No target is needed.
 
-    The output appears under its name once all rows have been predicted. Until then, the predictions are in a hidden
-    folder next to it, such as .predictions.csv.partial. If the command is killed, this folder remains, and the next
-    command with the same output removes it.
+    The output appears under its name once all rows have been predicted. Until then, the predictions
+    are in a hidden folder next to it, such as .predictions.csv.partial. If the command is killed,
+    this folder remains, and the next command with the same output removes it.
 
-    Far from all relevance vectors, std falls to the standard deviation of the noise. With --augment TRAIN_DATA it grows
-    there instead, up to the standard deviation of the target. TRAIN_DATA must be the dataset that the job was fitted
-    to; it is read many times. Only regression supports --augment, which predicts without local residuals.
+    Far from all relevance vectors, std falls to the standard deviation of the noise. With --augment
+    TRAIN_DATA it grows there instead, up to the standard deviation of the target. TRAIN_DATA must
+    be the dataset that the job was fitted to; it is read many times. Only regression supports
+    --augment, which predicts without local residuals.
 
     \b
     Examples:
@@ -240,21 +332,26 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
 @partirvm.command()
 @takes(
     *("job", "data", "--augment", "--allow-code", "--scheduler", "--quiet"),
-    click.option("--json", is_flag=True, expose_value=False, help="No effect: the result is always JSON."),
+    click.option(
+        "--json", is_flag=True, expose_value=False, help="No effect: the result is always JSON."
+    ),
 )
-def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
+def evaluate(
+    job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any
+) -> dict[str, Any]:
     """Score the model of a job on a dataset or a table.
 
     The rows should not have been used in the fit.
 
-    Prints one line of JSON, with or without --json. For regression, it contains n_rows, n_vectors, rmse (root mean
-    square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability
-    score), interval_score_95, and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of rows
-    inside the interval of that level), in the units of the target. For several targets, these are means over the
-    targets (for rmse, the root of the mean square), and `targets` contains the scores of each target. For
-    classification, it contains n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
-    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment works as in
-    `partirvm predict`.
+    Prints one line of JSON, with or without --json. For regression, it contains n_rows, n_vectors,
+    rmse (root mean square error), nlpd (mean negative log predictive density, in nats per row),
+    crps (continuous ranked probability score), interval_score_95, and coverage_50, coverage_80,
+    coverage_90, coverage_95 and coverage_99 (fraction of rows inside the interval of that level),
+    in the units of the target. For several targets, these are means over the targets (for rmse, the
+    root of the mean square), and `targets` contains the scores of each target. For classification,
+    it contains n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of
+    the probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc.
+    --augment works as in `partirvm predict`.
 
     \b
     Example:
@@ -264,7 +361,9 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
 
     with cluster(scheduler) as client, shown_progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "evaluating")
-        scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
+        scores: dict[str, Any] = predict.evaluate(
+            job, data, client=client, progress=hears, **choices
+        )
     click.echo(json.dumps(scores))
     return scores
 

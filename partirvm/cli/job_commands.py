@@ -11,7 +11,15 @@ import click
 from partirvm import jobs
 from partirvm.cli import options
 from partirvm.cli.options import FLAGS, as_flags, takes
-from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show, show_status, width_of
+from partirvm.cli.running import (
+    ExitStatus,
+    cluster,
+    echo,
+    in_foreground,
+    show,
+    show_status,
+    width_of,
+)
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 from partirvm.quoting import format_bytes
@@ -25,13 +33,18 @@ def detached(opened: jobs.Job, as_json: bool) -> int:
 
 
 @click.command()
-@takes("job", click.option("--follow", is_flag=True, help="Print each round until the job ends."), "--json")
+@takes(
+    "job",
+    click.option("--follow", is_flag=True, help="Print each round until the job ends."),
+    "--json",
+)
 def status(job: str, follow: bool, as_json: bool) -> int:
     """Show the status of a job, the reason for it and the last round.
 
-    A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or cancelled. The
-    command works on any machine that can read the job folder. With --follow, Ctrl-C ends only this command, and the
-    exit status is the same as for `wait`. With --follow and --json, the command prints one line per round.
+    A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or
+    cancelled. The command works on any machine that can read the job folder. With --follow, Ctrl-C
+    ends only this command, and the exit status is the same as for `wait`. With --follow and --json,
+    the command prints one line per round.
 
     \b
     Examples:
@@ -74,12 +87,16 @@ def list_jobs(folder: str, as_json: bool) -> None:
 
 
 @click.command()
-@takes("job", click.option("--timeout", type=options.DURATION, help="Maximum wait, such as 90s or 8h."), "--json")
+@takes(
+    "job",
+    click.option("--timeout", type=options.DURATION, help="Maximum wait, such as 90s or 8h."),
+    "--json",
+)
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
 
-    The exit status is 0 if the job is done, 3 if it was aborted, and 4 if it failed, was interrupted or cancelled, or
-    did not end in time.
+    The exit status is 0 if the job is done, 3 if it was aborted, and 4 if it failed, was
+    interrupted or cancelled, or did not end in time.
 
     \b
     Example:
@@ -101,8 +118,9 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 def abort(job: str, reason: str, as_json: bool) -> None:
     """End a job and keep its last model.
 
-    The job ends after the current tile or iteration, wherever it runs. This command returns immediately; use `wait` to
-    wait until the job ends. A job that has already ended is not changed. `resume` continues an aborted job.
+    The job ends after the current tile or iteration, wherever it runs. This command returns
+    immediately; use `wait` to wait until the job ends. A job that has already ended is not changed.
+    `resume` continues an aborted job.
 
     \b
     Example:
@@ -116,8 +134,8 @@ def abort(job: str, reason: str, as_json: bool) -> None:
 def cancel(job: str, reason: str, as_json: bool) -> None:
     """End a job and discard its model.
 
-    The request and the history remain in the job folder; the job cannot be resumed. A job that is done cannot be
-    cancelled.
+    The request and the history remain in the job folder; the job cannot be resumed. A job that is
+    done cannot be cancelled.
 
     \b
     Example:
@@ -130,17 +148,30 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
     opened = jobs.open_job(job)
     aborting = getattr(opened, verb)(reason).value == "aborting"
     found = opened.progress()
-    text = f"{job}: the request to end it is recorded" if aborting else f"{job} is {found['status']}. {found['advice']}"
+    text = (
+        f"{job}: the request to end it is recorded"
+        if aborting
+        else f"{job} is {found['status']}. {found['advice']}"
+    )
     show(found, text, as_json, *[f"partirvm wait {job}"] * aborting)
 
 
 again = takes(
     "--allow-code",
     click.option(
-        "--allow-data", multiple=True, metavar="URL", help="Dataset in another store that the job may read; repeatable."
+        "--allow-data",
+        multiple=True,
+        metavar="URL",
+        help="Dataset in another store that the job may read; repeatable.",
     ),
-    click.option("--data", metavar="DATA", help="New location of the job's dataset, if it was moved."),
-    click.option("--validation", metavar="DATA", help="New location of the held-out dataset, if it was moved."),
+    click.option(
+        "--data", metavar="DATA", help="New location of the job's dataset, if it was moved."
+    ),
+    click.option(
+        "--validation",
+        metavar="DATA",
+        help="New location of the held-out dataset, if it was moved.",
+    ),
     *("--scheduler", "--detach", "--quiet", "--json"),
 )
 """Options of the commands that run a job again."""
@@ -151,12 +182,13 @@ again = takes(
 def resume(job: str, **choices: Any) -> int:
     """Resume a job that was stopped, or that ended at a limit.
 
-    The job continues from its last checkpoint. Its final model is bit-identical to that of an uninterrupted fit. Only
-    the limits below can be changed; for other changes, start a new job. The limits on rounds and vectors include those
-    of earlier runs, and --time-limit counts from now. A job that ended at a limit needs a larger limit; a job that is
-    done for another reason is not changed. Use --data and --validation to specify the new locations of datasets that
-    were moved; the rows must be the same. With --scheduler, the job continues on a cluster, wherever it ran before.
-    Ctrl-C works as in `fit`: the exit status is 3 with a usable model and 4 without one.
+    The job continues from its last checkpoint. Its final model is bit-identical to that of an
+    uninterrupted fit. Only the limits below can be changed; for other changes, start a new job. The
+    limits on rounds and vectors include those of earlier runs, and --time-limit counts from now. A
+    job that ended at a limit needs a larger limit; a job that is done for another reason is not
+    changed. Use --data and --validation to specify the new locations of datasets that were moved;
+    the rows must be the same. With --scheduler, the job continues on a cluster, wherever it ran
+    before. Ctrl-C works as in `fit`: the exit status is 3 with a usable model and 4 without one.
 
     \b
     Examples:
@@ -172,10 +204,11 @@ def resume(job: str, **choices: Any) -> int:
 def update(job: str, **choices: Any) -> int:
     """Update a job with rows that were appended to its dataset.
 
-    Works with every strategy, for regression and classification. The relevance vectors are kept. Regression reuses the
-    statistics of the old rows; classification first makes passes over all rows. Rounds with new candidates follow: the
-    working set selects them from all rows, and the other strategies take the new rows partition by partition.
-    --max-rounds limits only these rounds. The kernel, the scaling and the classes do not change.
+    Works with every strategy, for regression and classification. The relevance vectors are kept.
+    Regression reuses the statistics of the old rows; classification first makes passes over all
+    rows. Rounds with new candidates follow: the working set selects them from all rows, and the
+    other strategies take the new rows partition by partition. --max-rounds limits only these
+    rounds. The kernel, the scaling and the classes do not change.
 
     \b
     Examples:
@@ -185,7 +218,9 @@ def update(job: str, **choices: Any) -> int:
     return _run_again(job, "update", **choices)
 
 
-def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **how: Any) -> int:
+def _run_again(
+    job: str, verb: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **how: Any
+) -> int:
     """Resume or update a job, on a cluster or in this process."""
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
@@ -197,7 +232,9 @@ def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: 
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
-        work = partial(jobs.run_job, job, attempt=attempt, client=client, allow_code=how["allow_code"])
+        work = partial(
+            jobs.run_job, job, attempt=attempt, client=client, allow_code=how["allow_code"]
+        )
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
@@ -206,10 +243,11 @@ def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: 
 def report(job: str, output: str, overwrite: bool) -> None:
     """Write a report on a job as an HTML page or JSON.
 
-    The extension of OUTPUT selects the format. The page (.html) shows error, vector and evidence curves, predictions
-    against targets, the rounds, the plan and the parameters, for a job in any state. It is a single file and needs no
-    network access. A .json file contains all values on the page. OUTPUT may be a URL. If parts of the job are damaged,
-    the page and an error message name them, and the exit status is 2.
+    The extension of OUTPUT selects the format. The page (.html) shows error, vector and evidence
+    curves, predictions against targets, the rounds, the plan and the parameters, for a job in any
+    state. It is a single file and needs no network access. A .json file contains all values on the
+    page. OUTPUT may be a URL. If parts of the job are damaged, the page and an error message name
+    them, and the exit status is 2.
 
     \b
     Examples:
@@ -218,7 +256,9 @@ def report(job: str, output: str, overwrite: bool) -> None:
     """
     ending = output.rpartition(".")[2]
     if ending not in ("html", "htm", "json"):
-        raise click.UsageError(f"{output!r} must end in .html or .json.", click.get_current_context())
+        raise click.UsageError(
+            f"{output!r} must end in .html or .json.", click.get_current_context()
+        )
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
     if damaged := "; ".join(made.values["damaged"]):
@@ -229,18 +269,28 @@ def report(job: str, output: str, overwrite: bool) -> None:
 @click.command()
 @takes(
     *("job", "output"),
-    click.option("--dtype", type=click.Choice(["float32", "float64", "int16"]), help="Default: float64; ONNX float32."),
-    click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: first two]"),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "float64", "int16"]),
+        help="Default: float64; ONNX float32.",
+    ),
+    click.option(
+        "--outputs",
+        metavar="A,B",
+        help="mean,std,lower,upper or label,probabilities.  [default: first two]",
+    ),
     click.option("--level", type=options.LEVEL, default=0.95, help="Level of lower and upper."),
     *("--allow-code", "--overwrite"),
 )
-def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any) -> None:
+def export(
+    job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any
+) -> None:
     """Export the model of a job for use without partirvm.
 
-    The extension of OUTPUT selects the format: .onnx for ONNX Runtime and others (needs the package onnx), .h for C
-    (C99, no allocation), .npz for NumPy, together with a reader, which is m_predict.py for m.npz. OUTPUT may be a URL.
-    The input is a numeric row in feature order, with categories as codes. A model with local residuals is refused: fit
-    with --residual none.
+    The extension of OUTPUT selects the format: .onnx for ONNX Runtime and others (needs the package
+    onnx), .h for C (C99, no allocation), .npz for NumPy, together with a reader, which is
+    m_predict.py for m.npz. OUTPUT may be a URL. The input is a numeric row in feature order, with
+    categories as codes. A model with local residuals is refused: fit with --residual none.
 
     \b
     Examples:
@@ -251,7 +301,9 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
 
     place = open_folder(output)
     if place.suffix not in FORMATS:
-        raise click.UsageError(f"{output!r} must end in .onnx, .h or .npz.", click.get_current_context())
+        raise click.UsageError(
+            f"{output!r} must end in .onnx, .h or .npz.", click.get_current_context()
+        )
     check_export(output, overwrite=overwrite)
     given = {name: value for name, value in choices.items() if value is not None}
     model = jobs.open_job(job).model(allow_code=allow_code)
@@ -265,8 +317,8 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
-    The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare models
-    on the same test rows, run `evaluate` for each of them.
+    The errors are those of the last model, on the training rows and on the held-out rows of the
+    fit. To compare models on the same test rows, run `evaluate` for each of them.
 
     \b
     Example:

@@ -1,8 +1,9 @@
-"""Command options: flags generated from the table of options, options shared by several commands, and the help.
+"""Command options: flags generated from the table of options, options shared by several commands,
+and the help.
 
-Messages and help text name options as in Python (``max_rounds``, ``solver="fast"``), because the command line and the
-Python API share them. ``as_flags`` rewrites the names as flags. Names in quotes, in paths and in calls belong to the
-user's data or to Python and are not changed.
+Messages and help text name options as in Python (``max_rounds``, ``solver="fast"``), because the
+command line and the Python API share them. ``as_flags`` rewrites the names as flags. Names in
+quotes, in paths and in calls belong to the user's data or to Python and are not changed.
 """
 
 import csv
@@ -31,7 +32,8 @@ _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)
 
 
 def as_flags(message: str) -> str:
-    """Replace Python option names in a message with flags, for example ``solver='fast'`` with ``--solver fast``."""
+    """Replace Python option names in a message with flags, for example ``solver='fast'`` with
+    ``--solver fast``."""
 
     def given(found: re.Match[str]) -> str:
         flag, value = FLAGS[found[1]], found[2].strip("'\"")
@@ -42,7 +44,8 @@ def as_flags(message: str) -> str:
 
 
 def help_of(text: str) -> str:
-    """Turn an option's text in the table into the help text of its flag, without quotes around values."""
+    """Turn an option's text in the table into the help text of its flag, without quotes around
+    values."""
     return as_flags(text).replace('"', "")
 
 
@@ -76,7 +79,9 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = part.rpartition("=")
         if not name.strip() or name.strip() in found or not isinstance(number(value), int | float):
-            raise UsageError(f"{part!r} is not {kind}, or its name was given before; example: {example}")
+            raise UsageError(
+                f"{part!r} is not {kind}, or its name was given before; example: {example}"
+            )
         found[name.strip()] = number(value)
     return found
 
@@ -84,30 +89,41 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
 LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
 DURATION = Text("TIME", partial(parse_duration, what="the value"))
-NAMES = Text("A,B,…", lambda text: tuple(next(csv.reader([text], skipinitialspace=True))) if text else ("",))
-FORMATS = Text("A=FORMAT,…", lambda text: dict(each.rpartition("=")[::2] for each in NAMES.read(text)))
+NAMES = Text(
+    "A,B,…", lambda text: tuple(next(csv.reader([text], skipinitialspace=True))) if text else ("",)
+)
+FORMATS = Text(
+    "A=FORMAT,…", lambda text: dict(each.rpartition("=")[::2] for each in NAMES.read(text))
+)
 
 READ: dict[str, Callable[[str], Any]] = {
     "gamma": lambda text: tuple(map(number, text.split(","))) if "," in text else number(text),
     "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
-    "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
+    "class_weight": lambda text: (
+        text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text)
+    ),
     "any": str,
     "word": str,
     "numbers": lambda text: tuple(map(number, text.split(","))),
 }
-"""How the text of an option is read, by its name or the kind of its check, if it is not a number."""
+"""How the text of an option is read, by its name or the kind of its check, if it is not a
+number."""
 
 METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
-    """Return the flag of an option; ``other`` arguments of ``click.option`` override those derived from the row."""
+    """Return the flag of an option; ``other`` arguments of ``click.option`` override those derived
+    from the row."""
     default, spelling = option.default, option.flag
     if option.check.kind == "switch":
         if not option.check.optional:
             spelling = f"{option.flag}/--no-{option.flag[2:]}"
-        kind: dict[str, Any] = {"is_flag": True, "default": default if isinstance(default, bool) else None}
+        kind: dict[str, Any] = {
+            "is_flag": True,
+            "default": default if isinstance(default, bool) else None,
+        }
     else:
         if isinstance(default, tuple):
             default = ",".join(f"{each:g}" for each in default)
@@ -119,7 +135,9 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
     return click.option(spelling, option.name, **{"help": text, **kind, **other})
 
 
-def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
+def _allow_protocols(
+    context: click.Context, option: click.Parameter, names: tuple[str, ...]
+) -> None:
     if names:
         from partirvm.storage.address import allow_protocols
 
@@ -141,9 +159,18 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 VALUES = {
-    "--scheduler": ("ADDRESS", "Run on this Dask scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]"),
-    "--validation": ("DATA", "Held-out dataset; its error is shown per round; working-set ends when it stops falling."),
-    "--augment": ("TRAIN_DATA", "Training dataset: makes std grow away from its rows (RVM*); no local residuals."),
+    "--scheduler": (
+        "ADDRESS",
+        "Run on this Dask scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
+    ),
+    "--validation": (
+        "DATA",
+        "Held-out dataset; its error is shown per round; working-set ends when it stops falling.",
+    ),
+    "--augment": (
+        "TRAIN_DATA",
+        "Training dataset: makes std grow away from its rows (RVM*); no local residuals.",
+    ),
 }
 """Metavar and help text of options shared by several commands."""
 
@@ -151,17 +178,32 @@ SWITCHES = {
     "--quiet": "Print no progress, only errors and warnings.",
     "--overwrite": "Replace an existing output that partirvm wrote.",
     "--detach": "With --scheduler: submit the fit to the cluster and return.",
-    "--allow-code": "Allow the job's Python kernel or basis function to be imported and run; such jobs require it.",
+    "--allow-code": (
+        "Allow the job's Python kernel or basis function to be imported and run; such jobs "
+        "require it."
+    ),
 }
 """Help text of flags shared by several commands."""
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    **{name: click.option(name, metavar=metavar, help=text) for name, (metavar, text) in VALUES.items()},
+    **{
+        name: click.option(name, metavar=metavar, help=text)
+        for name, (metavar, text) in VALUES.items()
+    },
     **{name: click.option(name, is_flag=True, help=text) for name, text in SWITCHES.items()},
-    "--json": click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON."),
-    "--reason": click.option("--reason", default="", help="Reason for ending the job; stored with the job."),
+    "--json": click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as one line of JSON."
+    ),
+    "--reason": click.option(
+        "--reason", default="", help="Reason for ending the job; stored with the job."
+    ),
     "--help-all": click.option(
-        "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
+        "--help-all",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_all,
+        help="Show all options.",
     ),
     "--allow-protocol": click.option(
         "--allow-protocol",
@@ -176,7 +218,8 @@ SHARED: dict[str, Callable[[Any], Any]] = {
 
 
 def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that adds these parameters to a command, in this order; names are arguments or ``SHARED``."""
+    """Return a decorator that adds these parameters to a command, in this order; names are
+    arguments or ``SHARED``."""
 
     def decorate(command: Command) -> Command:
         for each in reversed(parameters):  # decorators apply from the last to the first
@@ -188,24 +231,35 @@ def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Comman
 
 
 limits = takes(
-    *(flag(TABLE[name], default=None) for name in ("effort", "max_rounds", "max_vectors", "time_limit", "memory_limit"))
+    *(
+        flag(TABLE[name], default=None)
+        for name in ("effort", "max_rounds", "max_vectors", "time_limit", "memory_limit")
+    )
 )
 """The options that a resume may change."""
 
-GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation": "everyday", "scheduler": "cluster"}
+GROUPS = {option.name: option.group for option in TABLE.values()} | {
+    "validation": "everyday",
+    "scheduler": "cluster",
+}
 
 fit_options = takes(
-    *(flag(each) for group in ORDER for each in TABLE.values() if each.group == group), "--validation", "--scheduler"
+    *(flag(each) for group in ORDER for each in TABLE.values() if each.group == group),
+    "--validation",
+    "--scheduler",
 )
 """The fit options that ``fit`` and ``plan`` share."""
 
 
 class GroupedCommand(click.Command):
-    """A command whose help groups its options: "everyday", "cluster" and its own; ``--help-all`` shows the rest."""
+    """A command whose help groups its options: "everyday", "cluster" and its own; ``--help-all``
+    shows the rest."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group of options; the command's own options come last."""
-        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (*ORDER, "other options")}
+        groups: dict[str, list[tuple[str, str]]] = {
+            group: [] for group in (*ORDER, "other options")
+        }
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
                 groups[GROUPS.get(param.name or "", "other options")].append(record)
@@ -222,8 +276,12 @@ class GroupedCommand(click.Command):
 def require_detachable(detach: bool, scheduler: str | None) -> None:
     """Raise ``click.UsageError`` for ``--detach`` without a cluster."""
     if detach and scheduler is None:
-        alone = "without a cluster the fit ends with this command: use nohup or tmux to keep it running"
-        raise click.UsageError(f"--detach needs --scheduler ADDRESS: {alone}.", click.get_current_context())
+        alone = (
+            "without a cluster the fit ends with this command: use nohup or tmux to keep it running"
+        )
+        raise click.UsageError(
+            f"--detach needs --scheduler ADDRESS: {alone}.", click.get_current_context()
+        )
 
 
 def parameters(options: dict[str, Any]) -> Request:

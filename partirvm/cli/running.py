@@ -1,4 +1,5 @@
-"""How a command runs and ends: output, errors and warnings, exit status, signals, and a fit in the foreground."""
+"""How a command runs and ends: output, errors and warnings, exit status, signals, and a fit in the
+foreground."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ import click
 
 from partirvm import jobs
 from partirvm.cli.options import as_flags
-from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
+from partirvm.errors import (
+    ClusterError,
+    JobFailedError,
+    NumericalError,
+    PartirvmError,
+    PartirvmWarning,
+)
 from partirvm.quoting import printable, without_credentials, wrapped
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
@@ -44,12 +51,16 @@ def width_of(stream: TextIO) -> int:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print text to stdout, or to stderr, wrapped to the terminal and with its control characters escaped."""
-    click.echo(wrapped(printable(text, keep="\n\t"), width_of(sys.stderr if err else sys.stdout)), err=err)
+    """Print text to stdout, or to stderr, wrapped to the terminal and with its control characters
+    escaped."""
+    click.echo(
+        wrapped(printable(text, keep="\n\t"), width_of(sys.stderr if err else sys.stdout)), err=err
+    )
 
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
-    """Print a result and the commands that may follow (the demo prints them elsewhere); with --quiet, only JSON."""
+    """Print a result and the commands that may follow (the demo prints them elsewhere); with
+    --quiet, only JSON."""
     context = click.get_current_context()
     if as_json:
         click.echo(without_credentials(json.dumps(facts)))
@@ -65,11 +76,14 @@ def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int
 
     found = {**job_facts(opened), **more}
     show(found, as_flags(status_text(found)), as_json, *following)
-    return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(found["status"], ExitStatus.FAILED)
+    return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(
+        found["status"], ExitStatus.FAILED
+    )
 
 
 def cluster(address: str | None) -> AbstractContextManager[Any]:
-    """Return a context with a client of the scheduler at this address, or with None if there is no address."""
+    """Return a context with a client of the scheduler at this address, or with None if there is no
+    address."""
     from partirvm.execution.cluster import connect
 
     return nullcontext() if address is None else connect(address)
@@ -83,7 +97,8 @@ def shown_progress(**how: Any) -> Any:
 
 
 def explain(error: BaseException) -> ExitStatus:
-    """Print an error to stderr; return its exit status: 2 if the user can correct it, 4 for a failure."""
+    """Print an error to stderr; return its exit status: 2 if the user can correct it, 4 for a
+    failure."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     echo(f"partirvm: error: {message_of(error)}", err=True)
@@ -93,8 +108,11 @@ def explain(error: BaseException) -> ExitStatus:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error as one paragraph. Its notes, which say how to continue, come last."""
-    cause = error.__cause__ if isinstance(error, click.Abort) else error  # click raises Abort for a KeyboardInterrupt
+    """Return the message of an error as one paragraph. Its notes, which say how to continue, come
+    last."""
+    cause = (
+        error.__cause__ if isinstance(error, click.Abort) else error
+    )  # click raises Abort for a KeyboardInterrupt
     notes = getattr(cause, "__notes__", [])
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "; ".join(["interrupted", *(notes or ["nothing was left behind"])])
@@ -106,7 +124,10 @@ def message_of(error: BaseException) -> str:
         message = as_flags(str(error))
     else:
         fault = "This is a fault in the program or its environment, not in your input"
-        message = f"{type(error).__name__}: {error}. {fault}: run it with {TRACEBACK}=1 to see where, and report it"
+        message = (
+            f"{type(error).__name__}: {error}. {fault}: run it with {TRACEBACK}=1 to see where, "
+            "and report it"
+        )
     return "; ".join([message, *notes])
 
 
@@ -115,7 +136,11 @@ def shown_warnings() -> Iterator[None]:
     """Print warnings to stderr as ``partirvm: warning: …``, each once."""
 
     def warn(message: Any, category: type[Warning], *place: Any) -> None:
-        text = as_flags(str(message)) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
+        text = (
+            as_flags(str(message))
+            if issubclass(category, PartirvmWarning)
+            else f"{category.__name__}: {message}"
+        )
         echo(f"partirvm: warning: {text}", err=True)
 
     with warnings.catch_warnings():
@@ -128,11 +153,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handler of Ctrl-C and SIGTERM inside a block; signals that were ignored before remain ignored.
+    """Handler of Ctrl-C and SIGTERM inside a block; signals that were ignored before remain
+    ignored.
 
-    The first signal raises ``KeyboardInterrupt``; with ``announce`` it only requests a stop, and the second one raises.
-    Later signals are ignored; with ``keep``, even after the block. The handler only counts, and ``poll`` announces the
-    stop: a signal may arrive during a write to stderr, when another write is an error (``reentrant call``).
+    The first signal raises ``KeyboardInterrupt``; with ``announce`` it only requests a stop, and
+    the second one raises. Later signals are ignored; with ``keep``, even after the block. The
+    handler only counts, and ``poll`` announces the stop: a signal may arrive during a write to
+    stderr, when another write is an error (``reentrant call``).
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None, *, keep: bool = True) -> None:
@@ -144,7 +171,10 @@ class Signals:
         """Return whether the fit must stop."""
         if self._count and self._announce is not None:
             announce, self._announce = self._announce, None
-            announce("stopping after this step and keeping the last model, if any; Ctrl-C again to stop at once")
+            announce(
+                "stopping after this step and keeping the last model, if any; Ctrl-C again to "
+                "stop at once"
+            )
         return self._count > 0
 
     def __enter__(self) -> Signals:
@@ -165,9 +195,12 @@ class Signals:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         if self._count > self._gentle:
-            # Only an exception can end a wait for threads, for a store or for a cluster before the next poll.
+            # Only an exception can end a wait for threads, for a store or for a cluster before the
+            # next poll.
             _ignore()
-            sys.unraisablehook = lambda unraisable: None  # no tracebacks when incomplete objects are collected
+            sys.unraisablehook = lambda unraisable: (
+                None
+            )  # no tracebacks when incomplete objects are collected
             raise KeyboardInterrupt
 
 
@@ -179,9 +212,9 @@ def _ignore() -> None:
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool) -> int:
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
-    ``work`` takes a watcher and returns what ``jobs.fit`` returns, or None if another process has finished the job. The
-    first Ctrl-C aborts the fit; the second stops the process. Without a usable model, the exit status is 4, and a
-    message gives the reason.
+    ``work`` takes a watcher and returns what ``jobs.fit`` returns, or None if another process has
+    finished the job. The first Ctrl-C aborts the fit; the second stops the process. Without a
+    usable model, the exit status is 4, and a message gives the reason.
     """
     from partirvm.model.fitted import targets_json
 
@@ -196,14 +229,21 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
                 raise
             usable = opened.store.has_model()
             has = "the model of the last finished round" if usable else "no model yet"
-            progress.note(f"stopped at once; {job} holds {has}. Continue with:\n  partirvm resume {job}")
+            progress.note(
+                f"stopped at once; {job} holds {has}. Continue with:\n  partirvm resume {job}"
+            )
             return ExitStatus.ABORTED if usable else ExitStatus.FAILED
     if fitted is None or opened.status().value == "cancelled":
         return show_status(opened, as_json)
     if fitted.model is None:
-        raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
+        raise JobFailedError(
+            f"{job} ended before it had a model. Continue with: partirvm resume {job}"
+        )
     target = fitted.model.design.scaling.target.name(fitted.model.columns.target)
     facts = {"target": target, **targets_json(fitted.model)}
-    following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
+    following = [
+        f"partirvm evaluate {job} TEST.zarr",
+        f"partirvm predict {job} NEW.zarr predictions.csv",
+    ]
     aborted = fitted.reason.value == "aborted"
     return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)

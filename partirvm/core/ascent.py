@@ -1,9 +1,9 @@
 """Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4).
 
-There is no line search: each evaluation, even of a rejected point, adds its curvature. The next step, from the best
-point, is at most twice as long as an accepted one, or half as long as a rejected one. Bounds cut steps short. A search
-for a noisy optimum need not be exact: it ends when its best value rises, or by its curvature can rise, too little to be
-worth more evaluations.
+There is no line search: each evaluation, even of a rejected point, adds its curvature. The next
+step, from the best point, is at most twice as long as an accepted one, or half as long as a
+rejected one. Bounds cut steps short. A search for a noisy optimum need not be exact: it ends when
+its best value rises, or by its curvature can rise, too little to be worth more evaluations.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +15,20 @@ from partirvm.core.termination import Termination
 from partirvm.types import Float, Int
 
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
-"""Bounds of a log parameter relative to its start. Below them a feature is off; above them kernel values are zero."""
+"""Bounds of a log parameter relative to its start. Below them a feature is off; above them kernel
+values are zero."""
 
 WINDOW, RISE, PROMISE = 4, 1e-3, 1e-4
-"""Number of evaluations within which the best value must rise, and the minimum rise, in nats per row; with that many
-pairs, the smallest rise that their curvature must promise for the next step."""
+"""Number of evaluations within which the best value must rise, and the minimum rise, in nats per
+row; with that many pairs, the smallest rise that their curvature must promise for the next step."""
 
 MOST = 150
-"""Maximum number of evaluations per search, excluding the last step: twice the largest number observed."""
+"""Maximum number of evaluations per search, excluding the last step: twice the largest number
+observed."""
 
 MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
-"""Maximum number of pairs (10 took half as many evaluations again), and the least cosine between a pair's vectors."""
+"""Maximum number of pairs (10 took half as many evaluations again), and the least cosine between a
+pair's vectors."""
 
 Function: TypeAlias = Callable[[Float], tuple[float, Float]]
 """Returns a value in nats per row, −∞ if there is none, and its slopes (p,)."""
@@ -38,13 +41,21 @@ OFF = 1e-3
 
 
 def ascend(
-    function: Function, begin: Float, low: Float, high: Float, scale: Any = 1.0, *, most: int = MOST, pairs: Any = None
+    function: Function,
+    begin: Float,
+    low: Float,
+    high: Float,
+    scale: Any = 1.0,
+    *,
+    most: int = MOST,
+    pairs: Any = None,
 ) -> tuple[Termination, int]:
-    """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
+    """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number
+    of evaluations.
 
-    A parameter is fixed if its ``low`` is −∞. ``scale`` gives typical changes of the parameters. The search ends when
-    the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, which it extends, hold the
-    curvature of an earlier search.
+    A parameter is fixed if its ``low`` is −∞. ``scale`` gives typical changes of the parameters.
+    The search ends when the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations.
+    ``pairs``, which it extends, hold the curvature of an earlier search.
     """
     free = np.isfinite(low)
     scale, low, high = np.broadcast_to(scale, begin.shape)[free], low[free], high[free]
@@ -58,8 +69,15 @@ def ascend(
     x, radius, pairs = np.clip(begin[free], low, high), 1.0, [] if pairs is None else pairs
     value, slopes = evaluated(x)
     peaks = [value]
-    while size(slopes) and len(peaks) < most and not (len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE):
-        inverse = [1 / size(slopes), *(move @ change / (change @ change) for move, change in pairs[-1:])][-1]
+    while (
+        size(slopes)
+        and len(peaks) < most
+        and not (len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE)
+    ):
+        inverse = [
+            1 / size(slopes),
+            *(move @ change / (change @ change) for move, change in pairs[-1:]),
+        ][-1]
         inner = np.where(slopes > 0, x < high, x > low)  # the others are held at a bound
         step = _step(slopes * inner, pairs, inverse) * inner
         if len(pairs) >= WINDOW and len(peaks) > 1 and 0.5 * slopes @ step < PROMISE:
@@ -77,7 +95,8 @@ def ascend(
 
 
 def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
-    """Return the step (p,) to the maximum, using the curvature of the pairs and ``inverse`` curvature elsewhere."""
+    """Return the step (p,) to the maximum, using the curvature of the pairs and ``inverse``
+    curvature elsewhere."""
     if not pairs:
         return inverse * slopes
     move, change = pairs[-1]
@@ -92,26 +111,35 @@ def size(vector: Float) -> float:
 
 
 def groups(names: Sequence[str]) -> list[Int]:
-    """Return the positions of the per-feature gammas, one array for each kernel with per-feature gammas."""
+    """Return the positions of the per-feature gammas, one array for each kernel with per-feature
+    gammas."""
     kernels = np.array([name.rpartition("[")[0] if "gamma[" in name else "" for name in names])
-    return [np.flatnonzero(kernels == kernel) for kernel in dict.fromkeys(kernels.tolist()) if kernel]
+    return [
+        np.flatnonzero(kernels == kernel) for kernel in dict.fromkeys(kernels.tolist()) if kernel
+    ]
 
 
 def off(logs: Float, features: Sequence[Int]) -> Int:
-    """Return the positions of the gammas that are off; gammas that were 0 at the start are excluded."""
-    found = [group[(logs[group] < logs[group].max() + np.log(OFF)) & np.isfinite(logs[group])] for group in features]
+    """Return the positions of the gammas that are off; gammas that were 0 at the start are
+    excluded."""
+    found = [
+        group[(logs[group] < logs[group].max() + np.log(OFF)) & np.isfinite(logs[group])]
+        for group in features
+    ]
     return np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def raised(logs: Float, start: Float, positions: Int, share: float) -> Float:
-    """Return ``logs`` (p,) with each gamma at these positions at least this share of its ``start``."""
+    """Return ``logs`` (p,) with each gamma at these positions at least this share of its
+    ``start``."""
     found = logs.copy()
     found[positions] = np.maximum(logs[positions], start[positions] + np.log(share))
     return found
 
 
 def awakened(logs: Float, features: Sequence[Int]) -> Float:
-    """Return ``logs`` (p,) with each gamma that is off raised to a hundredth of the largest gamma."""
+    """Return ``logs`` (p,) with each gamma that is off raised to a hundredth of the largest
+    gamma."""
     found = logs.copy()
     for group in features:
         found[off(logs, [group])] = logs[group].max() + np.log(1e-2)

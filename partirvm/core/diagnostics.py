@@ -1,4 +1,5 @@
-"""Sums over rows that show whether the predicted uncertainty is right, for numeric targets and classes."""
+"""Sums over rows that show whether the predicted uncertainty is right, for numeric targets and
+classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -26,17 +27,19 @@ SAMPLE = 400
 """Number of rows in the sample of points."""
 
 MOST_CLASSES = 12
-"""Maximum number of classes that are counted separately. If there are more, the last ones form one class."""
+"""Maximum number of classes that are counted separately. If there are more, the last ones form one
+class."""
 
 
 @dataclass(frozen=True)
 class NumberDiagnostics(FieldSums):
     """Counts over ``n`` rows of one numeric target, and a sample of its rows.
 
-    ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``; it is empty for rows
-    on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by Φ(z) of z = (actual − predicted)/standard
-    deviation. ``sample`` holds at most ``SAMPLE`` random rows, ``largest`` those with the largest errors; their values
-    are the actual value, the predicted mean and the standard deviation.
+    ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``;
+    it is empty for rows on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by
+    Φ(z) of z = (actual − predicted)/standard deviation. ``sample`` holds at most ``SAMPLE`` random
+    rows, ``largest`` those with the largest errors; their values are the actual value, the
+    predicted mean and the standard deviation.
     """
 
     n: int
@@ -46,24 +49,41 @@ class NumberDiagnostics(FieldSums):
     largest: LargestErrors
 
     @classmethod
-    def of(cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES) -> Self:
-        """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
+    def of(
+        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES
+    ) -> Self:
+        """Return the diagnostics of targets with means, standard deviations and row numbers, (n,)
+        each.
 
-        Intervals are mean ± ``multiples`` × the standard deviation, at each of ``STATED_LEVELS``; empty: no coverage.
+        Intervals are mean ± ``multiples`` × the standard deviation, at each of ``STATED_LEVELS``;
+        empty: no coverage.
         """
         z, points = (t - mean) / std, np.column_stack([t, mean, std])
-        inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1)
+        inside = np.bincount(
+            np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1
+        )
         pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
-        sample = LargestErrors.of(-uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE)
-        return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
+        sample = LargestErrors.of(
+            -uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE
+        )
+        return cls(
+            len(t),
+            np.cumsum(inside[:-1]),
+            pit,
+            sample,
+            LargestErrors.of(np.abs(t - mean), rows, points),
+        )
 
     def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
-        """Return the diagnostics of the target shift + scale·t, mapped back to the original target by ``target``."""
+        """Return the diagnostics of the target shift + scale·t, mapped back to the original target
+        by ``target``."""
 
         def of_target(found: LargestErrors) -> LargestErrors:
             values = found.values * scale + np.array([shift, shift, 0.0])
             mean, variance = target.moments(values[:, 1], values[:, 2] ** 2)
-            return replace(found, values=np.column_stack([target.back(values[:, 0]), mean, np.sqrt(variance)]))
+            return replace(
+                found, values=np.column_stack([target.back(values[:, 0]), mean, np.sqrt(variance)])
+            )
 
         return replace(self, sample=of_target(self.sample), largest=of_target(self.largest))
 
@@ -72,9 +92,10 @@ class NumberDiagnostics(FieldSums):
 class ClassDiagnostics(FieldSums):
     """Counts over ``n`` rows of class probabilities, in B = 10 equal bins.
 
-    For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
-    probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) counts rows by true and most probable class. ``largest`` holds codes and probabilities of the largest losses.
+    For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K,
+    B) sums the probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64
+    those of this class. ``confusion`` (K, K) counts rows by true and most probable class.
+    ``largest`` holds codes and probabilities of the largest losses.
     """
 
     n: int
@@ -86,14 +107,17 @@ class ClassDiagnostics(FieldSums):
 
     @classmethod
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> Self:
-        """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K), from row ``start``."""
+        """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K),
+        from row ``start``."""
         likeliest, each = probabilities.argmax(axis=1), np.arange(len(codes))
         stated_own = probabilities[each, codes]
         shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])
         loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
         own, found = np.minimum(codes, MOST_CLASSES - 1), np.minimum(likeliest, MOST_CLASSES - 1)
         K = min(probabilities.shape[1], MOST_CLASSES)
-        p = np.add.reduceat(probabilities, np.arange(K), axis=1)  # the last column also sums all further classes
+        p = np.add.reduceat(
+            probabilities, np.arange(K), axis=1
+        )  # the last column also sums all further classes
         places = _bins(p, 10) + 10 * np.arange(K)
 
         def counted(places: Int, weights: Float | None = None) -> Any:
@@ -101,29 +125,42 @@ class ClassDiagnostics(FieldSums):
 
         stated, hits = counted(places, p.ravel()).astype(np.float64), counted(places[each, own])
         confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
-        return cls(len(codes), stated, counted(places), hits, confusion, LargestErrors.of(loss, start + each, shown))
+        return cls(
+            len(codes),
+            stated,
+            counted(places),
+            hits,
+            confusion,
+            LargestErrors.of(loss, start + each, shown),
+        )
 
 
 def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
-    """Return plain JSON: numbers and lists by field; a row is its number and values with five significant digits."""
+    """Return plain JSON: numbers and lists by field; a row is its number and values with five
+    significant digits."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, LargestErrors):
             pairs = zip(value.rows.tolist(), value.values.tolist(), strict=True)
-            return [[row, *(float(f"{number:.5g}") for number in numbers)] for row, numbers in pairs]
+            return [
+                [row, *(float(f"{number:.5g}") for number in numbers)] for row, numbers in pairs
+            ]
         return value.tolist() if isinstance(value, np.ndarray) else value
 
     return {each.name: plain(getattr(found, each.name)) for each in fields(found)}
 
 
 def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics:
-    """Return the diagnostics from the result of ``to_json``; they cannot be added, since their rows have no errors."""
+    """Return the diagnostics from the result of ``to_json``; they cannot be added, since their rows
+    have no errors."""
     kind = NumberDiagnostics if "sample" in stored else ClassDiagnostics
 
     def restored(name: str) -> Any:
         value = stored[name]
         if name in ("sample", "largest"):
-            values = np.array(value, dtype=np.float64).reshape(len(value), 4 if kind is NumberDiagnostics else 5)
+            values = np.array(value, dtype=np.float64).reshape(
+                len(value), 4 if kind is NumberDiagnostics else 5
+            )
             return LargestErrors(values[:, 0].astype(np.int64), np.zeros(0), values[:, 1:])
         return value if name == "n" else np.array(value)
 
@@ -131,5 +168,6 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
 
 
 def _bins(p: Float, count: int) -> Int:
-    """Return the numbers of the equal bins of [0, 1] that hold the values; an inner edge belongs to the upper bin."""
+    """Return the numbers of the equal bins of [0, 1] that hold the values; an inner edge belongs to
+    the upper bin."""
     return np.asarray(np.searchsorted(np.arange(1, count) / count, p, side="right"))

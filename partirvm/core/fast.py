@@ -1,16 +1,20 @@
-"""Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient statistics.
+"""Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient
+statistics.
 
-Of K candidate columns, the fit holds M *active* ones. As a function of one α_i alone, the log evidence is a constant
-plus ℓ(α_i) (``core.priors``). So each candidate has an *action* (add it, delete it or estimate its α again) with a gain
-in nats. The action with the largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
+Of K candidate columns, the fit holds M *active* ones. As a function of one α_i alone, the log
+evidence is a constant plus ℓ(α_i) (``core.priors``). So each candidate has an *action* (add it,
+delete it or estimate its α again) with a gain in nats. The action with the largest gain is applied
+until no gain exceeds ``tol``·N; none lowers the evidence.
 
-**Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). Changing one
-α changes Σ by rank one, from which the changes of μ, S and Q follow in O(KM + M²) flops. An inactive candidate has s =
-S and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less accurate.
+**Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24
+and 25). Changing one α changes Σ by rank one, from which the changes of μ, S and Q follow in O(KM +
+M²) flops. An inactive candidate has s = S and q = Q, an active one s = 1/Σ_ii − α_i and q =
+μ_i/Σ_ii: eq. 23 is less accurate.
 
-**Refresh.** A change of σ² changes all s and q. Each refresh estimates σ² as the fixed-point steps do, counts as an
-*iteration*, and bounds rounding errors. A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a
-rounding error. (Other programs limit the cosine to 0.999, which has excluded columns worth 3 nats.)
+**Refresh.** A change of σ² changes all s and q. Each refresh estimates σ² as the fixed-point steps
+do, counts as an *iteration*, and bounds rounding errors. A candidate whose s is below ``DEPENDENT``
+× βφᵀφ is not added: its s is a rounding error. (Other programs limit the cosine to 0.999, which has
+excluded columns worth 3 nats.)
 """
 
 from dataclasses import dataclass, replace
@@ -26,14 +30,17 @@ from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, Watch, nois
 from partirvm.types import Float, Int
 
 FEWEST, PART = 16, 8
-"""A refresh follows `FEWEST` + M // `PART` actions: it takes at most a third of the time, and σ² converges early."""
+"""A refresh follows `FEWEST` + M // `PART` actions: it takes at most a third of the time, and σ²
+converges early."""
 
 
 class ActiveColumns:
-    """Posterior of the M active columns among K candidates, updated when a single column joins or leaves. Mutable.
+    """Posterior of the M active columns among K candidates, updated when a single column joins or
+    leaves. Mutable.
 
-    ``columns`` (M,) holds the positions of the active candidates, in order of joining, ``place`` (K,) their numbers in
-    this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to all.
+    ``columns`` (M,) holds the positions of the active candidates, in order of joining, ``place``
+    (K,) their numbers in this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active ones,
+    ``S`` and ``Q`` to all.
     """
 
     posterior: Posterior
@@ -61,15 +68,22 @@ class ActiveColumns:
     def refresh(self, beta: float) -> None:
         """Recompute everything at this β with one Cholesky factorisation, 2M³ + KM² flops."""
         self.beta, M, room = beta, self.M, len(self._Sigma)
-        self.__dict__.pop("posterior", None)  # the old arrays are freed before new ones are computed
+        self.__dict__.pop(
+            "posterior", None
+        )  # the old arrays are freed before new ones are computed
         del self._Sigma
         self.statistics = self.statistics.without_offset_beside(self.columns)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         self._Sigma = np.zeros((room, room), order="F")
         self._Sigma[:M, :M] = found.covariances[0]
         self.mean = found.mean.copy()
-        offset, projection = self.statistics.offset[self.columns, 0], self.statistics.projection[:, 0]
-        self.S, self.Q = sparsity_quality(found, beta, offset, self._rows[:M], self.diagonal, projection)
+        offset, projection = (
+            self.statistics.offset[self.columns, 0],
+            self.statistics.projection[:, 0],
+        )
+        self.S, self.Q = sparsity_quality(
+            found, beta, offset, self._rows[:M], self.diagonal, projection
+        )
         self.posterior = found
 
     def add(self, column: int, alpha: float) -> None:
@@ -97,7 +111,8 @@ class ActiveColumns:
         """Change the α of an active candidate."""
         i = self.place[column]
         change = alpha - self.alpha[i]
-        # 1 − α_old Σ_ii + α_new Σ_ii is above zero, but rounds to zero if the data say nothing about this column
+        # 1 − α_old Σ_ii + α_new Σ_ii is above zero, but rounds to zero if the data say nothing
+        # about this column
         self._scale(i, change / max(1.0 + change * self._Sigma[i, i], EPS))
         self.alpha[i] = alpha
 
@@ -114,19 +129,26 @@ class ActiveColumns:
         Sigma[last, :] = Sigma[:, last] = 0.0
         for each in (self.mean, self.alpha, self.columns):
             each[i] = each[last]
-        self.mean, self.alpha, self.columns = self.mean[:last], self.alpha[:last], self.columns[:last]
+        self.mean, self.alpha, self.columns = (
+            self.mean[:last],
+            self.alpha[:last],
+            self.columns[:last],
+        )
 
     def now(self) -> tuple[float, float]:
         """Return Σγ and ‖t − Φμ‖² at the current mean and variance."""
         delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
         delta[self.columns] += self.mean
-        quality[self.columns] = self.alpha * self.mean  # Q = β(b − Gδ), which equals αμ for active columns
+        quality[self.columns] = (
+            self.alpha * self.mean
+        )  # Q = β(b − Gδ), which equals αμ for active columns
         explained = delta @ (self.statistics.projection[:, 0] + quality / self.beta)
         determined = np.clip(1.0 - self.alpha * self.variance, 0.0, 1.0).sum()
         return float(determined), float(self.statistics.sum_squares[0] - explained)
 
     def drift(self) -> float:
-        """Return the largest |Q − αμ| of the active columns in units of √S, which is zero in exact arithmetic."""
+        """Return the largest |Q − αμ| of the active columns in units of √S, which is zero in exact
+        arithmetic."""
         off = np.abs(self.Q[self.columns] - self.alpha * self.mean)
         least = DEPENDENT * self.beta * self.diagonal[self.columns]
         return float(np.max(off / np.sqrt(np.maximum(self.S[self.columns], least)), initial=0.0))
@@ -144,7 +166,8 @@ class ActiveColumns:
 
 @dataclass(frozen=True)
 class Action:
-    """A change to the candidate at ``column``: its new α (∞ if it is deleted) and the gain in nats."""
+    """A change to the candidate at ``column``: its new α (∞ if it is deleted) and the gain in
+    nats."""
 
     column: int
     alpha: float
@@ -152,11 +175,21 @@ class Action:
 
 
 class Greedy:
-    """A fit in progress. It starts with the columns of ``state`` that have not just ``entered``, at their α."""
+    """A fit in progress. It starts with the columns of ``state`` that have not just ``entered``, at
+    their α."""
 
     def __init__(self, state: HyperState) -> None:
-        begun = np.arange(len(state.labels)) if state.entered is None else np.flatnonzero(~state.entered)
-        self._state, self.floored, self.iteration, self.since = state, state.floored, state.iteration, 0
+        begun = (
+            np.arange(len(state.labels))
+            if state.entered is None
+            else np.flatnonzero(~state.entered)
+        )
+        self._state, self.floored, self.iteration, self.since = (
+            state,
+            state.floored,
+            state.iteration,
+            0,
+        )
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
         self.log_evidence = self.active.posterior.log_evidence
 
@@ -165,7 +198,8 @@ class Greedy:
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
-        """Return the action with the largest gain above ``least`` nats; if none, and if ``thin``, the best deletion."""
+        """Return the action with the largest gain above ``least`` nats; if none, and if ``thin``,
+        the best deletion."""
         active = self.active
         precision = active.beta * active.diagonal
         s, q = own_factors(active, active.alpha)
@@ -186,7 +220,8 @@ class Greedy:
         return found if found and found.gain > least else None
 
     def _largest(self, columns: Int, alpha: Float, gain: Float) -> Action | None:
-        """Return the first action within rounding of the largest gain: ties are common for rows on a grid."""
+        """Return the first action within rounding of the largest gain: ties are common for rows on
+        a grid."""
         if not len(gain):
             return None
         most = float(gain.max())
@@ -206,10 +241,13 @@ class Greedy:
 
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
         """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
-        return not done and abs(info.change) <= max(least, 0.5 * self.active.beta * self.active.posterior.rounding)
+        return not done and abs(info.change) <= max(
+            least, 0.5 * self.active.beta * self.active.posterior.rounding
+        )
 
     def refresh(self) -> StepInfo:
-        """Estimate σ² again unless fixed, then recompute everything; ``change`` is the resulting change in evidence."""
+        """Estimate σ² again unless fixed, then recompute everything; ``change`` is the resulting
+        change in evidence."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise:
             precision, self.floored = noise_precision(self._state, active.now())
@@ -217,21 +255,38 @@ class Greedy:
         active.refresh(beta)
         self.log_evidence = active.posterior.log_evidence
         self.iteration, self.since = self.iteration + 1, 0
-        return StepInfo(self.iteration, self.n_vectors, 0, self.log_evidence, self.log_evidence - before, 1 / beta)
+        return StepInfo(
+            self.iteration,
+            self.n_vectors,
+            0,
+            self.log_evidence,
+            self.log_evidence - before,
+            1 / beta,
+        )
 
     def fit(self) -> HyperState:
-        """Return the fit of the active columns, in candidate order, with a newly computed posterior."""
+        """Return the fit of the active columns, in candidate order, with a newly computed
+        posterior."""
         order = np.argsort(self.active.columns)
-        statistics, alpha = self.active.statistics.take(self.active.columns[order]), self.active.alpha[order]
-        fit = self._state.restarted(statistics, alpha, self.active.beta, iteration=self.iteration, floored=self.floored)
+        statistics, alpha = (
+            self.active.statistics.take(self.active.columns[order]),
+            self.active.alpha[order],
+        )
+        fit = self._state.restarted(
+            statistics, alpha, self.active.beta, iteration=self.iteration, floored=self.floored
+        )
         del self.active  # free the arrays that only actions need
         return replace(fit, found=fit.posterior)
 
 
-def grow(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
-    """Run a dense fit by actions until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
+def grow(
+    state: HyperState, rule: StopRule, on_step: Watch = lambda info: None
+) -> tuple[HyperState, Termination]:
+    """Run a dense fit by actions until no gain exceeds ``tol``·N nats and σ² has converged, or the
+    rule ends it.
 
-    Each refresh is one iteration for the rule, whose ``vectors`` end a fit that starts with more vectors.
+    Each refresh is one iteration for the rule, whose ``vectors`` end a fit that starts with more
+    vectors.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors

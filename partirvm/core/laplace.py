@@ -1,20 +1,22 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-A pass at weights W (M, C) returns the log likelihood, gradient and curvature (``core.link``), hence a quadratic, on
-which each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k), that is H_k⁻¹ΦᵀB_k z with
-the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t instead of z.) Its evidence is (MacKay
-1992; Tipping 2001, §3)
+A pass at weights W (M, C) returns the log likelihood, gradient and curvature (``core.link``), hence
+a quadratic, on which each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k)
+− A w_k), that is H_k⁻¹ΦᵀB_k z with the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001,
+eq. 27, prints t instead of z.) Its evidence is (MacKay 1992; Tipping 2001, §3)
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
-the Laplace approximation at the mode, where δ = 0, plus the log prior of α. The outputs share the α of a column: α_i =
-Σ_kγ_ik / Σ_kμ_ik². B changes with α, so this fixed point is not a stationary point of the evidence. α is updated on
-the fixed quadratic: at first once per pass (B = ¼ then, and more updates would prune columns that the data need), later
-until α converges or the mode has moved too far from W.
+the Laplace approximation at the mode, where δ = 0, plus the log prior of α. The outputs share the α
+of a column: α_i = Σ_kγ_ik / Σ_kμ_ik². B changes with α, so this fixed point is not a stationary
+point of the evidence. α is updated on the fixed quadratic: at first once per pass (B = ¼ then, and
+more updates would prune columns that the data need), later until α converges or the mode has moved
+too far from W.
 
-**Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
-times that of the diagonal blocks: 2 if two classes move apart, about 1 if many compete; so taking ⅔ of the step is
-wrong by at most one third. A constant added to all outputs changes only the prior, so the mode has Σ_k w_ik = 0.
+**Several classes.** The blocks of H between different outputs are omitted. The true curvature along
+a step is 0 to 2 times that of the diagonal blocks: 2 if two classes move apart, about 1 if many
+compete; so taking ⅔ of the step is wrong by at most one third. A constant added to all outputs
+changes only the prior, so the mode has Σ_k w_ik = 0.
 """
 
 from dataclasses import dataclass, replace
@@ -31,10 +33,11 @@ from partirvm.types import Bool, Float, Int
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
+    """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the
+    posterior.
 
-    ``alpha`` (M,) is shared by the outputs. ``block`` is the statistic that pass ``iteration`` computed at ``weights``
-    (M, C). ``posteriors`` holds one posterior per output.
+    ``alpha`` (M,) is shared by the outputs. ``block`` is the statistic that pass ``iteration``
+    computed at ``weights`` (M, C). ``posteriors`` holds one posterior per output.
     """
 
     labels: Int
@@ -76,18 +79,24 @@ class LaplaceState:
 
     def penalised(self) -> float:
         """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, in nats."""
-        return float(self.block.log_likelihood - 0.5 * np.sum(self.alpha[:, None] * self.weights**2))
+        return float(
+            self.block.log_likelihood - 0.5 * np.sum(self.alpha[:, None] * self.weights**2)
+        )
 
     @property
     def decrement(self) -> float:
-        """Increase of the penalised likelihood from ``weights`` to the quadratic's mode, in nats; 0 at the mode."""
+        """Increase of the penalised likelihood from ``weights`` to the quadratic's mode, in nats; 0
+        at the mode."""
         slope = self.block.gradient - self.alpha[:, None] * self.weights
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
     @cached_property
     def log_evidence(self) -> float:
-        """Log evidence of the quadratic with the prior of α, in nats; the Laplace approximation at the mode."""
-        density = self.prior.shared(self.weights.shape[1]).log_density(self.labels, self.alpha, None)
+        """Log evidence of the quadratic with the prior of α, in nats; the Laplace approximation at
+        the mode."""
+        density = self.prior.shared(self.weights.shape[1]).log_density(
+            self.labels, self.alpha, None
+        )
         return float(sum(each.log_evidence + density for each in self.posteriors))
 
     def losses(self) -> Float:
@@ -95,12 +104,19 @@ class LaplaceState:
         return np.asarray(optimum(*own_factors(self, self.alpha))[1].sum(axis=1))
 
 
-def init(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT) -> LaplaceState:
-    """Return the first state, at α (M,) or its fixed values, with the quadratic ``block`` about ``weights`` (M, C)."""
-    return settled(LaplaceState(labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
+def init(
+    labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
+) -> LaplaceState:
+    """Return the first state, at α (M,) or its fixed values, with the quadratic ``block`` about
+    ``weights`` (M, C)."""
+    return settled(
+        LaplaceState(labels, alpha, weights, block, (), prior=prior), alpha, weights, block
+    )
 
 
-def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
+def settled(
+    state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock
+) -> LaplaceState:
     """Return the state of the same fit with different ``alpha``, ``weights`` and ``block``."""
     alpha = state.prior.fix(state.labels, alpha)
     posteriors = tuple(_posterior(k, alpha, weights[:, k], block) for k in range(weights.shape[1]))
@@ -114,7 +130,9 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Po
     mean = weights + delta
     predicted = (0.0 if k else block.log_likelihood) + delta @ (gradient - 0.5 * (G @ delta))
     evidence = float(predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - log_det))
-    return Posterior(mean=mean, residual=-2 * float(predicted), log_evidence=evidence, rounding=0.0, **parts)
+    return Posterior(
+        mean=mean, residual=-2 * float(predicted), log_evidence=evidence, rounding=0.0, **parts
+    )
 
 
 def update(state: LaplaceState) -> LaplaceState:
@@ -123,11 +141,14 @@ def update(state: LaplaceState) -> LaplaceState:
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
-    return _of_columns(state, np.flatnonzero(~gone | state.prior.held(state.labels)), np.maximum(alpha, floor))
+    return _of_columns(
+        state, np.flatnonzero(~gone | state.prior.held(state.labels)), np.maximum(alpha, floor)
+    )
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence, correlated ones singly; return the state itself if none do so."""
+    """Delete columns that do not raise the evidence, correlated ones singly; return the state
+    itself if none do so."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
@@ -142,12 +163,15 @@ def _worthless(state: LaplaceState) -> Bool:
 
 
 def _of_columns(state: LaplaceState, kept: Int, alpha: Float) -> LaplaceState:
-    """Return the state at this α with only the columns at these positions; in the quadratic, the others are zero."""
+    """Return the state at this α with only the columns at these positions; in the quadratic, the
+    others are zero."""
     shift, block = state.weights.copy(), state.block
     shift[kept] = 0.0
     if shift.any():
         moved = np.einsum("kij,jk->ik", block.curvature, shift)
         change = float(np.sum(shift * (block.gradient + 0.5 * moved)))
-        block = replace(block, log_likelihood=block.log_likelihood - change, gradient=block.gradient + moved)
+        block = replace(
+            block, log_likelihood=block.log_likelihood - change, gradient=block.gradient + moved
+        )
     state, weights = replace(state, labels=state.labels[kept]), (state.weights - shift)[kept]
     return settled(state, alpha[kept], weights, block.take(kept))

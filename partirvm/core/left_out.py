@@ -1,19 +1,22 @@
 """Leave-one-out errors without each row's own columns: a check on the predictions for new rows.
 
-A training row can stand in for a new row, which is not a centre, once the row is removed from the data and its own
-columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n
-(as in Sundararajan & Keerthi 2001 for Gaussian processes), and then conditioned on w_D = 0, gives
+A training row can stand in for a new row, which is not a centre, once the row is removed from the
+data and its own columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g
+= Σφ_n, the posterior without row n (as in Sundararajan & Keerthi 2001 for Gaussian processes), and
+then conditioned on w_D = 0, gives
 
     Σ' = Σ + β g gᵀ/(1 − h_n),        μ' = μ − β g r_n/(1 − h_n),
     e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD,
 
-the error and the variance of the mean at row n as if it were new. ``Calibration`` holds the noise variance, mean e² −
-mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the overconfidence, mean r²/(1 − h)² divided by the
-mean of 1/β + v, which is about one for a good fit and 10² … 10⁸ for a far too narrow kernel.
+the error and the variance of the mean at row n as if it were new. ``Calibration`` holds the noise
+variance, mean e² − mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the
+overconfidence, mean r²/(1 − h)² divided by the mean of 1/β + v, which is about one for a good fit
+and 10² … 10⁸ for a far too narrow kernel.
 
-A fit without row n might choose a nearby row as a centre. With ρ the largest value of the removed column at another
-row, relative to its peak, only a share (1 − ρ²)^⅛ of the change due to removal counts. Quantiles are of all z, with
-centres (often rows of large error) and others scaled to one mean square: 95 % intervals of 240 fits covered 93.9 %.
+A fit without row n might choose a nearby row as a centre. With ρ the largest value of the removed
+column at another row, relative to its peak, only a share (1 − ρ²)^⅛ of the change due to removal
+counts. Quantiles are of all z, with centres (often rows of large error) and others scaled to one
+mean square: 95 % intervals of 240 fits covered 93.9 %.
 """
 
 from collections.abc import Iterable
@@ -31,28 +34,34 @@ LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
 
 SUBSTITUTE = 0.125
-"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0, intervals are too wide where many rows are
-centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½, too narrow (91.5 %)."""
+"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0, intervals are too wide
+where many rows are centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½, too
+narrow (91.5 %)."""
 
 DOUBTFUL = 30.0
-"""Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise, the
-few vectors that carry a smooth function have nearly perfect substitutes."""
+"""Multiple of the other rows' root mean square error up to which that of the centres is credible:
+without noise, the few vectors that carry a smooth function have nearly perfect substitutes."""
 
 FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
-"""Minimum number of rows, and of rows in a group that is scaled; number of rows beyond the highest empirical level."""
+"""Minimum number of rows, and of rows in a group that is scaled; number of rows beyond the highest
+empirical level."""
 
 GRID, TOP = 200, 0.995
-"""Number of levels of the stored quantiles, and the highest level. Beyond it, the tail of Student's t is used."""
+"""Number of levels of the stored quantiles, and the highest level. Beyond it, the tail of Student's
+t is used."""
 
 GAUSSIAN_LEVEL = 0.9
-"""The level at which a Gaussian with the predicted standard deviation is as wide as the interval."""
+"""The level at which a Gaussian with the predicted standard deviation is as wide as the
+interval."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Uncertainty of predictions at new rows, estimated from ``n`` left-out rows. Variances are in the model's units.
+    """Uncertainty of predictions at new rows, estimated from ``n`` left-out rows. Variances are in
+    the model's units.
 
-    ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than ``FEWEST`` rows K = 0.
+    ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than
+    ``FEWEST`` rows K = 0.
     """
 
     n: int
@@ -63,18 +72,22 @@ class Calibration:
 
     @property
     def overconfident(self) -> bool:
-        """True if left-out errors are larger than the evidence predicts; ratios of 0.8 to 2 are usual."""
+        """True if left-out errors are larger than the evidence predicts; ratios of 0.8 to 2 are
+        usual."""
         return self.overconfidence > 4.0
 
     @property
     def scale(self) -> float:
-        """Factor from √(v + noise variance) to the predicted standard deviation, using ``GAUSSIAN_LEVEL``."""
+        """Factor from √(v + noise variance) to the predicted standard deviation, using
+        ``GAUSSIAN_LEVEL``."""
         return self.multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
 
     def multiple(self, level: float) -> float:
-        """Return the half width of the central interval at this level, in units of √(v + noise variance).
+        """Return the half width of the central interval at this level, in units of √(v + noise
+        variance).
 
-        Beyond ``top`` or without quantiles, Student's t with n degrees of freedom. ``UsageError`` unless 0 < level < 1.
+        Beyond ``top`` or without quantiles, Student's t with n degrees of freedom. ``UsageError``
+        unless 0 < level < 1.
         """
         tail, K = quantile(level, self.n), len(self.quantiles)
         if not K:
@@ -90,13 +103,15 @@ OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors and variances of n left-out rows, in the model's units: √u·e and u·v at row weights u > 0, (n, 2) each.
+    """Errors and variances of n left-out rows, in the model's units: √u·e and u·v at row weights u
+    > 0, (n, 2) each.
 
-    ``rows`` (n,) are their numbers. u is the row weight, divided by the noise factor with local noise: σ²/u is the
-    row's noise variance. The first column leaves out the row, the second one also its own columns. ``owner`` (n,) is
-    the first own column, or −1; ``nearest`` (M,) is the largest value of each column at rows that do not own it, as a
-    fraction of its peak. ``targets`` (n, 2) are target and u, for diagnostics. ``least_square`` is a lower bound on the
-    mean squared error, known from another source. Addition concatenates rows.
+    ``rows`` (n,) are their numbers. u is the row weight, divided by the noise factor with local
+    noise: σ²/u is the row's noise variance. The first column leaves out the row, the second one
+    also its own columns. ``owner`` (n,) is the first own column, or −1; ``nearest`` (M,) is the
+    largest value of each column at rows that do not own it, as a fraction of its peak. ``targets``
+    (n, 2) are target and u, for diagnostics. ``least_square`` is a lower bound on the mean squared
+    error, known from another source. Addition concatenates rows.
     """
 
     errors: Float
@@ -121,16 +136,20 @@ class LeftOut:
         rows: Int | None = None,
         factor: Float | None = None,
     ) -> Self:
-        """Leave out design rows ``block`` (n, M), ``target`` (n,), given a fit's μ (M,), R (M, M), Σ = RRᵀ, and β.
+        """Leave out design rows ``block`` (n, M), ``target`` (n,), given a fit's μ (M,), R (M, M),
+        Σ = RRᵀ, and β.
 
-        ``own`` are the positions of rows that are centres, with their columns, whose entries in ``block`` become zero;
-        ``peaks`` (M,) are the columns' largest values. With local noise, ``factor`` (n,) is u divided by the weight.
+        ``own`` are the positions of rows that are centres, with their columns, whose entries in
+        ``block`` become zero; ``peaks`` (M,) are the columns' largest values. With local noise,
+        ``factor`` (n,) is u divided by the weight.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
         share = np.einsum("nm,nm->n", white, white)
         rest = np.maximum(1.0 - beta * w * share, LEAST)
-        errors, variances = (np.column_stack([each, each]) for each in ((target - block @ mean) / rest, share / rest))
+        errors, variances = (
+            np.column_stack([each, each]) for each in ((target - block @ mean) / rest, share / rest)
+        )
         owner = np.full(len(target), -1)
         for row, columns in own:
             part = root[columns]
@@ -148,13 +167,19 @@ class LeftOut:
             nearest = np.maximum(some.max(axis=0, initial=0.0), -some.min(axis=0, initial=0.0))
             nearest /= np.abs(1.0 if peaks is None else peaks)
         rows = np.arange(len(w), dtype=np.int64) if rows is None else rows
-        found = cls(errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest)
+        found = cls(
+            errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest
+        )
         return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))
 
     def __add__(self, other: Self) -> Self:
-        joined: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in OF_ROWS}
+        joined: dict[str, Any] = {
+            n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in OF_ROWS
+        }
         least = max(self.least_square, other.least_square)
-        return replace(self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
+        return replace(
+            self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least
+        )
 
     def take(self, some: Int) -> Self:
         """Return the rows at these positions."""
@@ -162,22 +187,31 @@ class LeftOut:
         return replace(self, **taken)
 
     def expected(self) -> tuple[Float, Float]:
-        """Return errors and variances (n,) that include only a share of the change due to removing own columns."""
+        """Return errors and variances (n,) that include only a share of the change due to removing
+        own columns."""
         centres, counted = self.owner >= 0, counted_share(self.owner, self.nearest)
-        errors, variances = (each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances))
+        errors, variances = (
+            each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances)
+        )
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
-            most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
+            most, found = (
+                float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres)
+            )
             errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
         return errors, variances
 
     def _weighted(self, factors: Float) -> Self:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""
-        errors, variances = np.sqrt(factors)[:, None] * self.errors, factors[:, None] * self.variances
+        errors, variances = (
+            np.sqrt(factors)[:, None] * self.errors,
+            factors[:, None] * self.variances,
+        )
         targets = self.targets * np.column_stack([np.ones(len(factors)), factors])
         return replace(self, errors=errors, variances=variances, targets=targets)
 
     def scaled(self, rows: Int, factors: Float) -> Self:
-        """Return the errors with the weights u of ``rows`` (k,), increasing numbers, multiplied by ``factors`` (k,)."""
+        """Return the errors with the weights u of ``rows`` (k,), increasing numbers, multiplied by
+        ``factors`` (k,)."""
         scale = np.ones(len(self.rows))
         scale[np.isin(self.rows, rows)] = factors[np.isin(rows, self.rows)]
         return replace(self._weighted(scale), least_square=0.0)
@@ -185,7 +219,8 @@ class LeftOut:
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
         """Return the noise variance and quantiles for a fit with this β; None if there are no rows.
 
-        The noise variance is between 1/β and 1/β + ``target_variance``. A larger ``least_square`` raises it.
+        The noise variance is between 1/β and 1/β + ``target_variance``. A larger ``least_square``
+        raises it.
         """
         n, centres = len(self.errors), self.owner >= 0
         if not n:
@@ -193,7 +228,9 @@ class LeftOut:
         errors, variances = self.expected()
         square, variance = float(np.mean(errors**2)), float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
-        overconfidence = float(np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta))
+        overconfidence = float(
+            np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta)
+        )
         top, levels = quantiles(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
         if n >= FEWEST:
             least_noise = min(self.least_square - variance, noise + target_variance)
@@ -204,16 +241,21 @@ class LeftOut:
         return Calibration(n, noise, overconfidence, top, levels)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
-        """Return the diagnostics of the left-out rows, without coverage: intervals are calibrated on these rows."""
+        """Return the diagnostics of the left-out rows, without coverage: intervals are calibrated
+        on these rows."""
         (errors, variances), (targets, weights) = self.expected(), self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
-        return NumberDiagnostics.of(targets, targets - errors / np.sqrt(weights), std, self.rows, ())
+        return NumberDiagnostics.of(
+            targets, targets - errors / np.sqrt(weights), std, self.rows, ()
+        )
 
 
 def counted_share(owner: Int, nearest: Float) -> Float:
-    """Return the share (n,) of the change due to removing own columns that counts; 0 for rows that own none.
+    """Return the share (n,) of the change due to removing own columns that counts; 0 for rows that
+    own none.
 
-    ``owner`` (n,) is the first own column of each row, or −1; ``nearest`` (M,) is as in ``LeftOut``.
+    ``owner`` (n,) is the first own column of each row, or −1; ``nearest`` (M,) is as in
+    ``LeftOut``.
     """
     centres, counted = owner >= 0, np.zeros(len(owner))
     near = np.fmin(nearest[owner[centres]], 1.0)  # also one if a peak is zero
@@ -227,18 +269,23 @@ def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
-    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; none if rows are too few."""
+    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; none if rows
+    are too few."""
     n = len(z)
     if n < FEWEST:
         return 0.0, ()
     top = min(TOP, 1.0 - BEYOND / n)
-    # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
+    # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the
+    # n + 1 gaps
     wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
-    return top, tuple(np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)])).tolist())
+    return top, tuple(
+        np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)])).tolist()
+    )
 
 
 def _pooled(z: Float, centres: Bool) -> Float:
-    """Return |z| (n,), centres and other rows each scaled to the mean square of both unless a group is small."""
+    """Return |z| (n,), centres and other rows each scaled to the mean square of both unless a group
+    is small."""
     whole, found = np.mean(z**2), z.copy()
     for group in (centres, ~centres):
         if group.sum() < FEWEST_OF_GROUP or not z[group].any():
@@ -247,12 +294,17 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool) -> Int | None:
-    """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one per stratum, in order."""
+def sampled_rows(
+    n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool
+) -> Int | None:
+    """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one per
+    stratum, in order."""
     n, most = n_rows if rows is None else len(rows), most or LEFT_OUT_ROWS
     if n <= most:
         return rows
     edges = np.arange(most + 1, dtype=np.int64) * n // most
-    within = np.floor(uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * np.diff(edges)).astype(np.int64)
+    within = np.floor(
+        uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * np.diff(edges)
+    ).astype(np.int64)
     places = np.arange(n - most, n) if shuffled else edges[:-1] + within
     return places if rows is None else rows[places]

@@ -1,15 +1,17 @@
-"""Errors of rows that are left out of a fit together, at fixed α and β: what the fit to the other rows predicts there.
+"""Errors of rows that are left out of a fit together, at fixed α and β: what the fit to the other
+rows predicts there.
 
-Leave-one-out errors (``core.left_out``) stand in for the errors of new rows one at a time. Where the error of a row is
-to be predicted from the errors of its neighbours, they do not: each neighbour's error comes from a fit that contains
-the row, which therefore has the opposite sign of what a new row would see. Rows in a *fold* are left out together.
-With A = (precision)^½ Φ_B R for the rows B of a fold, Σ = RRᵀ, residuals r, and Z = (I − AAᵀ)⁻¹, the fit to the others
-has
+Leave-one-out errors (``core.left_out``) stand in for the errors of new rows one at a time. Where
+the error of a row is to be predicted from the errors of its neighbours, they do not: each
+neighbour's error comes from a fit that contains the row, which therefore has the opposite sign of
+what a new row would see. Rows in a *fold* are left out together. With A = (precision)^½ Φ_B R for
+the rows B of a fold, Σ = RRᵀ, residuals r, and Z = (I − AAᵀ)⁻¹, the fit to the others has
 
-    errors Z(precision^½ r), each ÷ precision^½,    variances (Z − I) ÷ precision,    Δμ = −R Aᵀ Z precision^½ r.
+    errors Z(precision^½ r), each ÷ precision^½,    variances (Z − I) ÷ precision,    Δμ = −R Aᵀ Z
+    precision^½ r.
 
-The precision of a row is β times its weight. Conditioning on w_D = 0 for the columns D that the rows of the fold own
-gives the errors without them, as in ``core.left_out``.
+The precision of a row is β times its weight. Conditioning on w_D = 0 for the columns D that the
+rows of the fold own gives the errors without them, as in ``core.left_out``.
 """
 
 from collections.abc import Sequence
@@ -23,14 +25,16 @@ LEAST_REST = 1e-10
 """Added to the diagonal of I − AAᵀ: smaller eigenvalues are rounding errors."""
 
 FOLDS = 10
-"""Number of folds: with a tenth of the rows left out, the others still have nearly all neighbours."""
+"""Number of folds: with a tenth of the rows left out, the others still have nearly all
+neighbours."""
 
 
 @dataclass(frozen=True)
 class LeftOutTogether:
     """Predictors, errors and variances of the m rows of a fold by the fit to the other rows.
 
-    shifts : (m, 2, T), by how much the predictor of a row changes when its fold is left out, and also its columns
+    shifts : (m, 2, T), by how much the predictor of a row changes when its fold is left out, and
+        also its columns
     variances : (m, 2), of the predictor, without the noise
     owner : (m,), the first column that a row owns, or −1
     change : (M, T), the change of μ without the rows, with all columns
@@ -69,7 +73,9 @@ def left_out_together(
     owner = np.full(len(block), -1)
     for row, columns in own:
         owner[row] = columns[0]
-    columns_left_out = np.concatenate([columns for _, columns in own]) if len(own) else np.zeros(0, dtype=np.int64)
+    columns_left_out = (
+        np.concatenate([columns for _, columns in own]) if len(own) else np.zeros(0, dtype=np.int64)
+    )
     part = root[columns_left_out]
     spread = part @ white.T
     cross = spread @ inverse / scale.T
@@ -82,6 +88,7 @@ def left_out_together(
 
 
 def folds_of(count: int) -> list[Int]:
-    """Return the positions of ``count`` rows in at most ``FOLDS`` folds, each spread over all rows."""
+    """Return the positions of ``count`` rows in at most ``FOLDS`` folds, each spread over all
+    rows."""
     positions = np.arange(count, dtype=np.int64)
     return [positions[start::FOLDS] for start in range(min(FOLDS, count))]

@@ -1,15 +1,17 @@
-"""Links for classes: probabilities from linear predictors, their moderation, and the statistics of one pass.
+"""Links for classes: probabilities from linear predictors, their moderation, and the statistics of
+one pass.
 
 K classes have C linear predictors f = Φw_k:
 
     ``bernoulli``    two classes, C = 1: log p = t f − log(1 + eᶠ)            (Tipping 2001, eq. 23)
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
 
-To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
+To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in
+``likelihoods.LIKELIHOODS``.
 
-With rows weighted by v_n, a pass sums the log likelihood Σ v_n log p_n, gradient Φᵀv(t − y), and curvature ΦᵀB_kΦ, B_k
-= diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are omitted: they would cost (K + 1)/2 times as
-much.
+With rows weighted by v_n, a pass sums the log likelihood Σ v_n log p_n, gradient Φᵀv(t − y), and
+curvature ΦᵀB_kΦ, B_k = diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are
+omitted: they would cost (K + 1)/2 times as much.
 """
 
 from dataclasses import dataclass, replace
@@ -23,12 +25,14 @@ from partirvm.types import Float, Int
 
 
 class Link(Protocol):
-    """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1."""
+    """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C)
+    of 0 and 1."""
 
     name: str
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
-        """Return the log likelihood (n, 1), and its derivative and curvature ≥ 0 with respect to f, (n, C) each."""
+        """Return the log likelihood (n, 1), and its derivative and curvature ≥ 0 with respect to f,
+        (n, C) each."""
 
     def log_probability(self, f: Float, codes: Float) -> Float:
         """Return log p (n,) of the classes ``codes`` (n,)."""
@@ -53,7 +57,8 @@ class Logistic(Link):
 
 
 class Softmax(Link):
-    """Softmax link of K classes, C = K; the curvature is the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
+    """Softmax link of K classes, C = K; the curvature is the diagonal y_k(1 − y_k) of diag(y) −
+    yyᵀ."""
 
     name = "multinomial"
 
@@ -71,11 +76,12 @@ LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax())}
 
 
 def moderated(f: Float, variance: Float) -> Float:
-    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there nearly equals its mean over N(f, σ²).
+    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there nearly equals its
+    mean over N(f, σ²).
 
-    For the logistic sigmoid, c is from MacKay (1992, "The evidence framework applied to classification
-    networks"); the error is below about 0.02. With several classes, each predictor is moderated before the softmax
-    (Gibbs 1997).
+    For the logistic sigmoid, c is from MacKay (1992, "The evidence framework applied to
+    classification networks"); the error is below about 0.02. With several classes, each predictor
+    is moderated before the softmax (Gibbs 1997).
     """
     return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
 
@@ -88,7 +94,8 @@ QUANTILES = ndtri((np.arange(400) + 0.5) / 400)
 
 
 def logit_variance(spread: float, share: float) -> float:
-    """Return the variance of normal u for which σ(m + u) has the variance ``spread`` and a mean near ``share``."""
+    """Return the variance of normal u for which σ(m + u) has the variance ``spread`` and a mean
+    near ``share``."""
     middles = logit(share) * np.sqrt(1.0 + LOGIT_VARIANCES * (np.pi / 8.0))
     probabilities = expit(middles[:, None] + np.sqrt(LOGIT_VARIANCES)[:, None] * QUANTILES)
     means = probabilities.mean(axis=1)
@@ -97,9 +104,11 @@ def logit_variance(spread: float, share: float) -> float:
 
 
 def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tuple[Float, Float]:
-    """Return lower and upper probabilities (n, K) at the ends ``low`` and ``high`` of the bands of f, (n, C) each.
+    """Return lower and upper probabilities (n, K) at the ends ``low`` and ``high`` of the bands of
+    f, (n, C) each.
 
-    With several predictors, only f_k is at the end of its band for class k. For f = 0 ± log 3 the ends are 1/4 and 3/4.
+    With several predictors, only f_k is at the end of its band for class k. For f = 0 ± log 3 the
+    ends are 1/4 and 3/4.
     """
     C, probabilities = f.shape[1], LINKS[likelihood].probabilities
     if C == 1:
@@ -107,23 +116,32 @@ def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tupl
         return np.minimum(*ends), np.maximum(*ends)
 
     def at(end: Float) -> Float:
-        found = (probabilities(np.where(own, end, f))[:, k] for k, own in enumerate(np.eye(C, dtype=bool)))
+        found = (
+            probabilities(np.where(own, end, f))[:, k]
+            for k, own in enumerate(np.eye(C, dtype=bool))
+        )
         return np.column_stack(list(found))
 
     return at(low), at(high)
 
 
 def targets(codes: Float, outputs: int) -> Float:
-    """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
-    return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
+    """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0
+    elsewhere."""
+    return (
+        codes[:, None].copy()
+        if outputs == 1
+        else (codes[:, None] == np.arange(outputs)).astype(np.float64)
+    )
 
 
 @dataclass(frozen=True)
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts rows with positive
-    weight, ``wrong`` the misclassified ones; ``nll`` is the n rows' unweighted −Σ log p, in nats.
+    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts
+    rows with positive weight, ``wrong`` the misclassified ones; ``nll`` is the n rows' unweighted
+    −Σ log p, in nats.
     """
 
     log_likelihood: float
@@ -134,11 +152,16 @@ class LogisticBlock(FieldSums):
     nll: float = 0.0
 
     @classmethod
-    def of(cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None) -> Self:
-        """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
+    def of(
+        cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None
+    ) -> Self:
+        """Return the statistic of a design block (rows, M) with class codes (rows,) at weights
+        ``mean`` (M, C)."""
         predictors = block @ mean
         found = LINKS[likelihood].derivatives(predictors, targets(codes, mean.shape[1]))
-        log_likelihood, slope, bend = found if weights is None else (each * weights[:, None] for each in found)
+        log_likelihood, slope, bend = (
+            found if weights is None else (each * weights[:, None] for each in found)
+        )
         present = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
         likeliest = predictors[:, 0] > 0 if predictors.shape[1] == 1 else predictors.argmax(axis=1)
         wrong = (likeliest != codes) & present
@@ -150,10 +173,18 @@ class LogisticBlock(FieldSums):
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
         gradient = block.T @ slope
-        return cls(float(log_likelihood.sum()), gradient, curvature, int(wrong.sum()), int(present.sum()), float(nll))
+        return cls(
+            float(log_likelihood.sum()),
+            gradient,
+            curvature,
+            int(wrong.sum()),
+            int(present.sum()),
+            float(nll),
+        )
 
     def take(self, columns: Int) -> Self:
-        """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
+        """Return the statistic of the columns at these positions; all other columns must have had
+        weight zero."""
         if np.array_equal(columns, np.arange(len(self.gradient))):
             return self
         curvature = self.curvature[:, columns[:, None], columns[None, :]]

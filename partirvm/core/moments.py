@@ -1,7 +1,7 @@
 """Column statistics of a table: moments, and non-finite values.
 
-Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), never raw sums of squares, so that
-data in raw units lose no digits.
+Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), never raw sums
+of squares, so that data in raw units lose no digits.
 """
 
 import math
@@ -18,10 +18,12 @@ TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows that have a value.
+    """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows
+    that have a value.
 
-    ``n`` counts rows with positive weight, and ``missing`` (columns,) int64 those among them without a value (NaN).
-    ``total`` sums the weights of the rows with a value. ``total`` and the other fields are float64 arrays (columns,).
+    ``n`` counts rows with positive weight, and ``missing`` (columns,) int64 those among them
+    without a value (NaN). ``total`` sums the weights of the rows with a value. ``total`` and the
+    other fields are float64 arrays (columns,).
     """
 
     n: int
@@ -34,7 +36,8 @@ class ColumnMoments:
 
     @classmethod
     def of(cls, values: Float, weights: Float | None = None) -> Self:
-        """Return moments of ``values`` (rows, columns), with precision weights (rows,); weight zero excludes a row."""
+        """Return moments of ``values`` (rows, columns), with precision weights (rows,); weight zero
+        excludes a row."""
         if weights is not None and not (weights > 0).all():
             values, weights = values[weights > 0], weights[weights > 0]
         n, absent = len(values), np.isnan(values)
@@ -45,7 +48,9 @@ class ColumnMoments:
             values = np.where(absent, 0.0, values)
         with np.errstate(all="ignore"):  # extreme values and weights are rejected later
             total = shares.sum(axis=0)
-            mean = _within((values * shares).sum(axis=0) / np.maximum(total, TINY), minimum, maximum)
+            mean = _within(
+                (values * shares).sum(axis=0) / np.maximum(total, TINY), minimum, maximum
+            )
             square = np.einsum("ij,ij->j", (values - mean) * shares, values - mean)
         return cls(n, absent.sum(axis=0), total, mean, square, minimum, maximum)
 
@@ -53,7 +58,10 @@ class ColumnMoments:
         if not (self.n and other.n):
             return self if self.n else other
         total, missing = self.total + other.total, self.missing + other.missing
-        minimum, maximum = np.minimum(self.minimum, other.minimum), np.maximum(self.maximum, other.maximum)
+        minimum, maximum = (
+            np.minimum(self.minimum, other.minimum),
+            np.maximum(self.maximum, other.maximum),
+        )
         with np.errstate(all="ignore"):
             difference, whole = other.mean - self.mean, np.maximum(total, TINY)
             square = self.square + other.square + difference**2 * (self.total * other.total / whole)
@@ -67,27 +75,33 @@ class ColumnMoments:
 
     @property
     def constant(self) -> Bool:
-        """Mask (columns,), True where a column's values differ by at most one unit in the last place (rounding)."""
+        """Mask (columns,), True where a column's values differ by at most one unit in the last
+        place (rounding)."""
         with np.errstate(all="ignore"):
-            return np.asarray((self.total > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
+            return np.asarray(
+                (self.total > 0) & (self.maximum - self.minimum <= np.spacing(self.largest))
+            )
 
     @property
     def variance(self) -> Float:
-        """Variance with ddof 0 of each column, shape (columns,); exactly 0 for a constant column."""
+        """Variance with ddof 0 of each column, shape (columns,); exactly 0 for a constant
+        column."""
         return np.where(self.constant, 0.0, self.square / np.maximum(self.total, TINY))
 
     @property
     def deviation(self) -> Float:
-        """Standard deviation of each column, shape (columns,), in the data's units; exactly 0 for a constant column."""
+        """Standard deviation of each column, shape (columns,), in the data's units; exactly 0 for a
+        constant column."""
         return np.sqrt(self.variance)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of unusable values.
+    """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of
+    unusable values.
 
-    Unusable are infinite values, and NaN in t or the weights. ``first_bad`` is (row, column) of the first one, or None;
-    columns are numbered through X, then t, then the weights.
+    Unusable are infinite values, and NaN in t or the weights. ``first_bad`` is (row, column) of the
+    first one, or None; columns are numbered through X, then t, then the weights.
     """
 
     inputs: ColumnMoments
@@ -97,7 +111,8 @@ class Moments:
 
     @classmethod
     def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Self:
-        """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the first row's number."""
+        """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the
+        first row's number."""
         others = [] if weights is None else [weights[:, None]]
         wrong = np.hstack([np.isinf(X), *(~np.isfinite(each) for each in (t, *others))])
         bad, first = int(wrong.sum()), None
@@ -114,14 +129,19 @@ class Moments:
 
 
 def _within(mean: Float, minimum: Float, maximum: Float) -> Float:
-    """Return means clipped to the columns' ranges, which rounding of a huge constant can leave; 0 without any value."""
+    """Return means clipped to the columns' ranges, which rounding of a huge constant can leave; 0
+    without any value."""
     return np.where(minimum <= maximum, np.clip(mean, minimum, maximum), 0.0)
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Raise ``DataError`` for masked values, which a conversion would include, and for SciPy sparse arrays."""
+    """Raise ``DataError`` for masked values, which a conversion would include, and for SciPy sparse
+    arrays."""
     if np.ma.is_masked(values):
         raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
     if hasattr(values, "nnz") and hasattr(values, "toarray"):
         size = 8 * math.prod(values.shape) / 2**20
-        raise DataError(f"{name} is a sparse array: pass {name}.toarray(), which takes {size:,.2f} MiB in float64.")
+        raise DataError(
+            f"{name} is a sparse array: pass {name}.toarray(), which takes {size:,.2f} MiB in "
+            "float64."
+        )

@@ -1,15 +1,19 @@
-"""Gamma priors on α and β, the updates under these priors, and the gain of a column, for one or several targets.
+"""Gamma priors on α and β, the updates under these priors, and the gain of a column, for one or
+several targets.
 
-α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5 and appendix A),
-used as densities of log α and log β; zeros are flat. They add Σ_i (a log α_i − b α_i) + c log β − d β to log p(t | α,
-β). The maximum a log(a/b) − a is subtracted from each term, so that it is 0 at the mode; with no rate there is no mode.
+α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5
+and appendix A), used as densities of log α and log β; zeros are flat. They add Σ_i (a log α_i − b
+α_i) + c log β − d β to log p(t | α, β). The maximum a log(a/b) − a is subtracted from each term, so
+that it is 0 at the mode; with no rate there is no mode.
 
-**One column** with sparsity s and quality q changes the log evidence at α by (Tipping & Faul 2003, eq. 18) ℓ(α) = ½ [
-log α − log(α + s) + q²/(α + s) ], which is largest at α = s²/(q² − s) if q² > s; the prior, never above 0, is ignored.
+**One column** with sparsity s and quality q changes the log evidence at α by (Tipping & Faul 2003,
+eq. 18) ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ], which is largest at α = s²/(q² − s) if q² > s;
+the prior, never above 0, is ignored.
 
-**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
-towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ can have a peak above zero even if Σq² ≤ Σs, when
-one target needs the column and another, with a large s, does not. So a column *fails* only if, in addition, ℓ(α) ≤ 0.
+**Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ =
+q_τ/(α + s_τ) a step towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ can have a
+peak above zero even if Σq² ≤ Σs, when one target needs the column and another, with a large s, does
+not. So a column *fails* only if, in addition, ℓ(α) ≤ 0.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,31 +23,36 @@ import numpy as np
 from partirvm.types import Bool, Each, Float, Int
 
 JOINING = 1e-3
-"""Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of
-them explains alone: started at their own optimal α, they eliminate each other before the noise estimate has decreased,
-which costs hundreds of nats (Friedman#1, all 3,000 rows: −5,653 instead of −4,831)."""
+"""Columns that join together start at this fraction of their individually optimal α. Similar
+columns share what one of them explains alone: started at their own optimal α, they eliminate each
+other before the noise estimate has decreased, which costs hundreds of nats (Friedman#1, all 3,000
+rows: −5,653 instead of −4,831)."""
 
 ABSENT = 1e-200
 """A column whose βφᵀφ is below this counts as zero."""
 
 DEPENDENT = 1e-8
-"""A new column whose s is below this fraction of its βG_ii counts as a copy of columns already present."""
+"""A new column whose s is below this fraction of its βG_ii counts as a copy of columns already
+present."""
 
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
-    """Return ℓ(α), what columns with these s and q add to the log evidence, in nats; 0 at α = ∞. Any shape."""
+    """Return ℓ(α), what columns with these s and q add to the log evidence, in nats; 0 at α = ∞.
+    Any shape."""
     return 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
 
 
 @dataclass(frozen=True)
 class GammaDensity:
-    """Gamma density of a precision, with mean shape/rate. For shape = rate = 0 it is flat in the log precision."""
+    """Gamma density of a precision, with mean shape/rate. For shape = rate = 0 it is flat in the
+    log precision."""
 
     shape: float = 0.0
     rate: float = 0.0
 
     def log_density(self, precision: Float) -> Float:
-        """Return the log density of the logarithm of each finite precision, minus its maximum, in nats; 0 if flat."""
+        """Return the log density of the logarithm of each finite precision, minus its maximum, in
+        nats; 0 if flat."""
         found = -self.rate * precision
         if self.shape:
             found = found + self.shape * np.log(precision)
@@ -54,7 +63,8 @@ class GammaDensity:
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors on α and β in the model's units, and ``fixed`` values of α as pairs (column label, α)."""
+    """Priors on α and β in the model's units, and ``fixed`` values of α as pairs (column label,
+    α)."""
 
     alpha: GammaDensity = field(default_factory=GammaDensity)
     noise: GammaDensity = field(default_factory=GammaDensity)
@@ -66,12 +76,19 @@ class Prior:
         return self.alpha.rate > 0
 
     def shared(self, outputs: int) -> "Prior":
-        """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ and μ²."""
-        return replace(self, alpha=GammaDensity(self.alpha.shape / outputs, self.alpha.rate / outputs))
+        """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ
+        and μ²."""
+        return replace(
+            self, alpha=GammaDensity(self.alpha.shape / outputs, self.alpha.rate / outputs)
+        )
 
     def held(self, labels: Int) -> Bool:
         """Return an array (M,) that is True for columns with these labels whose α is fixed."""
-        return np.isin(labels, [label for label, _ in self.fixed]) if self.fixed else np.zeros(len(labels), np.bool_)
+        return (
+            np.isin(labels, [label for label, _ in self.fixed])
+            if self.fixed
+            else np.zeros(len(labels), np.bool_)
+        )
 
     def fix(self, labels: Int, alpha: Float) -> Float:
         """Return α (M,) with the fixed values inserted."""
@@ -80,13 +97,15 @@ class Prior:
         return alpha
 
     def alpha_update(self, determinedness: Float, square: Float) -> Float:
-        """Return the next α (appendix A, eq. 48) from γ and μ² of the same shape; ∞ or NaN where α diverges."""
+        """Return the next α (appendix A, eq. 48) from γ and μ² of the same shape; ∞ or NaN where α
+        diverges."""
         a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (determinedness + a) / (square + b)
 
     def log_density(self, labels: Int, alpha: Float, beta: Each | None) -> float:
-        """Return the priors' contribution to the log evidence, in nats; infinite α and β = None contribute zero."""
+        """Return the priors' contribution to the log evidence, in nats; infinite α and β = None
+        contribute zero."""
         if self.alpha == self.noise == GammaDensity():
             return 0.0
         found = float(self.alpha.log_density(alpha[np.isfinite(alpha) & ~self.held(labels)]).sum())
@@ -108,15 +127,20 @@ def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
 
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:
-    """Return True for columns (P,) at α (P,) whose deletion does not lower the evidence, given s and q (P, T)."""
-    return np.asarray(((q**2).sum(axis=1) <= s.sum(axis=1)) & (joint_contribution(s, q, alpha) <= 0))
+    """Return True for columns (P,) at α (P,) whose deletion does not lower the evidence, given s
+    and q (P, T)."""
+    return np.asarray(
+        ((q**2).sum(axis=1) <= s.sum(axis=1)) & (joint_contribution(s, q, alpha) <= 0)
+    )
 
 
 def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
-    """Return the optimal α (P,) of columns with these s and q (P, T), and ℓ at the optimum (P,), in nats.
+    """Return the optimal α (P,) of columns with these s and q (P, T), and ℓ at the optimum (P,), in
+    nats.
 
-    α is ∞ for columns without a peak above zero. Every peak lies above the smallest optimum of a single target,
-    s²/(q² − s). The best point of a grid is refined by steps towards the fixed point.
+    α is ∞ for columns without a peak above zero. Every peak lies above the smallest optimum of a
+    single target, s²/(q² − s). The best point of a grid is refined by steps towards the fixed
+    point.
     """
     excess = q**2 - s
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -131,23 +155,27 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     for _ in range(8):
         total = found[:, None] + s
         moved = (s / total).sum(axis=1) / ((q / total) ** 2).sum(axis=1)
-        found = np.where(joint_contribution(s, q, moved) > joint_contribution(s, q, found), moved, found)
+        found = np.where(
+            joint_contribution(s, q, moved) > joint_contribution(s, q, found), moved, found
+        )
     value = joint_contribution(s, q, found)
     alpha[there], best[there] = np.where(value > 0, found, np.inf), np.maximum(value, 0.0)
     return alpha, best
 
 
 def optimal_alpha(s: Float, q: Float) -> Float:
-    """Return s²/(q² − s), the α with the largest ℓ (Tipping & Faul 2003, eq. 20), or ∞ where q² ≤ s. Any shape."""
+    """Return s²/(q² − s), the α with the largest ℓ (Tipping & Faul 2003, eq. 20), or ∞ where q² ≤
+    s. Any shape."""
     excess = q**2 - s
     return np.asarray(np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0))
 
 
 def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
-    """Return ``optimal_alpha`` of columns with these s and q, and the evidence gain there, in nats. Any shape.
+    """Return ``optimal_alpha`` of columns with these s and q, and the evidence gain there, in nats.
+    Any shape.
 
-    The gain is ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27), and 0 if α is ∞. If ``joint``, s and q (P, T)
-    are those of several targets that share α, and the results are (P,).
+    The gain is ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27), and 0 if α is ∞. If
+    ``joint``, s and q (P, T) are those of several targets that share α, and the results are (P,).
     """
     if joint and s.ndim == 2:
         return joint_optimum(s, q)
@@ -157,10 +185,13 @@ def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
 
 
 def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
-    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none. Shapes as in ``optimum``.
+    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none. Shapes
+    as in ``optimum``.
 
-    A column that gains nothing alone may gain together with others: a small α makes its prior weak at first.
-    ``precision`` is βφᵀφ: the s of a near-copy of present columns is rounding error, and is raised to a fraction of it.
+    A column that gains nothing alone may gain together with others: a small α makes its prior weak
+        at first.
+    ``precision`` is βφᵀφ: the s of a near-copy of present columns is rounding error, and is raised
+        to a fraction of it.
     """
     s = np.maximum(s, DEPENDENT * precision)
     best = optimum(s, q, joint=joint)[0]

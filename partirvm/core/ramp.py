@@ -1,18 +1,21 @@
 """Class probabilities from least squares: the ramp, and the left-out errors that choose it.
 
-Least squares on indicators gives f_k ≈ p_k, but neither within 0 and 1 nor with the right sharpness. The ramp
+Least squares on indicators gives f_k ≈ p_k, but neither within 0 and 1 nor with the right
+sharpness. The ramp
 
     p_k ∝ log(1 + exp(f_k/τ))^ρ,      ρ ≥ 0,
 
-is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly overlap, the second
-those that do. Width τ and power ρ minimise the log loss of left-out rows (Platt 1999, "Probabilistic outputs for
-support vector machines", whose smoothed targets are also used here). At fixed α and β, leaving out row n gives
+is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly
+overlap, the second those that do. Width τ and power ρ minimise the log loss of left-out rows (Platt
+1999, "Probabilistic outputs for support vector machines", whose smoothed targets are also used
+here). At fixed α and β, leaving out row n gives
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 
-a row of weight w represents w rows, one of which is left out. A row that is a centre also loses its own columns D,
-since a new row has none (``core.left_out``): given w_D = 0, with c = (Σφ)_D and V = Σ_DD, φᵀμ is less by cᵀV⁻¹μ_D and
-φᵀΣφ by cᵀV⁻¹c. With its columns, the log loss would fall with each vector: on digits, to a sixth of that of new rows.
+a row of weight w represents w rows, one of which is left out. A row that is a centre also loses its
+own columns D, since a new row has none (``core.left_out``): given w_D = 0, with c = (Σφ)_D and V =
+Σ_DD, φᵀμ is less by cᵀV⁻¹μ_D and φᵀΣφ by cᵀV⁻¹c. With its columns, the log loss would fall with
+each vector: on digits, to a sixth of that of new rows.
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +34,8 @@ BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 
 @dataclass(frozen=True)
 class Ramp:
-    """The ramp of ``width`` τ and ``power`` ρ, with the log loss (nats) and error rate of left-out rows."""
+    """The ramp of ``width`` τ and ``power`` ρ, with the log loss (nats) and error rate of left-out
+    rows."""
 
     width: float = 0.2
     power: float = 1.0
@@ -52,10 +56,21 @@ class LeftOutClasses:
     weights: Float
 
     @classmethod
-    def of(cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any, own: Any) -> Self:
-        """Leave out design rows ``block`` (n, M), class ``codes`` (n,), given a fit's μ (M, K), R, Σ = RRᵀ, and β.
+    def of(
+        cls,
+        block: Float,
+        codes: Float,
+        mean: Float,
+        root: Float,
+        beta: float,
+        weights: Any,
+        own: Any,
+    ) -> Self:
+        """Leave out design rows ``block`` (n, M), class ``codes`` (n,), given a fit's μ (M, K), R,
+        Σ = RRᵀ, and β.
 
-        ``own`` are the positions of rows that are centres, with their columns, whose entries in ``block`` become zero.
+        ``own`` are the positions of rows that are centres, with their columns, whose entries in
+        ``block`` become zero.
         """
         w = np.ones(len(block)) if weights is None else weights
         for row, columns in own:
@@ -78,9 +93,15 @@ class LeftOutClasses:
         """Return the ramp with the least log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # importing it takes megabytes
 
-        f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), np.finfo(float).tiny)
+        f, K, shares = (
+            self.f,
+            self.f.shape[1],
+            self.weights / max(self.weights.sum(), np.finfo(float).tiny),
+        )
         exact = targets(self.codes, K)
-        smooth = exact + (1.0 / K - exact) * K / ((K - 1.0) * (self.weights.sum() + 4.0))  # a mass of 1/(n + 4)
+        smooth = exact + (1.0 / K - exact) * K / (
+            (K - 1.0) * (self.weights.sum() + 4.0)
+        )  # a mass of 1/(n + 4)
 
         def smoothed_loss(logs: Float) -> tuple[float, Float]:
             width, power = np.exp(logs)

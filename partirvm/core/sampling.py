@@ -1,8 +1,9 @@
-"""Selection of rows: random streams, random draws tile by tile, a random order of all rows, and largest errors.
+"""Selection of rows: random streams, random draws tile by tile, a random order of all rows, and
+largest errors.
 
-A stream is keyed by the seed, its purpose and numbers such as the round. In a tile-by-tile draw, the rows with the
-largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without replacement with probability
-proportional to w (Efraimidis & Spirakis 2006).
+A stream is keyed by the seed, its purpose and numbers such as the round. In a tile-by-tile draw,
+the rows with the largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without
+replacement with probability proportional to w (Efraimidis & Spirakis 2006).
 """
 
 from dataclasses import dataclass
@@ -41,28 +42,37 @@ def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
 
 def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
     """Return the key of a draw by row number (see ``drawn`` and ``uniform``)."""
-    first, second = np.random.SeedSequence(seed, spawn_key=(purpose, *numbers)).generate_state(2, np.uint64).tolist()
+    first, second = (
+        np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))
+        .generate_state(2, np.uint64)
+        .tolist()
+    )
     return first, second
 
 
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
-    """Return negative keys (n,) of rows with weights ``chances`` (n,) and row numbers (n,); −∞ for a weight of zero."""
+    """Return negative keys (n,) of rows with weights ``chances`` (n,) and row numbers (n,); −∞ for
+    a weight of zero."""
     with np.errstate(over="ignore"):
-        return np.asarray(np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny))
+        return np.asarray(
+            np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
+        )
 
 
 def uniform(rows: Int, draw: tuple[int, int]) -> Float:
-    """Return a uniform number in (0, 1) per row number (n,), by two rounds of SplitMix64 (Steele et al. 2014)."""
+    """Return a uniform number in (0, 1) per row number (n,), by two rounds of SplitMix64 (Steele et
+    al. 2014)."""
     seed, number = np.asarray(draw, dtype=np.uint64)[:, None]
     state = _mixed(np.asarray(rows, dtype=np.uint64) + _mixed(_mixed(seed) + number))
     return (_mixed(state) >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
 
 
 def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
-    """Return the row at each of these ``places`` (k,) in a random order of the rows 0 … ``n_rows`` − 1.
+    """Return the row at each of these ``places`` (k,) in a random order of the rows 0 … ``n_rows``
+    − 1.
 
-    A Feistel network of six rounds permutes the numbers below the next power of four; a number that is not a row is
-    permuted again until it is one (cycle walking, Black & Rogaway 2002).
+    A Feistel network of six rounds permutes the numbers below the next power of four; a number that
+    is not a row is permuted again until it is one (cycle walking, Black & Rogaway 2002).
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
     keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
@@ -93,7 +103,8 @@ def scrambled(x: Word) -> Word:
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; ties are ordered by row number.
 
-    ``rows`` (k,) are row numbers, ``values`` (k, c) further data for these rows, such as their inputs.
+    ``rows`` (k,) are row numbers, ``values`` (k, c) further data for these rows, such as their
+    inputs.
     """
 
     rows: Int
@@ -103,10 +114,16 @@ class LargestErrors:
 
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> "LargestErrors":
-        """Return the rows with the largest ``errors`` (n,), given the row numbers (n,) and values (n, c) of all."""
+        """Return the rows with the largest ``errors`` (n,), given the row numbers (n,) and values
+        (n, c) of all."""
         order = np.lexsort((rows, -errors))[:limit]
         return cls(rows[order], errors[order], values[order], limit)
 
     def __add__(self, other: "LargestErrors") -> "LargestErrors":
-        errors, rows = np.concatenate([self.errors, other.errors]), np.concatenate([self.rows, other.rows])
-        return LargestErrors.of(errors, rows, np.concatenate([self.values, other.values]), self.limit)
+        errors, rows = (
+            np.concatenate([self.errors, other.errors]),
+            np.concatenate([self.rows, other.rows]),
+        )
+        return LargestErrors.of(
+            errors, rows, np.concatenate([self.values, other.values]), self.limit
+        )

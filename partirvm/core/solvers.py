@@ -1,21 +1,23 @@
 """Ways to maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule, on_step)``.
 
-"fixed-point" applies MacKay's updates to all columns at once (``core.updates``): few, expensive steps from all
-candidates. "fast" applies Tipping & Faul's actions (``core.fast``): many cheap steps from the columns of the last fit.
-"auto" is the fixed point if there are several targets or a prior.
+"fixed-point" applies MacKay's updates to all columns at once (``core.updates``): few, expensive
+steps from all candidates. "fast" applies Tipping & Faul's actions (``core.fast``): many cheap steps
+from the columns of the last fit. "auto" is the fixed point if there are several targets or a prior.
 
-**Auto with new columns.** With a wide kernel, actions end at a far lower evidence: they add columns that later ones
-make superfluous. The fixed point prunes columns together, some of which should be kept. So columns with the largest
-q²/s come back together (``rejoined``) and the fixed point prunes again, while the evidence rises; then actions over all
-candidates alternate with the fixed point of the active columns (``improve``) until neither gains.
+**Auto with new columns.** With a wide kernel, actions end at a far lower evidence: they add columns
+that later ones make superfluous. The fixed point prunes columns together, some of which should be
+kept. So columns with the largest q²/s come back together (``rejoined``) and the fixed point prunes
+again, while the evidence rises; then actions over all candidates alternate with the fixed point of
+the active columns (``improve``) until neither gains.
 
-**Starts.** The α at which a fixed point starts determines where it ends (63 nats apart on sinc, 100 rows), so a fit of
-at most 500 new columns also starts at several common α. Growth by actions alone, as a further start, never led higher.
+**Starts.** The α at which a fixed point starts determines where it ends (63 nats apart on sinc, 100
+rows), so a fit of at most 500 new columns also starts at several common α. Growth by actions alone,
+as a further start, never led higher.
 
-**Auto in a continued fit.** Most candidates of a round leave again, so they are first ``screened`` alongside the
-columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all columns. Rounds of 20,000 rows
-then take a third of the CPU time; the median error ratio over 13 fits of nine datasets is .998 (.97 to 1.06). Turns
-gain nothing here and would take as long again.
+**Auto in a continued fit.** Most candidates of a round leave again, so they are first ``screened``
+alongside the columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all
+columns. Rounds of 20,000 rows then take a third of the CPU time; the median error ratio over 13
+fits of nine datasets is .998 (.97 to 1.06). Turns gain nothing here and would take as long again.
 """
 
 from collections.abc import Callable
@@ -33,20 +35,25 @@ from partirvm.core.updates import HyperState, Watch, maximise
 from partirvm.errors import NumericalError
 
 ROUGH, LOOSE = 3e-4, 1e-4
-"""Tolerances of the starts and of the turns, unless the rule's is larger; the final fit converges to the rule's. Over
-66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as high as with 1e-5 throughout."""
+"""Tolerances of the starts and of the turns, unless the rule's is larger; the final fit converges
+to the rule's. Over 66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as
+high as with 1e-5 throughout."""
 
 SCREENING, JOINT, SCARCE = 12, 3, 2
-"""Maximum numbers of iterations of new columns alongside the others, and then of all columns of an intermediate fit;
-and the factor on both in a last fit and where columns are limited, so that fewer remain. With 30 and 6 iterations,
-kin40k (10,000 rows) is slower and 3 % worse: columns that leave early do not come back."""
+"""Maximum numbers of iterations of new columns alongside the others, and then of all columns of an
+intermediate fit; and the factor on both in a last fit and where columns are limited, so that fewer
+remain. With 30 and 6 iterations, kin40k (10,000 rows) is slower and 3 % worse: columns that leave
+early do not come back."""
 
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 Begin = Callable[[HyperState, HyperState], HyperState]
 
 
-def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
-    """Return the best fixed point of several starts, revived and improved; or the fixed point of a continued fit."""
+def auto(
+    state: HyperState, rule: StopRule, on_step: Watch = lambda info: None
+) -> tuple[HyperState, Termination]:
+    """Return the best fixed point of several starts, revived and improved; or the fixed point of a
+    continued fit."""
     fresh = state.entered is not None and bool(state.entered.all())
     joint = isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT
     if joint or (fresh and rule.vectors is not None):
@@ -68,11 +75,18 @@ SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": gro
 
 
 def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    """Return the fixed point of a continued fit, after screening any columns that have just entered."""
+    """Return the fixed point of a continued fit, after screening any columns that have just
+    entered."""
     if state.entered is not None and state.entered.any():
         times = 1 if rule.vectors is not None and not rule.thin else SCARCE
-        with suppress(NumericalError):  # near-copies of the other columns leave only rounding errors
-            state = screened(state, replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)), on_step)
+        with suppress(
+            NumericalError
+        ):  # near-copies of the other columns leave only rounding errors
+            state = screened(
+                state,
+                replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)),
+                on_step,
+            )
         if rule.vectors is not None and times * JOINT < rule.max_iterations:
             found, reason = maximise(state, replace(rule, max_iterations=times * JOINT), on_step)
             return found, Termination.HALVED if reason is Termination.ITERATIONS else reason
@@ -80,42 +94,60 @@ def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[Hyper
 
 
 def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
-    """Delete the new columns that do not survive a fit in which the α of the others is held fixed (``beside``).
+    """Delete the new columns that do not survive a fit in which the α of the others is held fixed
+    (``beside``).
 
-    The remaining ones keep the α at which they entered: optimal α would displace fewer columns. β is estimated again.
+    The remaining ones keep the α at which they entered: optimal α would displace fewer columns. β
+    is estimated again.
     """
     begun = beside(state)
     found, _ = maximise(begun, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)
     kept = np.flatnonzero(~np.isin(state.labels, np.setdiff1d(begun.labels, found.labels)))
-    return state.restarted(state.statistics.take(kept), state.alpha[kept], float(state.beta) * float(found.beta))
+    return state.restarted(
+        state.statistics.take(kept), state.alpha[kept], float(state.beta) * float(found.beta)
+    )
 
 
 def beside(state: HyperState) -> HyperState:
-    """Return the fit of the P columns that have just entered a fit of one target, with the α of the M others fixed.
+    """Return the fit of the P columns that have just entered a fit of one target, with the α of the
+    M others fixed.
 
-    With the covariance C = I/β + ΦA⁻¹Φᵀ of the others as noise, its statistics are ΦᵀC⁻¹Φ (its diagonal is s), ΦᵀC⁻¹t
-    (which is q) and tᵀC⁻¹t (Tipping & Faul 2003, eqs. 19 and 22). So an iteration takes P³ instead of (M + P)³
-    operations. Its β, initially 1, multiplies C⁻¹: with better columns the noise falls.
+    With the covariance C = I/β + ΦA⁻¹Φᵀ of the others as noise, its statistics are ΦᵀC⁻¹Φ (its
+    diagonal is s), ΦᵀC⁻¹t (which is q) and tᵀC⁻¹t (Tipping & Faul 2003, eqs. 19 and 22). So an
+    iteration takes P³ instead of (M + P)³ operations. Its β, initially 1, multiplies C⁻¹: with
+    better columns the noise falls.
     """
     statistics, beta = state.statistics, float(state.beta)
     entered = np.asarray(state.entered)
     new, others = np.flatnonzero(entered), np.flatnonzero(~entered)
     old = posterior(statistics.take(others), state.alpha[others], beta)
-    cross, precision = statistics.gram[np.ix_(others, new)], beta * statistics.gram[np.ix_(new, new)]
+    cross, precision = (
+        statistics.gram[np.ix_(others, new)],
+        beta * statistics.gram[np.ix_(new, new)],
+    )
     half = whitened(old, cross)
     gram = precision - beta**2 * (half @ half.T)
     np.fill_diagonal(gram, np.maximum(np.diagonal(gram), DEPENDENT * np.diagonal(precision)))
-    quality = beta * (statistics.projection[new, 0] - cross.T @ (old.mean - statistics.offset[others, 0]))
+    quality = beta * (
+        statistics.projection[new, 0] - cross.T @ (old.mean - statistics.offset[others, 0])
+    )
     square = beta * old.residual + state.alpha[others] @ old.mean**2
-    block = GramBlock(np.zeros((0, len(new))), gram, quality[:, None], np.array([square]), state.n, 0.0)
+    block = GramBlock(
+        np.zeros((0, len(new))), gram, quality[:, None], np.array([square]), state.n, 0.0
+    )
     begun = state.restarted(GramStatistics.of(state.labels[new], block), state.alpha[new], 1.0)
-    return replace(begun, target_variance=beta * state.target_variance, least_noise=beta * state.least_noise)
+    return replace(
+        begun, target_variance=beta * state.target_variance, least_noise=beta * state.least_noise
+    )
 
 
 def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return the best of ``best`` and fixed points from common α: 1/M² (Tipping's SparseBayes) and 1, × their scale."""
+    """Return the best of ``best`` and fixed points from common α: 1/M² (Tipping's SparseBayes) and
+    1, × their scale."""
     M, last = len(whole.labels), best.iteration
-    unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
+    unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (
+        whole.n * float(whole.target_variance)
+    )
     for level in (1.0 / M**2, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
         found = maximise(start, replace(_loose(rule, last), tol=max(rule.tol, ROUGH)), on_step)[0]
@@ -126,17 +158,24 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:
-    """Return the rule for turns: together they may take as many iterations as ``rule`` allows, after those ``done``."""
+    """Return the rule for turns: together they may take as many iterations as ``rule`` allows,
+    after those ``done``."""
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
-def improve(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    """Alternate actions and the fixed point from ``fit``, which has some of the columns of ``whole``."""
+def improve(
+    fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch
+) -> tuple[HyperState, Termination]:
+    """Alternate actions and the fixed point from ``fit``, which has some of the columns of
+    ``whole``."""
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
-        # four refreshes cover some 64 + M/2 actions; beyond that, updating all α together does better
-        return grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + 4), on_step)[0]
+        # four refreshes cover some 64 + M/2 actions; beyond that, updating all α together does
+        # better
+        return grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + 4), on_step)[
+            0
+        ]
 
     fit = turns(fit, whole, rule, act, on_step)
     final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
@@ -144,8 +183,11 @@ def improve(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) 
     return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
 
 
-def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch) -> HyperState:
-    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row without raising the noise."""
+def turns(
+    fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch
+) -> HyperState:
+    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row without
+    raising the noise."""
     loose, gain = _loose(rule, fit.iteration), np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(start(fit, whole), loose, on_step)
@@ -157,7 +199,8 @@ def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_s
 
 
 def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
-    """Return the columns of ``fit`` and those others of ``whole`` that come back, at the α of joining columns."""
+    """Return the columns of ``fit`` and those others of ``whole`` that come back, at the α of
+    joining columns."""
     active = Greedy(_among(whole, fit)).active
     s, q = np.maximum(active.S, 0.0), active.Q.copy()
     s[active.columns], q[active.columns] = own_factors(active, active.alpha)
@@ -167,12 +210,17 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     alpha[active.columns], rank[active.columns] = active.alpha, np.inf
     kept = np.sort(np.argsort(-rank, kind="stable")[: active.M + max(10, active.M // 2)])
     statistics = active.statistics.take(kept)
-    return whole.restarted(statistics, alpha[kept], fit.beta, floored=fit.floored, iteration=fit.iteration)
+    return whole.restarted(
+        statistics, alpha[kept], fit.beta, floored=fit.floored, iteration=fit.iteration
+    )
 
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
-    """Return all candidates of ``whole``: those in ``fit`` as it has them, the others as if they had just entered."""
-    _, there, own = np.intersect1d(whole.labels, fit.labels, assume_unique=True, return_indices=True)
+    """Return all candidates of ``whole``: those in ``fit`` as it has them, the others as if they
+    had just entered."""
+    _, there, own = np.intersect1d(
+        whole.labels, fit.labels, assume_unique=True, return_indices=True
+    )
     alpha, entered = whole.alpha.copy(), np.ones(len(whole.labels), bool)
     alpha[there], entered[there] = fit.alpha[own], False
     known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}

@@ -1,16 +1,20 @@
 """Sums over rows, in particular the Gaussian sufficient statistics of a design, computed by a pass.
 
-The posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without rereading rows. A pass supplies a
-``GramBlock`` of new columns to ``GramStatistics.extend``. Rows may have weights, as in ΦᵀWΦ. Targets are (N, T).
+The posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without rereading
+rows. A pass supplies a ``GramBlock`` of new columns to ``GramStatistics.extend``. Rows may have
+weights, as in ΦᵀWΦ. Targets are (N, T).
 
-**Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
-r = t − Φm for an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ − m is small, so no terms cancel.
+**Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may
+therefore refer to r = t − Φm for an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ
+− m is small, so no terms cancel.
 
-**Sums.** Tile statistics are added in a fixed tree, so that the bits do not depend on the order of arrival. Node
-``(level, index)`` is the sum over tiles ``[index * 2**level, (index + 1) * 2**level)``: its left child, plus the right
-one if there are such tiles. A task that takes an aligned run of ``2**level`` tiles returns one node.
+**Sums.** Tile statistics are added in a fixed tree, so that the bits do not depend on the order of
+arrival. Node ``(level, index)`` is the sum over tiles ``[index * 2**level, (index + 1) *
+2**level)``: its left child, plus the right one if there are such tiles. A task that takes an
+aligned run of ``2**level`` tiles returns one node.
 
-**Labels** of columns: ≥ 0 is the row number of the centre; below zero is a *leading* column, such as the bias.
+**Labels** of columns: ≥ 0 is the row number of the centre; below zero is a *leading* column, such
+as the bias.
 """
 
 import operator
@@ -26,13 +30,15 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class FieldSums:
-    """Base class of dataclasses whose fields are all sums over rows, tuples of such sums, or None."""
+    """Base class of dataclasses whose fields are all sums over rows, tuples of such sums, or
+    None."""
 
     def __add__(self, other: Self) -> Self:
         return self._sum(other, operator.add)
 
     def __iadd__(self, other: Self) -> Self:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may
+        use."""
         return self._sum(other, operator.iadd)
 
     def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
@@ -40,20 +46,26 @@ class FieldSums:
             return tuple(map(add, own, its)) if isinstance(own, tuple) else add(own, its)
 
         own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        sums = {name: both(value, getattr(other, name)) for name, value in own.items() if value is not None}
+        sums = {
+            name: both(value, getattr(other, name))
+            for name, value in own.items()
+            if value is not None
+        }
         return replace(self, **sums)  # type: ignore[type-var]
 
 
 @dataclass
 class TreeSum:
-    """Sum of ``n_tiles`` nodes that arrive in any order; siblings are added by ``plus`` as soon as both are present."""
+    """Sum of ``n_tiles`` nodes that arrive in any order; siblings are added by ``plus`` as soon as
+    both are present."""
 
     n_tiles: int
     plus: Callable[[Any, Any], Any] = operator.add
     _waiting: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def add(self, index: int, value: Any, level: int = 0) -> None:
-        """Insert node ``(level, index)``, then sum siblings up the tree as long as both are present."""
+        """Insert node ``(level, index)``, then sum siblings up the tree as long as both are
+        present."""
         while 1 << level < self.n_tiles:
             if (index ^ 1) << level < self.n_tiles:
                 sibling = self._waiting.pop((level, index ^ 1), None)
@@ -64,15 +76,19 @@ class TreeSum:
         self._waiting[level, index] = value
 
     def result(self) -> Any:
-        """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must not be used."""
+        """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must
+        not be used."""
         for (level, _), value in self._waiting.items():
             if 1 << level >= self.n_tiles:
                 return value
-        raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
+        raise RuntimeError(
+            f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting"
+        )
 
 
 def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
-    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers."""
+    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level
+    and tile numbers."""
     size = 1 << level
     return enumerate(range(start, min(start + size, n_tiles)) for start in range(0, n_tiles, size))
 
@@ -81,9 +97,9 @@ def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
 class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new or only its diagonal (P,), from which s and q
-    follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr. ``n`` counts rows with non-zero
-    weight, ``log_weight`` is their Σ log w_n.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new or only its diagonal (P,), from
+    which s and q follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr.
+    ``n`` counts rows with non-zero weight, ``log_weight`` is their Σ log w_n.
     """
 
     cross: Float
@@ -94,8 +110,16 @@ class GramBlock(FieldSums):
     log_weight: float
 
     @classmethod
-    def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None, diagonal: bool = False) -> Self:
-        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
+    def of(
+        cls,
+        kept: Float,
+        new: Float,
+        target: Float,
+        weights: Float | None = None,
+        diagonal: bool = False,
+    ) -> Self:
+        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target``
+        (rows, T)."""
         n, log_weight = len(new), 0.0
         if weights is not None:
             present = weights > 0
@@ -103,7 +127,9 @@ class GramBlock(FieldSums):
             root = np.sqrt(weights)[:, None]
             kept, new, target = kept * root, new * root, target * root
         gram = np.einsum("np,np->p", new, new) if diagonal else new.T @ new
-        return cls(kept.T @ new, gram, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight)
+        return cls(
+            kept.T @ new, gram, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight
+        )
 
 
 @dataclass(frozen=True)
@@ -118,8 +144,9 @@ class ResidualStatistics(FieldSums):
 class GramStatistics:
     """Sufficient statistics of M labelled columns over n rows.
 
-    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) is ΦᵀWr and ``sum_squares`` (T,) is the diagonal of rᵀWr, where
-    r = t − Φ·offset and ``offset`` is (M, T). ``labels`` (M,) int64 identify the columns.
+    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) is ΦᵀWr and ``sum_squares`` (T,) is the diagonal
+    of rᵀWr, where r = t − Φ·offset and ``offset`` is (M, T). ``labels`` (M,) int64 identify the
+    columns.
     """
 
     labels: Int
@@ -152,7 +179,9 @@ class GramStatistics:
         projection = np.concatenate([self.projection, block.projection])
         offset = np.concatenate([self.offset, np.zeros_like(block.projection)])
         labels = np.concatenate([self.labels, labels])
-        return type(self)(labels, gram, projection, block.sum_squares, offset, block.n, block.log_weight)
+        return type(self)(
+            labels, gram, projection, block.sum_squares, offset, block.n, block.log_weight
+        )
 
     def merge(self, other: Self) -> Self:
         """Return the sum of statistics of the same columns over different rows."""
@@ -161,18 +190,30 @@ class GramStatistics:
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def residual(self, delta: Float) -> tuple[float, float]:
-        """Return ‖t − Φμ‖² (weighted) for μ = offset + δ, (M,) or (M, T), and its error bound, which is its minimum."""
-        projection, sum_squares, sizes = self.projection.reshape(delta.shape), self.sum_squares.sum(), np.abs(delta)
+        """Return ‖t − Φμ‖² (weighted) for μ = offset + δ, (M,) or (M, T), and its error bound,
+        which is its minimum."""
+        projection, sum_squares, sizes = (
+            self.projection.reshape(delta.shape),
+            self.sum_squares.sum(),
+            np.abs(delta),
+        )
         explained = float(np.vdot(delta, 2 * projection - self.gram @ delta))
-        rounding = float(EPS * (sum_squares + np.vdot(sizes, 2 * np.abs(projection) + np.abs(self.gram) @ sizes)))
+        rounding = float(
+            EPS * (sum_squares + np.vdot(sizes, 2 * np.abs(projection) + np.abs(self.gram) @ sizes))
+        )
         return max(float(sum_squares) - explained, rounding), rounding
 
     def take(self, columns: Int) -> Self:
-        """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""
-        if len(columns) == len(self.labels) and np.array_equal(columns, np.arange(len(self.labels))):
+        """Keep the columns at these positions, in order. The target then includes the offset of
+        dropped columns."""
+        if len(columns) == len(self.labels) and np.array_equal(
+            columns, np.arange(len(self.labels))
+        ):
             return self
         statistics = self.without_offset_beside(columns)
-        taken: dict[str, Any] = {n: getattr(statistics, n)[columns] for n in ("labels", "projection", "offset")}
+        taken: dict[str, Any] = {
+            n: getattr(statistics, n)[columns] for n in ("labels", "projection", "offset")
+        }
         return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
 
     def without_offset_beside(self, columns: Int) -> Self:
@@ -182,7 +223,13 @@ class GramStatistics:
         return self.shift(-others) if others.any() else self
 
     def shift(self, change: Float) -> Self:
-        """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose digits."""
+        """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose
+        digits."""
         moved = self.gram @ change
         sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
-        return replace(self, projection=self.projection - moved, sum_squares=sum_squares, offset=self.offset + change)
+        return replace(
+            self,
+            projection=self.projection - moved,
+            sum_squares=sum_squares,
+            offset=self.offset + change,
+        )

@@ -20,26 +20,47 @@ class Termination(Enum):
         return Termination, (self.value,)  # skops supports no other kind of enumeration
 
     CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
-    HALVED = "halved", "An intermediate fit ended early, as it should: few vectors were left, or after few steps."
-    ITERATIONS = "iterations", "The fit had not converged at its last iteration: raise tol, or check the kernel width."
-    CANCELLED = "cancelled", "The residual lost its digits to cancellation: a pass computes it again."
-    EFFORT = "effort", "Twice the work would lower the error by little: for less error, raise effort."
+    HALVED = (
+        "halved",
+        "An intermediate fit ended early, as it should: few vectors were left, or after few steps.",
+    )
+    ITERATIONS = (
+        "iterations",
+        "The fit had not converged at its last iteration: raise tol, or check the kernel width.",
+    )
+    CANCELLED = (
+        "cancelled",
+        "The residual lost its digits to cancellation: a pass computes it again.",
+    )
+    EFFORT = (
+        "effort",
+        "Twice the work would lower the error by little: for less error, raise effort.",
+    )
     EXHAUSTED = "exhausted", "Every row has been a candidate: this kernel allows no better model."
-    VALIDATION = "validation", "The held-out error (or log loss) stopped falling: the model of the best round was kept."
+    VALIDATION = (
+        "validation",
+        "The held-out error (or log loss) stopped falling: the model of the best round was kept.",
+    )
     ROUNDS = "rounds", "max_rounds was reached: more rounds may lower the error."
     VECTORS = "vectors", "max_vectors was reached: more vectors may lower the error."
     TIME = "time", "time_limit was reached: resume, or raise it, for a lower error."
-    MEMORY = "memory", "No further round fits under memory_limit: raise it, or lower partition_size or max_vectors."
+    MEMORY = (
+        "memory",
+        "No further round fits under memory_limit: raise it, or lower partition_size or "
+        "max_vectors.",
+    )
     ABORTED = "aborted", "Aborted: the model so far is usable."
     CONSTANT = "constant", "The target is constant: the model is its mean."
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is reached.
+    """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is
+    reached.
 
-    ``vectors`` is the number of kernel columns at which pruning ends the fit. With ``guard``, a fit stops if its
-    residual has cancelled. With ``thin``, or ``Prior.keeps_worthless``, it converges only once no column gains nothing.
+    ``vectors`` is the number of kernel columns at which pruning ends the fit. With ``guard``, a fit
+    stops if its residual has cancelled. With ``thin``, or ``Prior.keeps_worthless``, it converges
+    only once no column gains nothing.
     """
 
     tol: float

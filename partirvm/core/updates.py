@@ -1,14 +1,17 @@
-"""Evidence maximisation over α and β: ``step(state) -> (state, info)``, and ``maximise``, steps until a rule ends them.
+"""Evidence maximisation over α and β: ``step(state) -> (state, info)``, and ``maximise``, steps
+until a rule ends them.
 
-One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
-then pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent. Several
-targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T). The indicators of K
-classes also share β, hence Σ and γ (M,) (Thayananthan et al. 2006, "Multivariate relevance vector machines for
-tracking"): α_i ← γ_i / mean_k μ_ik², β ← (N − Σγ) / mean_k ‖t_k − Φμ_k‖², at the cost of one target's fit.
+One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ←
+(N − Σγ)/‖t − Φμ‖², then pruning and a new factorisation, so that α, β, posterior and evidence of a
+state are always consistent. Several targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and
+``target_variance`` are (T,), μ and γ (M, T). The indicators of K classes also share β, hence Σ and
+γ (M,) (Thayananthan et al. 2006, "Multivariate relevance vector machines for tracking"): α_i ← γ_i
+/ mean_k μ_ik², β ← (N − Σγ) / mean_k ‖t_k − Φμ_k‖², at the cost of one target's fit.
 
-**Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul 2003, eq. 20).
-Near-duplicates all satisfy this while the others are present, so a column is deleted only if, in addition, γ_i <
-``FADED``. A prior can keep γ above this; once such a fit hardly changes, ``thin`` deletes these columns.
+**Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul
+2003, eq. 20). Near-duplicates all satisfy this while the others are present, so a column is deleted
+only if, in addition, γ_i < ``FADED``. A prior can keep γ above this; once such a fit hardly
+changes, ``thin`` deletes these columns.
 """
 
 from collections.abc import Callable
@@ -19,7 +22,14 @@ import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import Posterior, own_factors, posterior, shared, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import (
+    Posterior,
+    own_factors,
+    posterior,
+    shared,
+    sparsity_quality,
+    weakly_correlated,
+)
 from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.ramp import Ramp
 from partirvm.core.statistics import GramBlock, GramStatistics
@@ -27,26 +37,31 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Bool, Each, Float, Int
 
 FADED, LOST = 1e-3, 1e-12
-"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column once it is below the
-second. k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k,
-or all of them would be deleted at once. Below the second, γ and s = αγ/(1 − γ) are rounding errors."""
+"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column
+once it is below the second. k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail
+q² > s: the first must be well below 1/k, or all of them would be deleted at once. Below the second,
+γ and s = αγ/(1 − γ) are rounding errors."""
 
 NOISE_FLOOR = 1e-8
-"""Minimum noise variance, as a fraction of the target's mean square: without noise, β would diverge."""
+"""Minimum noise variance, as a fraction of the target's mean square: without noise, β would
+diverge."""
 
 ALPHA_FLOOR = 1e-12
-"""Minimum α_i, as a fraction of the column's data precision βG_ii. It bounds the condition number of the scaled H:
-otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and the residual loses digits."""
+"""Minimum α_i, as a fraction of the column's data precision βG_ii. It bounds the condition number
+of the scaled H: otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel,
+and the residual loses digits."""
 
 
 @dataclass(frozen=True)
 class HyperState:
-    """A dense fit in progress: statistics of the active columns, their α (M,), β, and their posterior.
+    """A dense fit in progress: statistics of the active columns, their α (M,), β, and their
+    posterior.
 
-    ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines the noise floor; σ²
-    is also at least ``least_noise``. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
-    since the last step. ``calibration`` is the prediction uncertainty from left-out rows, ``left_out`` their
-    diagnostics. A ``ramp`` turns the indicators of ``n_classes`` classes into probabilities.
+    ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines
+    the noise floor; σ² is also at least ``least_noise``. ``fixed_noise`` keeps β unchanged.
+    ``entered`` (M,) marks columns that have joined since the last step. ``calibration`` is the
+    prediction uncertainty from left-out rows, ``left_out`` their diagnostics. A ``ramp`` turns the
+    indicators of ``n_classes`` classes into probabilities.
     """
 
     statistics: GramStatistics
@@ -67,8 +82,11 @@ class HyperState:
 
     @property
     def posterior(self) -> Posterior:
-        """The posterior at these α and β, computed if needed. Raises ``NumericalError`` as ``core.posterior`` does."""
-        return posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
+        """The posterior at these α and β, computed if needed. Raises ``NumericalError`` as
+        ``core.posterior`` does."""
+        return (
+            posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
+        )
 
     @property
     def n_vectors(self) -> int:
@@ -86,9 +104,12 @@ class HyperState:
 
     @property
     def log_evidence(self) -> float:
-        """Log evidence, in nats, of the target in the model's units, including the priors on α and β."""
+        """Log evidence, in nats, of the target in the model's units, including the priors on α and
+        β."""
         beta = None if self.fixed_noise else self.beta
-        return self.posterior.log_evidence + self.sharing * self.prior.log_density(self.labels, self.alpha, beta)
+        return self.posterior.log_evidence + self.sharing * self.prior.log_density(
+            self.labels, self.alpha, beta
+        )
 
     @property
     def sharing(self) -> int:
@@ -97,14 +118,24 @@ class HyperState:
 
     @property
     def noise_variance(self) -> Each:
-        """σ² of predictions, in the model's units, also (T,): 1/β or, if rows were left out, the estimate from them."""
+        """σ² of predictions, in the model's units, also (T,): 1/β or, if rows were left out, the
+        estimate from them."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
-    def restarted(self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any) -> Self:
-        """Return a fit of the same target with these statistics, α (unless fixed), β and ``others`` of its fields."""
+    def restarted(
+        self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any
+    ) -> Self:
+        """Return a fit of the same target with these statistics, α (unless fixed), β and ``others``
+        of its fields."""
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
         others = {"iteration": 0, "floored": False, **unknown, **others}
-        return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
+        return replace(
+            self,
+            statistics=statistics,
+            alpha=self.prior.fix(statistics.labels, alpha),
+            beta=beta,
+            **others,
+        )
 
     def reduced(self, share: float) -> "HyperState":
         """Return the fit without this share of its kernel columns, those with the smallest γ."""
@@ -117,19 +148,23 @@ class HyperState:
         return self.sharing * optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
     def gains(self, statistic: GramBlock) -> Float:
-        """Return the evidence gain (Q,) of adding each pool column alone, in nats; sample gains are scaled up."""
+        """Return the evidence gain (Q,) of adding each pool column alone, in nats; sample gains are
+        scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         sums = (scale * each for each in (statistic.cross, statistic.gram, statistic.projection))
         return self.sharing * optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
-        """Return s and q, (P,) or (P, T), of P other columns (Tipping & Faul 2003, eqs. 19 and 22) from statistics."""
+        """Return s and q, (P,) or (P, T), of P other columns (Tipping & Faul 2003, eqs. 19 and 22)
+        from statistics."""
         found, offset = self.posterior, self.statistics.offset
         if not found.targets:
             m, p = (each.reshape(-1, *found.mean.shape[1:]) for each in (offset, projection))
             s, q = sparsity_quality(found, float(self.beta), m, cross, diagonal, p)
             return s, shared(q, s)
-        targets = zip(found.targets, np.atleast_1d(self.beta).tolist(), offset.T, projection.T, strict=True)
+        targets = zip(
+            found.targets, np.atleast_1d(self.beta).tolist(), offset.T, projection.T, strict=True
+        )
         pairs = [sparsity_quality(one, beta, m, cross, diagonal, p) for one, beta, m, p in targets]
         s, q = (np.column_stack(each) for each in zip(*pairs, strict=True))
         return s, q
@@ -154,7 +189,10 @@ Watch = Callable[[StepInfo], None]
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """Update α and β once, prune columns, and factorise once."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, shared(old.mean, old.variance) ** 2))
+    determined, square = (
+        np.atleast_2d(each.T).T
+        for each in (old.determinedness, shared(old.mean, old.variance) ** 2)
+    )
     gamma = determined.max(axis=1, initial=0.0)  # conditions on γ must hold for all targets
     alpha = prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
@@ -164,9 +202,13 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
     alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], floor))
     new = posterior(statistics, alpha, beta)
-    state = state.restarted(statistics, alpha, beta, found=new, iteration=state.iteration + 1, floored=floored)
+    state = state.restarted(
+        statistics, alpha, beta, found=new, iteration=state.iteration + 1, floored=floored
+    )
     evidence, noise, pruned = state.log_evidence, float(np.mean(1.0 / beta)), len(gone) - len(kept)
-    return state, StepInfo(state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise)
+    return state, StepInfo(
+        state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise
+    )
 
 
 def _worthless(state: HyperState) -> Bool:
@@ -176,11 +218,15 @@ def _worthless(state: HyperState) -> Bool:
 
 
 def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[Each, bool]:
-    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if ``NOISE_FLOOR`` limits any.
+    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if
+    ``NOISE_FLOOR`` limits any.
 
     ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
     """
-    determined, residual = now or (state.posterior.determinedness.sum(axis=0), state.posterior.residual)
+    determined, residual = now or (
+        state.posterior.determinedness.sum(axis=0),
+        state.posterior.residual,
+    )
     prior = state.prior.noise
     freedom = np.maximum(state.n - np.atleast_1d(determined), 1.0) + 2.0 * prior.shape
     residual = np.atleast_1d(residual) / state.sharing + 2.0 * prior.rate
@@ -192,7 +238,9 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
-def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
+def maximise(
+    state: HyperState, rule: StopRule, on_step: Watch = lambda info: None
+) -> tuple[HyperState, Termination]:
     """Run a dense fit: step until the rule ends it."""
     state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
     while reason is None:
@@ -209,7 +257,8 @@ def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns failing q² > s, one of near-copies (``weakly_correlated``); return the state itself if none do."""
+    """Delete columns failing q² > s, one of near-copies (``weakly_correlated``); return the state
+    itself if none do."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
@@ -221,22 +270,27 @@ def without(state: HyperState, gone: Int) -> HyperState:
     """Return the fit at the same α and β without the columns at these positions."""
     kept = np.setdiff1d(np.arange(len(state.labels)), gone)
     statistics, alpha = _columns(state, kept), state.alpha[kept]
-    return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
+    return replace(
+        state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta)
+    )
 
 
 def _columns(state: HyperState, kept: Int) -> GramStatistics:
     """Return the statistics of the columns at these positions."""
     statistics = state.statistics
     if len(kept) < len(state.labels) and statistics.offset.any():
-        # a column about to be deleted has almost no weight, but its offset may date from when it had more
+        # a column about to be deleted has almost no weight, but its offset may date from when it
+        # had more
         statistics = statistics.shift(state.posterior.means - statistics.offset)
     return statistics.take(kept)
 
 
 def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
-    """Return the reason if the fit ends after the step ``info``, which led to ``state``; otherwise None.
+    """Return the reason if the fit ends after the step ``info``, which led to ``state``; otherwise
+    None.
 
-    It converges if the step pruned no column and changed the evidence by less than ``tol``·N or the rounding error.
+    It converges if the step pruned no column and changed the evidence by less than ``tol``·N or the
+    rounding error.
     """
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED

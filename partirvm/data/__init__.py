@@ -1,4 +1,5 @@
-"""Data sources that deliver rows in tiles: in-memory, Zarr and Dask arrays. The package also ingests tables."""
+"""Data sources that deliver rows in tiles: in-memory, Zarr and Dask arrays. The package also
+ingests tables."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.convert import as_source
@@ -6,4 +7,12 @@ from partirvm.data.ingestion import ingest
 from partirvm.data.source import Source, require_target
 from partirvm.data.zarr_source import ZarrSource
 
-__all__ = ["ArraySource", "Source", "ZarrSource", "as_source", "ingest", "require_target", "shuffled_rows"]
+__all__ = [
+    "ArraySource",
+    "Source",
+    "ZarrSource",
+    "as_source",
+    "ingest",
+    "require_target",
+    "shuffled_rows",
+]

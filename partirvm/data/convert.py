@@ -8,11 +8,25 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import refuse_masked
-from partirvm.data.arrays import ArraySource, client_of, computed, lengths_of, refuse_missing_chunks, shuffled_rows
+from partirvm.data.arrays import (
+    ArraySource,
+    client_of,
+    computed,
+    lengths_of,
+    refuse_missing_chunks,
+    shuffled_rows,
+)
 from partirvm.data.encode import Encoder, Roles, check_roles
 from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.problems import refuse
-from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
+from partirvm.data.source import (
+    Source,
+    check_beside,
+    check_dtype,
+    check_shapes,
+    default_names,
+    numeric_array,
+)
 from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
@@ -23,17 +37,25 @@ from partirvm.types import Columns, Float, is_frame, pandas_column, pandas_frame
 
 
 def as_source(
-    X: Any, y: Any = None, weights: Any = None, *, seed: int | None = None, columns: Columns | None = None, **how: Any
+    X: Any,
+    y: Any = None,
+    weights: Any = None,
+    *,
+    seed: int | None = None,
+    columns: Columns | None = None,
+    **how: Any,
 ) -> Source:
     """Convert data to a source of row tiles. Large datasets are neither read nor copied.
 
-    X (N, d) is a NumPy array, nested list, data frame, Zarr or Dask array; the targets y, (N,) or (N, T), and precision
-    weights (N,) are of the same kind or NumPy arrays. X may also be a source or the path or URL of DATA, which contain
-    the targets and weights. ``seed`` shuffles in-memory rows as ``ingest`` does. ``columns`` defaults to the names in
-    the data frame, or ``x0``, ``x1``, …. ``how`` may contain ``tile_rows``.
+    X (N, d) is a NumPy array, nested list, data frame, Zarr or Dask array; the targets y, (N,) or
+    (N, T), and precision weights (N,) are of the same kind or NumPy arrays. X may also be a source
+    or the path or URL of DATA, which contain the targets and weights. ``seed`` shuffles in-memory
+    rows as ``ingest`` does. ``columns`` defaults to the names in the data frame, or ``x0``, ``x1``,
+    …. ``how`` may contain ``tile_rows``.
 
-    Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for DATA or chunks that
-    cannot be read, and ``UsageError`` if y or weights are passed along with DATA or a source.
+    Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for
+    DATA or chunks that cannot be read, and ``UsageError`` if y or weights are passed along with
+    DATA or a source.
     """
     if isinstance(X, str | os.PathLike | Source):
         if y is not None or weights is not None:
@@ -42,7 +64,9 @@ def as_source(
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
         names = () if y is None else _target_names(y)
-        columns = columns or Columns(tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y")
+        columns = columns or Columns(
+            tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y"
+        )
     X, y, weights = _array("X", X), _array("y", y), _array("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
@@ -50,12 +74,18 @@ def as_source(
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
-    """Convert ``numbers`` or labels to a NumPy, Zarr or Dask array. Raises ``DataError`` if masked or not numeric."""
+    """Convert ``numbers`` or labels to a NumPy, Zarr or Dask array. Raises ``DataError`` if masked
+    or not numeric."""
     if hasattr(values, "to_dask_array"):
         columns = values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]
         for column, dtype in columns if numbers else ():
-            check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
-        extended = values.ndim == 1 and not isinstance(values.dtype, np.dtype)  # pandas' own text and category dtypes
+            check_dtype(
+                f"the column {quoted(str(column))} of the data frame" if name == "X" else name,
+                dtype,
+            )
+        extended = values.ndim == 1 and not isinstance(
+            values.dtype, np.dtype
+        )  # pandas' own text and category dtypes
         plain = values.astype(np.float64 if numbers else object) if numbers or extended else values
         return plain.to_dask_array(lengths_of(values))
     if values is None or hasattr(values, "chunks"):
@@ -68,7 +98,8 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
-    """Open a path, URL, data frame or tuple of arrays as a table. ``room`` limits the bytes of an .npz file."""
+    """Open a path, URL, data frame or tuple of arrays as a table. ``room`` limits the bytes of an
+    .npz file."""
     if isinstance(source, str | os.PathLike):
         url = address(source)
         is_archive = without_query(url).lower().endswith(".npz") and "*" not in url
@@ -79,38 +110,58 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     if is_frame(source):
         return arrays_table(source)
     kinds = "a file, a folder, a data frame of pandas, polars or Dask, or a tuple (X, y) of arrays"
-    raise UsageError(f"cannot ingest a {type(source).__name__}: pass {kinds}; for rows to predict (X, None) and like=…")
+    raise UsageError(
+        f"cannot ingest a {type(source).__name__}: pass {kinds}; for rows to predict (X, None) "
+        "and like=…"
+    )
 
 
 def _archive_table(url: str, room: int | None) -> Reader:
-    """Return an .npz file, which is read whole, as a table. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
+    """Return an .npz file, which is read whole, as a table. Raises ``MemoryLimitError`` beyond
+    ``room`` bytes."""
     filesystem, path = open_filesystem(url)
     with opened(filesystem, path) as file, np.load(file, allow_pickle=False) as archive:
         sizes = {member.filename: member.file_size for member in archive.zip.infolist()}
         nbytes = sum(sizes.values())
         if room is not None and nbytes > room:
-            needs = f"{nbytes >> 20:,} MiB and are read whole, but the memory limit leaves {max(room, 0) >> 20:,} MiB"
+            needs = (
+                f"{nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
+                f"{max(room, 0) >> 20:,} MiB"
+            )
             advice = "raise memory_limit, or write Parquet, which is read in batches"
             raise MemoryLimitError(f"{url}: its arrays have {needs}: {advice}")
         if sizes.get("columns.npy", 0) > LABELS:
-            raise DataError(f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it must hold short names")
+            raise DataError(
+                f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it must hold short "
+                "names"
+            )
         try:
             arrays = dict(archive)
         except MemoryError as error:
-            raise DataError(f"{url}: an array declares more values than the archive holds") from error
+            raise DataError(
+                f"{url}: an array declares more values than the archive holds"
+            ) from error
     if "X" not in arrays:
-        raise DataError(f"{url}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
+        raise DataError(
+            f"{url}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}."
+        )
     names = map(str, arrays["columns"].reshape(-1)) if "columns" in arrays else ()
     return arrays_table(arrays["X"], arrays.get("y"), arrays.get("weights"), url, tuple(names))
 
 
-def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", names: Sequence[str] = ()) -> Reader:
-    """Return a data frame or array X as a table, along with its targets and weights. Rows are matched by position.
+def arrays_table(
+    X: Any, y: Any = None, weights: Any = None, name: str = "", names: Sequence[str] = ()
+) -> Reader:
+    """Return a data frame or array X as a table, along with its targets and weights. Rows are
+    matched by position.
 
-    ``names`` are the column names of an array. Columns with pandas' categorical dtype are categories by default.
+    ``names`` are the column names of an array. Columns with pandas' categorical dtype are
+    categories by default.
     """
     frame = is_frame(X)
-    name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
+    name = name or (
+        "the data frame" if frame else "the array X" if y is None else "the arrays (X, y)"
+    )
     if not frame:
         X = _array("X", X)
         check_shapes(X)
@@ -118,7 +169,13 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
     if len(own) != X.shape[1]:
         raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
     lazy, targets = frame and hasattr(X, "npartitions"), () if y is None else _target_names(y)
-    n_rows = None if lazy and y is None and weights is None else sum(lengths_of(X)) if lazy else int(X.shape[0])
+    n_rows = (
+        None
+        if lazy and y is None and weights is None
+        else sum(lengths_of(X))
+        if lazy
+        else int(X.shape[0])
+    )
     refuse_missing_chunks("X", X)
     parts = [(X, own)]
     for role, given, names in (("y", y, targets), ("the weights", weights, ("weights",))):
@@ -128,11 +185,20 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
             check_beside(role, values, n_rows or 0)
             parts.append((values, names))
     columns = tuple(column for _, names in parts for column in names)
-    kinds = {str(name): dtype for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")} if frame else {}
-    coded = {name: None if lazy else tuple(map(plain_label, kind.categories)) for name, kind in kinds.items()}
+    kinds = (
+        {str(name): dtype for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")}
+        if frame
+        else {}
+    )
+    coded = {
+        name: None if lazy else tuple(map(plain_label, kind.categories))
+        for name, kind in kinds.items()
+    }
 
     def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
-        for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
+        for blocks in _blocks(
+            [values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))
+        ):
             yield {
                 column: _arrow(name, column, block, place)
                 for block, (_, names) in zip(blocks, parts, strict=True)
@@ -140,11 +206,14 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
                 if column in wanted
             }
 
-    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", coded)
+    return Reader(
+        name, columns, batches, n_rows, targets, None if weights is None else "weights", coded
+    )
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """Return X, an array, nested lists or a data frame with labels, as a float64 array, or raise ``DataError``."""
+    """Return X, an array, nested lists or a data frame with labels, as a float64 array, or raise
+    ``DataError``."""
     X = pandas_frame(X)
     rows = frame_rows(X, columns)[0] if is_frame(X) else numeric_array("X", X).astype(np.float64)
     if np.isinf(rows).any():
@@ -153,7 +222,8 @@ def checked_rows(X: Any, columns: Columns) -> Float:
 
 
 def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
-    """Return float64 rows (n, d) and the columns of a pandas frame, or a model's. Raises ``DataError`` if unusable."""
+    """Return float64 rows (n, d) and the columns of a pandas frame, or a model's. Raises
+    ``DataError`` if unusable."""
     names = default_names(X.shape[1])
     if columns is not None:
         X, names = in_order(X, columns), columns.given
@@ -162,7 +232,16 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
     table = arrays_table(X.set_axis(list(names), axis=1))
     coded = tuple(table.categorical if columns is None else columns.categories)
     known = columns or Columns(())
-    roles = Roles(names, (), None, coded, False, auto=columns is None, missing=known.missing, formats=known.formats)
+    roles = Roles(
+        names,
+        (),
+        None,
+        coded,
+        False,
+        auto=columns is None,
+        missing=known.missing,
+        formats=known.formats,
+    )
     check_roles(roles, table)
     encoder = Encoder(roles, table, columns)
     records = [block.copy() for block in encoder.records(None, table.most_batch)]
@@ -172,17 +251,23 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
 
 
 def in_order(X: Any, columns: Columns) -> Any:
-    """Return a frame's columns in the model's order, or all if unnamed. Raises ``DataError`` if columns are missing."""
+    """Return a frame's columns in the model's order, or all if unnamed. Raises ``DataError`` if
+    columns are missing."""
     names, wanted = list(map(str, X.columns)), columns.given
     missing = [name for name in wanted if name not in names]
     if missing and wanted != default_names(len(names)):
         lacking = "lacks columns on which the model was trained"
         raise DataError(f"the data frame {lacking}: {listed(missing)}. It has {listed(names)}")
-    return X if missing or tuple(names) == wanted else X.iloc[:, [names.index(name) for name in wanted]]
+    return (
+        X
+        if missing or tuple(names) == wanted
+        else X.iloc[:, [names.index(name) for name in wanted]]
+    )
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
-    """Yield the same rows of all arrays, at most ``step``, in memory; Dask frames are loaded by whole partitions."""
+    """Yield the same rows of all arrays, at most ``step``, in memory; Dask frames are loaded by
+    whole partitions."""
     client, X, start = client_of(*arrays), arrays[0], 0
 
     def rows(values: Any, start: int, stop: int) -> Any:
@@ -203,16 +288,27 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     """Convert one column of a block of rows to an Arrow array."""
     import pyarrow as pa
 
-    values = block.iloc[:, place] if is_frame(block) else block[:, place] if len(block.shape) == 2 else block
+    values = (
+        block.iloc[:, place]
+        if is_frame(block)
+        else block[:, place]
+        if len(block.shape) == 2
+        else block
+    )
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
         # pa.array would import pandas (about 45 MiB)
         dtype = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
         plain = np.ascontiguousarray(values, dtype)
-        return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)])
+        return pa.Array.from_buffers(
+            pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)]
+        )
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        held = "values of mixed types, values that are neither numbers nor labels, or numbers beyond 64 bits"
+        held = (
+            "values of mixed types, values that are neither numbers nor labels, or numbers beyond "
+            "64 bits"
+        )
         raise DataError(f"{where}: the column {quoted(name)} holds {held} ({error}).") from error
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 

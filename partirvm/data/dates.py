@@ -20,9 +20,9 @@ CYCLES = {"day": 1.0, "week": 7.0, "year": 365.2425}
 class Dates:
     """A column of dates, times of day or durations, and the cycles that its rows cover.
 
-    A cycle matters if the rows span two periods and some rows are at most half a period apart; ``known`` cycles are
-    those of other data. ``unit`` says what the numbers mean. Dates with a time zone are converted to UTC. Strings are
-    ISO dates or times, or have the strptime format ``form``.
+    A cycle matters if the rows span two periods and some rows are at most half a period apart;
+    ``known`` cycles are those of other data. ``unit`` says what the numbers mean. Dates with a time
+    zone are converted to UTC. Strings are ISO dates or times, or have the strptime format ``form``.
     """
 
     def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:
@@ -30,7 +30,8 @@ class Dates:
         self.form, self.unit = form, f"days since {ORIGIN}"
 
     def days(self, values: Any) -> Float:
-        """Return an Arrow array of dates or strings as days (n,) since ``ORIGIN``, or since midnight for times of day.
+        """Return an Arrow array of dates or strings as days (n,) since ``ORIGIN``, or since
+        midnight for times of day.
 
         Raises ``ArrowInvalid`` for other strings, and ``ArrowNotImplementedError`` for other types.
         """
@@ -46,7 +47,9 @@ class Dates:
         if kind.is_time(values.type) or kind.is_duration(values.type):
             self._known, origin = (), 0
             self.unit = "days since midnight" if kind.is_time(values.type) else "days"
-            values = values.cast(pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False)
+            values = values.cast(
+                pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False
+            )
         ticks = values.cast(pa.timestamp("us"), safe=False) if origin else values
         days = (numbers(ticks.cast(pa.int64()).cast(pa.float64(), safe=False)) - origin) / 86_400e6
         distinct = np.unique(days[~np.isnan(days)])
@@ -63,7 +66,11 @@ class Dates:
         if self.form is not None:
             return pc.strptime(texts, format=self.form, unit="us")
         if re.fullmatch(TIME, texts.drop_null()[0].as_py()):
-            return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).cast(pa.time64("us"))
+            return (
+                pc.binary_join_element_wise("1970-01-01", texts, " ")
+                .cast(pa.timestamp("us"))
+                .cast(pa.time64("us"))
+            )
         try:
             return texts.cast(pa.timestamp("us"))
         except pa.ArrowInvalid:
@@ -75,7 +82,11 @@ class Dates:
         if self._known is not None:
             return tuple(self._known)
         span = self._last - self._first
-        return tuple(name for name, period in CYCLES.items() if span >= 2 * period and self._step <= period / 2)
+        return tuple(
+            name
+            for name, period in CYCLES.items()
+            if span >= 2 * period and self._step <= period / 2
+        )
 
     def expanded(self, days: Float) -> list[Float]:
         """Return the days (n,), and the sine and cosine of each cycle."""

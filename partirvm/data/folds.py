@@ -1,7 +1,8 @@
-"""Training rows whose level codes name a fold, so that effects of levels are learned without the row (cross-fitting).
+"""Training rows whose level codes name a fold, so that effects of levels are learned without the
+row (cross-fitting).
 
-The fold of a row is a function of its number in the source alone, so that it depends neither on tiles nor on memory,
-workers, interruptions or rows appended later.
+The fold of a row is a function of its number in the source alone, so that it depends neither on
+tiles nor on memory, workers, interruptions or rows appended later.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ def folds_of_rows(numbers: Int) -> Int:
 
 
 def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
-    """Return training rows X (n, d) in these folds (n,), with the folds in the codes of embedded features."""
+    """Return training rows X (n, d) in these folds (n,), with the folds in the codes of embedded
+    features."""
     found = X.copy()
     for j, count in features.folded.items():
         found[:, j] = with_folds(X[:, j], count, folds)
@@ -80,7 +82,8 @@ class FoldedSource(Source):
 
 
 def folded(source: Source, scaling: Scaling) -> Source:
-    """Return the source of a fit with this scaling: with folds if levels are embedded, otherwise as it is."""
+    """Return the source of a fit with this scaling: with folds if levels are embedded, otherwise as
+    it is."""
     if scaling.features is None or not scaling.features.folded:
         return source
     return FoldedSource(source, scaling.features)

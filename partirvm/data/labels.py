@@ -1,4 +1,5 @@
-"""Codes for labels of any type, for in-memory classes and for columns read in batches; class weights."""
+"""Codes for labels of any type, for in-memory classes and for columns read in batches; class
+weights."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,11 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the sorted distinct labels (K,) of y (N,), a NumPy, Zarr or Dask array; they have the dtype of y.
+    """Return the sorted distinct labels (K,) of y (N,), a NumPy, Zarr or Dask array; they have the
+    dtype of y.
 
-    Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer than two classes.
+    Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer
+    than two classes.
     """
     from sklearn.utils.multiclass import check_classification_targets
 
@@ -31,7 +34,9 @@ def find_classes(y: Any) -> Labels:
         with np.errstate(invalid="ignore"):
             check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
     except (TypeError, ValueError) as error:
-        raise DataError(f"the labels in y are not classes, or mix several types: {error}") from error
+        raise DataError(
+            f"the labels in y are not classes, or mix several types: {error}"
+        ) from error
     if len(classes) < 2:
         found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
         raise DataError(f"y has {found}: classification needs at least two classes.")
@@ -39,7 +44,8 @@ def find_classes(y: Any) -> Labels:
 
 
 def label_values(y: Any) -> Labels:
-    """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype."""
+    """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or
+    boolean dtype."""
     labels = np.asarray(pandas_column(y), dtype=object if isinstance(y, list | tuple) else None)
     plain = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
     return _checked(labels if plain.dtype.kind in "US" else plain)
@@ -54,20 +60,29 @@ def _checked(labels: Labels) -> Labels:
     else:
         missing = labels != labels
     if missing.any():
-        found = f"{int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} (counted from 0)"
+        found = (
+            f"{int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} "
+            "(counted from 0)"
+        )
         raise DataError(f"y has {found}: remove these rows, or put them into a class of their own.")
     return labels
 
 
 def coded(y: Any, classes: Labels) -> Float:
-    """Return the codes of labels, a float64 array of y's shape. Zarr and Dask arrays are read whole."""
+    """Return the codes of labels, a float64 array of y's shape. Zarr and Dask arrays are read
+    whole."""
     labels, known = in_process("y", y), listed(classes.tolist(), show=quoted)
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
-        raise DataError(f"the labels in y have a different type from the classes {known}") from error
+        raise DataError(
+            f"the labels in y have a different type from the classes {known}"
+        ) from error
     if unknown := labels[classes[places] != labels].tolist():
-        raise DataError(f"the label {quoted(unknown[0])} in y is not among the classes of the training data: {known}")
+        raise DataError(
+            f"the label {quoted(unknown[0])} in y is not among the classes of the training data: "
+            f"{known}"
+        )
     return places.astype(np.float64)
 
 
@@ -85,19 +100,24 @@ def plain_label(label: Any) -> Any:
 
 
 def plain_labels(classes: Labels) -> tuple[Any, ...]:
-    """Convert labels to ``Columns.classes`` values. Raises ``DataError`` if two labels have the same text."""
+    """Convert labels to ``Columns.classes`` values. Raises ``DataError`` if two labels have the
+    same text."""
     plain = tuple(map(plain_label, classes.tolist()))
     if len(set(map(str, plain))) < len(plain):
-        raise DataError(f"several labels in y have the same text: {listed(plain)}: rename these labels.")
+        raise DataError(
+            f"several labels in y have the same text: {listed(plain)}: rename these labels."
+        )
     return plain
 
 
 def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return plain labels as an array (K,) of their common type (str, bool, int64 or float64), otherwise of objects.
+    """Return plain labels as an array (K,) of their common type (str, bool, int64 or float64),
+    otherwise of objects.
 
     Integers mixed with floats become floats if the conversion is exact, since DATA store 1.0 as 1.
 
-    >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
+    >>> columns = ["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1]
+    >>> [label_array(labels).dtype.kind for labels in columns]
     ['U', 'b', 'i', 'f', 'O']
     """
     kinds = {type(label) for label in labels}
@@ -111,8 +131,9 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
-    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) holds the summed weights of each class, and n is
-    their sum. A mapping assigns weights to labels, which may be written as strings; other classes have weight 1.
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) holds the summed weights of
+    each class, and n is their sum. A mapping assigns weights to labels, which may be written as
+    strings; other classes have weight 1.
     """
     texts = list(map(text_of_label, classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -121,14 +142,22 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> F
     elif isinstance(class_weight, Mapping):
         given = {text_of_label(label): weight for label, weight in class_weight.items()}
     else:
-        raise UsageError(f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label")
+        raise UsageError(
+            f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label"
+        )
     for label, weight in given.items():
         if label not in texts:
-            raise UsageError(f"class_weight names {quoted(label)}, but the classes are {listed(classes, show=quoted)}")
+            raise UsageError(
+                f"class_weight names {quoted(label)}, but the classes are "
+                f"{listed(classes, show=quoted)}"
+            )
         Check("real", least=0.0)(f"class_weight of {quoted(label)}", weight)
     weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)
     if (weights > 0).sum() < 2:
-        raise UsageError("class_weight leaves fewer than two classes with positive weight: at least two are needed")
+        raise UsageError(
+            "class_weight leaves fewer than two classes with positive weight: at least two are "
+            "needed"
+        )
     return weights
 
 
@@ -138,20 +167,28 @@ def text_of_label(label: Any) -> str:
 
 
 LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
-"""Maximum bytes of a column's labels, which every process reads, and number of classes: fits store two-byte codes."""
+"""Maximum bytes of a column's labels, which every process reads, and number of classes: fits store
+two-byte codes."""
 
-INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
+INTEGER, FRACTION = (
+    re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"),
+    re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}"),
+)
 """Strings that are numbers: different strings give different integers or floats."""
 
 
 class Levels:
-    """The labels of a column, with provisional codes in order of occurrence and, at the end, codes in sorted order.
+    """The labels of a column, with provisional codes in order of occurrence and, at the end, codes
+    in sorted order.
 
-    ``known`` labels keep their codes; others get the code ``len(known)``, or are refused if these are ``classes``.
-    Labels from an ``untyped`` source (CSV) become numbers if all are numeric. More than ``most`` labels are too many.
+    ``known`` labels keep their codes; others get the code ``len(known)``, or are refused if these
+    are ``classes``. Labels from an ``untyped`` source (CSV) become numbers if all are numeric. More
+    than ``most`` labels are too many.
     """
 
-    def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float) -> None:
+    def __init__(
+        self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float
+    ) -> None:
         self._where, self._known, self._untyped, self._classes = where, known, untyped, classes
         self._most = min(most, MOST_CLASSES if classes else most)
         self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
@@ -172,7 +209,9 @@ class Levels:
             places = numbers(coded.indices.fill_null(len(labels)))
             table = list(map(self._code, labels))
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
-            raise DataError(f"{self._where} holds values that cannot be labels: make them text: {error}") from error
+            raise DataError(
+                f"{self._where} holds values that cannot be labels: make them text: {error}"
+            ) from error
         codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
         return codes
 
@@ -193,22 +232,28 @@ class Levels:
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
-        """Return the labels in sorted order, and the final codes of provisional codes, unknown labels and NaN."""
+        """Return the labels in sorted order, and the final codes of provisional codes, unknown
+        labels and NaN."""
         labels = list(self.found)
         if self._known is not None:
             return tuple(labels), np.append(np.arange(len(labels) + 1.0), np.nan)
         if self._untyped:
             found = list(map(_number, labels))
-            whole = not any(isinstance(label, str) for label in found) and len(set(found)) == len(found)
+            whole = not any(isinstance(label, str) for label in found) and len(set(found)) == len(
+                found
+            )
             labels = found if whole else labels
-        order = sorted(range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code]))
+        order = sorted(
+            range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code])
+        )
         remap = np.full(len(labels) + 1, np.nan)
         remap[order] = np.arange(len(labels))
         return tuple(labels[code] for code in order), remap
 
 
 def _number(text: str) -> Any:
-    """Convert a CSV label to a number; other text, and digits beyond float64 precision, are returned unchanged.
+    """Convert a CSV label to a number; other text, and digits beyond float64 precision, are
+    returned unchanged.
 
     >>> _number("1.50"), _number("7.0"), _number("0.12345678901234567890"), _number("red")
     (1.5, 7, '0.12345678901234567890', 'red')

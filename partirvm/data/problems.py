@@ -1,4 +1,5 @@
-"""Problems that ingest finds in a table's columns, the options that settle them, and a table of all findings."""
+"""Problems that ingest finds in a table's columns, the options that settle them, and a table of all
+findings."""
 
 import csv
 import io
@@ -15,11 +16,14 @@ from partirvm.errors import DataError
 from partirvm.quoting import counted, listed, named, quoted
 from partirvm.types import Bool, Float
 
-MARKERS = frozenset(["?", "-", "--", ".", "*", "NA", "N/A", "n/a", "n.a.", "na", "null", "NULL", "#N/A"])
+MARKERS = frozenset(
+    ["?", "-", "--", ".", "*", "NA", "N/A", "n/a", "n.a.", "na", "null", "NULL", "#N/A"]
+)
 """Strings that mark a missing value, in addition to those that do so in any CSV file."""
 
 FEW_LEVELS, FEW_TEXTS, KEPT, WIDTH = 20, 5, 1000, 80
-"""Maximum counts of values that may be codes, of strings that may mark gaps, and of stored strings; table width."""
+"""Maximum counts of values that may be codes, of strings that may mark gaps, and of stored strings;
+table width."""
 
 TIME = r"\d\d:\d\d(:\d\d(\.\d+)?)?"
 ISO = rf"{TIME}|\d{{4}}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"
@@ -52,7 +56,8 @@ class Finding:
 
 
 class OddCells:
-    """The odd cells of a column: how many, the row of the first (from 0), and up to ``KEPT`` distinct strings."""
+    """The odd cells of a column: how many, the row of the first (from 0), and up to ``KEPT``
+    distinct strings."""
 
     def __init__(self) -> None:
         self.count, self.first, self.texts = 0, -1, list[str]()
@@ -70,7 +75,8 @@ class OddCells:
 
 
 class Values:
-    """The distinct values of a numeric column, as long as they are few, and whether they number the rows."""
+    """The distinct values of a numeric column, as long as they are few, and whether they number the
+    rows."""
 
     def __init__(self) -> None:
         self.found, self.n, self._counts, self._first = set[float](), 0, True, np.empty(0)
@@ -78,7 +84,9 @@ class Values:
     def add(self, values: Float) -> None:
         """Add the values of further rows."""
         self._first = self._first if self.n else values[:1].copy()
-        self._counts = self._counts and bool((values == self._first + np.arange(self.n, self.n + len(values))).all())
+        self._counts = self._counts and bool(
+            (values == self._first + np.arange(self.n, self.n + len(values))).all()
+        )
         if len(self.found) <= FEW_LEVELS:
             self.found.update(np.unique(values)[: FEW_LEVELS + 2].tolist())
         self.n += len(values)
@@ -87,16 +95,23 @@ class Values:
         """Return a proposal for a column that is constant, counts the rows or may hold codes."""
         known = {value for value in self.found if value == value}
         if len(self.found) == 1 or (self._counts and self.n >= FEW_LEVELS):
-            what = f"all rows have the value {known.pop():.6g}" if len(self.found) == 1 else "counts the rows"
+            what = (
+                f"all rows have the value {known.pop():.6g}"
+                if len(self.found) == 1
+                else "counts the rows"
+            )
             return Finding(column, what, {"exclude": (column,)}, fatal=False)
-        if 2 < len(known) <= min(self.n / 10, FEW_LEVELS) and all(value.is_integer() for value in known):
+        if 2 < len(known) <= min(self.n / 10, FEW_LEVELS) and all(
+            value.is_integer() for value in known
+        ):
             codes = f"{len(known)} different whole numbers, perhaps codes"
             return Finding(column, codes, {"categorical": ("auto", column)}, fatal=False)
         return None
 
 
 def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what most strings are ("numbers", "booleans", "dates" or "text"), and the few exceptions.
+    """Return what most strings are ("numbers", "booleans", "dates" or "text"), and the few
+    exceptions.
 
     >>> recognised(["1.5", "2", "-3e5", "?"]), recognised(["Bern", "7", "8"])
     (('numbers', ['?']), ('text', []))
@@ -110,7 +125,8 @@ def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def few(texts: Iterable[str], count: int, others: int) -> bool:
-    """Return True if ``count`` cells with these strings, among ``others``, probably mark missing values."""
+    """Return True if ``count`` cells with these strings, among ``others``, probably mark missing
+    values."""
     return MARKERS.issuperset(texts) or 10 * count <= others
 
 
@@ -123,9 +139,16 @@ def date_formats(texts: Sequence[str]) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    year, array = "%Y" if re.search(r"\d{4}", "".join(texts[:1])) else "%y", pa.array(texts, pa.string())
-    forms = [f"{day}{time}".replace("%Y", year) for day in DAYS for time in ("", " %H:%M", " %H:%M:%S")]
-    return [form for form in forms if not pc.strptime(array, form, "s", error_is_null=True).null_count]
+    year, array = (
+        "%Y" if re.search(r"\d{4}", "".join(texts[:1])) else "%y",
+        pa.array(texts, pa.string()),
+    )
+    forms = [
+        f"{day}{time}".replace("%Y", year) for day in DAYS for time in ("", " %H:%M", " %H:%M:%S")
+    ]
+    return [
+        form for form in forms if not pc.strptime(array, form, "s", error_is_null=True).null_count
+    ]
 
 
 def joined(names: Iterable[str]) -> str:
@@ -143,7 +166,11 @@ def flags(options: Mapping[str, Any]) -> list[str]:
         if value is True or (name == "shuffle" and value is None):
             found.append("--no-shuffle" if value is None else flag)
         elif value:
-            parts = [f"{column}={form}" for column, form in value.items()] if isinstance(value, Mapping) else value
+            parts = (
+                [f"{column}={form}" for column, form in value.items()]
+                if isinstance(value, Mapping)
+                else value
+            )
             text = joined(map(str, parts)) if isinstance(parts, list | tuple) else str(parts)
             found.append(f"{flag}{'=' if text.startswith('-') else ' '}{shlex.quote(text)}")
     return found
@@ -162,7 +189,8 @@ def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[st
 
 
 def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
-    """Raise ``DataError`` with a table of all findings and a ``command`` for the remedies, if any finding is fatal."""
+    """Raise ``DataError`` with a table of all findings and a ``command`` for the remedies, if any
+    finding is fatal."""
     if not any(each.fatal for each in findings):
         return
     from rich.console import Console
@@ -176,5 +204,14 @@ def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    together = ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"] if command else []
-    raise DataError(f"{where}: values that cannot be used (row 1 is the first row of data):", "", *lines, *together)
+    together = (
+        ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
+        if command
+        else []
+    )
+    raise DataError(
+        f"{where}: values that cannot be used (row 1 is the first row of data):",
+        "",
+        *lines,
+        *together,
+    )

@@ -1,7 +1,9 @@
-"""The data interface of a fit, and data checks: a source has numbered tiles, rows read by number, and an identity.
+"""The data interface of a fit, and data checks: a source has numbered tiles, rows read by number,
+and an identity.
 
-A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs of ``tile_rows``
-rows; the last may be shorter. Tile size depends on the data alone, so that sums have the same bits everywhere.
+A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs
+of ``tile_rows`` rows; the last may be shorter. Tile size depends on the data alone, so that sums
+have the same bits everywhere.
 """
 
 import hashlib
@@ -23,12 +25,14 @@ TILE_BYTES = 1 << 20
 """Approximate size in bytes of a tile's inputs, for data with many rows."""
 
 FARTHEST, HEAVIEST = 1e60, 1e100
-"""Limits on values or standard deviations, and on the mean weight, beyond which powers exceed the float64 range."""
+"""Limits on values or standard deviations, and on the mean weight, beyond which powers exceed the
+float64 range."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and C-contiguous.
+    """A run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and
+    C-contiguous.
 
     ``start`` is the row number of the tile's first row. The arrays must not be modified.
     """
@@ -41,11 +45,13 @@ class Tile:
 
     @property
     def present(self) -> Any:
-        """The rows with positive weight, as an index: a row with weight zero counts as absent and is no candidate."""
+        """The rows with positive weight, as an index: a row with weight zero counts as absent and
+        is no candidate."""
         return slice(None) if self.weights is None else self.weights > 0
 
     def take(self, rows: Any, start: int) -> "Tile":
-        """Return some of the rows, selected by a slice or positions, as a tile that begins at row ``start``."""
+        """Return some of the rows, selected by a slice or positions, as a tile that begins at row
+        ``start``."""
         weights = None if self.weights is None else self.weights[rows]
         return Tile(self.number, start, self.X[rows], self.t[rows], weights)
 
@@ -58,10 +64,12 @@ def concatenated(tiles: Sequence["Tile"]) -> "Tile":
 
 
 class Source:
-    """A set of rows that is read tile by tile. Reading is thread-safe. On-disk sources are small when pickled.
+    """A set of rows that is read tile by tile. Reading is thread-safe. On-disk sources are small
+    when pickled.
 
-    ``shuffled`` means that neighbouring rows are a random sample. ``moments`` are those of all rows, if known.
-    ``class_weights`` (K,) multiply the row weights by class; the class codes are the first target column.
+    ``shuffled`` means that neighbouring rows are a random sample. ``moments`` are those of all
+    rows, if known. ``class_weights`` (K,) multiply the row weights by class; the class codes are
+    the first target column.
     """
 
     n_rows: int
@@ -80,9 +88,14 @@ class Source:
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> "Tile":
-        """Read one tile. Raises ``IndexError`` for an invalid number, and ``MissingDataError`` for a damaged chunk."""
+        """Read one tile. Raises ``IndexError`` for an invalid number, and ``MissingDataError`` for
+        a damaged chunk."""
         X = as_rows(self._read("X", number))
-        t = as_rows(self._read("y", number)).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
+        t = (
+            as_rows(self._read("y", number)).reshape(len(X), -1)
+            if self.n_targets
+            else np.empty((len(X), 0))
+        )
         weights = as_rows(self._read("weights", number)) if self.weighted else None
         if self.class_weights is not None:
             of_classes = self.class_weights[t[:, 0].astype(np.int64)]
@@ -90,7 +103,8 @@ class Source:
         return Tile(number, number * self.tile_rows, X, t, weights)
 
     def with_class_weights(self, weights: Float) -> Self:
-        """Return a copy with these ``class_weights`` and without moments, which would not take them into account."""
+        """Return a copy with these ``class_weights`` and without moments, which would not take them
+        into account."""
         found = copy(self)
         found.class_weights, found.moments = weights, None
         return found
@@ -104,16 +118,20 @@ class Source:
         return np.arange(*self._span(number), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> "Source":
-        """Return a picklable source from which another process can read only these tiles, under the same numbers."""
+        """Return a picklable source from which another process can read only these tiles, under the
+        same numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> "Tile":
-        """Return the given rows, in this order, as one tile. Raises ``IndexError`` for numbers outside [0, n_rows)."""
+        """Return the given rows, in this order, as one tile. Raises ``IndexError`` for numbers
+        outside [0, n_rows)."""
         wanted = np.asarray(rows, dtype=np.int64)
         order = np.argsort(wanted, kind="stable")
         numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
         places = np.split(wanted[order] % self.tile_rows, firsts[1:])
-        pieces = [self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)]
+        pieces = [
+            self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)
+        ]
         return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
 
     def _span(self, number: int) -> tuple[int, int]:
@@ -124,7 +142,11 @@ class Source:
 
     def _take_shape_of(self, source: "Source") -> None:
         """Copy the shape, tiling, columns and order of another source."""
-        self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
+        self.n_rows, self.n_features, self.n_targets = (
+            source.n_rows,
+            source.n_features,
+            source.n_targets,
+        )
         self.tile_rows, self.columns = source.tile_rows, source.columns
         self.shuffled, self.weighted = source.shuffled, source.weighted
 
@@ -153,14 +175,19 @@ class Together(Source):
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Return the rows per tile, a power of two: ``TILE_BYTES`` of inputs, or 32 tiles if these have 2048 rows each."""
+    """Return the rows per tile, a power of two: ``TILE_BYTES`` of inputs, or 32 tiles if these have
+    2048 rows each."""
     by_size = max(TILE_BYTES // (8 * max(n_features, 1)), 1)
     return 1 << (min(by_size, max(n_rows // 32, 2048), 16384).bit_length() - 1)
 
 
 def hash_tile(tile: "Tile") -> str:
     """Return a hash of a tile's X, t and weights, sixteen hexadecimal digits."""
-    return hash_of(checksum(block) for block in (tile.X, tile.t, tile.weights) if block is not None and block.size)
+    return hash_of(
+        checksum(block)
+        for block in (tile.X, tile.t, tile.weights)
+        if block is not None and block.size
+    )
 
 
 def hash_of(checksums: Iterable[str]) -> str:
@@ -181,10 +208,17 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
-    """Raise ``DataError`` unless X is (N, d), t (N,) or (N, T), and weights (N,), in memory ≥ 0 and not all 0."""
+    """Raise ``DataError`` unless X is (N, d), t (N,) or (N, T), and weights (N,), in memory ≥ 0 and
+    not all 0."""
     if len(X.shape) != 2:
-        hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
-        raise DataError(f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}.")
+        hint = (
+            "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row"
+            if len(X.shape) == 1
+            else "reshape X"
+        )
+        raise DataError(
+            f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}."
+        )
     n_rows, n_features = X.shape
     if n_features == 0:
         raise DataError(f"X has no features: its shape is {X.shape}.")
@@ -195,19 +229,26 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
             check_dtype(name, values.dtype)
             check_beside(name, values, n_rows)
     if isinstance(weights, np.ndarray) and not (weights.any() and (weights >= 0).all()):
-        raise DataError("the weights are all zero, or some are negative: precision weights must be zero or positive.")
+        raise DataError(
+            "the weights are all zero, or some are negative: precision weights must be zero or "
+            "positive."
+        )
 
 
 def check_beside(name: str, values: Any, n_rows: int) -> None:
-    """Raise ``DataError`` unless y (N,) or (N, T), or the weights (N,), have the ``n_rows`` rows of X."""
+    """Raise ``DataError`` unless y (N,) or (N, T), or the weights (N,), have the ``n_rows`` rows of
+    X."""
     shape, several = values.shape, name == "y"
     if len(shape) not in range(1, 2 + several) or shape[0] != n_rows or 0 in shape[1:]:
         wanted = "(rows,) or (rows, targets)" if several else "(rows,)"
-        raise DataError(f"X has {n_rows:,} rows, so {name} must have the shape {wanted} but has {tuple(shape)}.")
+        raise DataError(
+            f"X has {n_rows:,} rows, so {name} must have the shape {wanted} but has {tuple(shape)}."
+        )
 
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
-    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 to append to DATA."""
+    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 to append to
+    DATA."""
     if n_rows < least:
         found = "there is only one row" if n_rows else "there are no rows"
         raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
@@ -221,9 +262,13 @@ def require_target(source: "Source") -> None:
 
 
 def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None:
-    """Raise ``DataError`` unless the data have the training data's ``columns`` and, with ``n_targets``, its targets."""
+    """Raise ``DataError`` unless the data have the training data's ``columns`` and, with
+    ``n_targets``, its targets."""
     other = source.columns
-    pairs = [(what, getattr(other, what), getattr(columns, what)) for what in ("features", "categories", "dates")]
+    pairs = [
+        (what, getattr(other, what), getattr(columns, what))
+        for what in ("features", "categories", "dates")
+    ]
     if n_targets:
         require_target(source)
         named = other.targets and columns.targets
@@ -231,41 +276,68 @@ def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None
         pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
     for what, found, wanted in pairs:
         if found != wanted:
-            differ = f"the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}"
-            raise DataError(f"{source}: {differ}: ingest it again, with the training dataset as `like` (`--like`)")
+            differ = (
+                f"the {what} of the data are {found!r:.200}, those of the training data "
+                f"{wanted!r:.200}"
+            )
+            raise DataError(
+                f"{source}: {differ}: ingest it again, with the training dataset as `like` "
+                "(`--like`)"
+            )
 
 
 def check_dtype(name: str, dtype: Any) -> None:
-    """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
+    """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans
+    are accepted."""
     if (kind := getattr(dtype, "kind", "O")) not in "fiub":
-        what = f"{'Complex data not supported: ' * (kind == 'c')}{name} holds complex numbers, text, dates or objects"
-        advice = "convert the values, or ingest the table with its text columns named as categorical (`--categorical`)"
+        what = (
+            f"{'Complex data not supported: ' * (kind == 'c')}{name} holds complex numbers, text, "
+            "dates or objects"
+        )
+        advice = (
+            "convert the values, or ingest the table with its text columns named as categorical "
+            "(`--categorical`)"
+        )
         raise DataError(f"{what} ({dtype}), but real numbers are needed: {advice}.")
 
 
 def check_values(where: str, moments: Moments, columns: Columns) -> None:
     """Raise ``DataError`` for features that have no values at all."""
-    empty = [columns.features[place] for place in np.flatnonzero(moments.inputs.missing == moments.inputs.n)]
+    empty = [
+        columns.features[place]
+        for place in np.flatnonzero(moments.inputs.missing == moments.inputs.n)
+    ]
     if moments.inputs.n and empty:
-        raise DataError(f"{where}: no row has a value in [{listed(empty)}]: leave these columns out (`--drop`)")
+        raise DataError(
+            f"{where}: no row has a value in [{listed(empty)}]: leave these columns out (`--drop`)"
+        )
 
 
 def check_range(moments: Moments, columns: Columns) -> None:
-    """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic."""
+    """Raise ``DataError`` for weights or columns whose values are too large or too small for
+    float64 arithmetic."""
     weight = moments.targets.total[0] / moments.targets.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
-        raise DataError(f"the mean weight is {weight:.0e}: scale weights or relative noise by a power of ten")
+        raise DataError(
+            f"the mean weight is {weight:.0e}: scale weights or relative noise by a power of ten"
+        )
     targets = columns.target_names(len(moments.targets.mean))
     for names, found in ((columns.features, moments.inputs), (targets, moments.targets)):
         wrong = (found.largest > FARTHEST) | (~found.constant & (found.deviation < 1 / FARTHEST))
         if wrong.any():
             place = int(np.argmax(wrong))
-            size = f"values up to {found.largest[place]:.0e} and the standard deviation {found.deviation[place]:.0e}"
-            raise DataError(f"the column {quoted(names[place])} has {size}: multiply it by a power of ten")
+            size = (
+                f"values up to {found.largest[place]:.0e} and the standard deviation "
+                f"{found.deviation[place]:.0e}"
+            )
+            raise DataError(
+                f"the column {quoted(names[place])} has {size}: multiply it by a power of ten"
+            )
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Convert ``values`` to a NumPy array of real numbers with their dtype, or float64 for objects."""
+    """Convert ``values`` to a NumPy array of real numbers with their dtype, or float64 for
+    objects."""
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -29,11 +29,11 @@ Batch = Mapping[str, Any]  # Arrow arrays of equal length, keyed by column name
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the wanted columns and the approximate bytes per batch; batches larger than
-    ``most_batch`` are no faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are columns that
-    the source defines. ``held`` returns the bytes needed to read the given columns, in addition to the batches. An
-    ``untyped`` source (CSV) contains only strings, in which numbers may have decimal ``commas``. ``note`` says how the
-    files are encoded.
+    ``batches`` is called with the wanted columns and the approximate bytes per batch; batches
+    larger than ``most_batch`` are no faster. ``targets``, ``weights`` and ``categorical`` (with
+    levels, if known) are columns that the source defines. ``held`` returns the bytes needed to read
+    the given columns, in addition to the batches. An ``untyped`` source (CSV) contains only
+    strings, in which numbers may have decimal ``commas``. ``note`` says how the files are encoded.
     """
 
     name: str
@@ -67,9 +67,11 @@ def is_glob(url: str) -> bool:
 
 
 def is_table(url: str) -> bool:
-    """Return True for the name of a file or glob that ``ingest`` can read, or a folder of such files.
+    """Return True for the name of a file or glob that ``ingest`` can read, or a folder of such
+    files.
 
-    >>> is_table("trips.CSV.gz"), is_table("https://host/trips.parquet?id=1"), is_table("trips.zarr")
+    >>> places = "trips.CSV.gz", "https://host/trips.parquet?id=1", "trips.zarr"
+    >>> tuple(map(is_table, places))
     (True, True, False)
     """
     if without_query(url).lower().endswith((*ENDINGS, ".npz")):
@@ -81,7 +83,8 @@ def is_table(url: str) -> bool:
 
 
 def ingesting(url: str, like: str = "") -> str:
-    """Return the command that ingests a table, with the training dataset ``like`` or, without it, a target to name."""
+    """Return the command that ingests a table, with the training dataset ``like`` or, without it, a
+    target to name."""
     name = without_query(url).rstrip("/").rpartition("/")[2]
     stem = re.sub(r"[^\w-].*", "", name.lstrip(".")) or "data"
     given = ["--like", shlex.quote(like)] if like else ["--target", "COLUMN"]
@@ -97,13 +100,18 @@ def is_text(kind: Any) -> bool:
 
 
 def file_table(url: str) -> Reader:
-    """Return the table in a file, or in the files of a folder or glob, which must be all CSV or all Parquet."""
+    """Return the table in a file, or in the files of a folder or glob, which must be all CSV or all
+    Parquet."""
     filesystem, files, found = _files(url)
     if not files:
         kinds = f"ingest reads files that end in {', '.join(ENDINGS)}, and a single .npz file"
         if found:
-            raise MissingDataError(f"{url}: no file here has a known extension: {kinds}: rename or convert the files.")
-        raise MissingDataError(f"{url}: there is no such file or folder, or it is empty: check the path; {kinds}.")
+            raise MissingDataError(
+                f"{url}: no file here has a known extension: {kinds}: rename or convert the files."
+            )
+        raise MissingDataError(
+            f"{url}: there is no such file or folder, or it is empty: check the path; {kinds}."
+        )
     n_csv = sum(without_query(file).lower().endswith(CSV_ENDINGS) for file in files)
     if 0 < n_csv < len(files):
         raise DataError(f"{url} holds both CSV and Parquet files: select one kind.")
@@ -111,7 +119,8 @@ def file_table(url: str) -> Reader:
 
 
 def _files(url: str) -> tuple[Any, list[str], list[str]]:
-    """Return a file system, and the paths of the tables and of all files at an address, except hidden ones."""
+    """Return a file system, and the paths of the tables and of all files at an address, except
+    hidden ones."""
     filesystem, path = open_filesystem(url)
     with reading(url):
         if protocol_of(url) in QUERIES:
@@ -120,15 +129,25 @@ def _files(url: str) -> tuple[Any, list[str], list[str]]:
             found = list(filesystem.glob(path))
         else:
             below = path.rstrip("/")
-            found = [file for file in filesystem.find(path) if not re.search(r"/[._]", file.removeprefix(below))]
-    return filesystem, sorted(file for file in found if without_query(file).lower().endswith(ENDINGS)), found
+            found = [
+                file
+                for file in filesystem.find(path)
+                if not re.search(r"/[._]", file.removeprefix(below))
+            ]
+    return (
+        filesystem,
+        sorted(file for file in found if without_query(file).lower().endswith(ENDINGS)),
+        found,
+    )
 
 
 @contextmanager
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file, possibly compressed, for reading. Errors are converted to errors that name the file.
+    """Open a file, possibly compressed, for reading. Errors are converted to errors that name the
+    file.
 
-    Arrow opens local files itself: its read-ahead thread for Python files can hang or abort a process at exit.
+    Arrow opens local files itself: its read-ahead thread for Python files can hang or abort a
+    process at exit.
     """
     import pyarrow as pa
 
@@ -136,14 +155,19 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
     ending = without_query(path).rpartition(".")[2].lower()
     compression = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}.get(ending)
     with (
-        reading(path, "check that the file is complete and that its extension matches its type", DataError),
+        reading(
+            path,
+            "check that the file is complete and that its extension matches its type",
+            DataError,
+        ),
         pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,
     ):
         yield file if compression is None else pa.CompressedInputStream(file, compression)
 
 
 def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of Parquet files with equal columns. ``held`` assumes a page per column, and a compressed one."""
+    """Return a table of Parquet files with equal columns. ``held`` assumes a page per column, and a
+    compressed one."""
     import pyarrow.parquet as pq
 
     found, largest, n_rows = list[tuple[str, ...]](), 0, 0
@@ -152,7 +176,12 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
             metadata = pq.ParquetFile(file, pre_buffer=False).metadata
             found.append(tuple(metadata.schema.to_arrow_schema().names))
         n_rows += metadata.num_rows
-        largest = max([largest, *(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))])
+        largest = max(
+            [
+                largest,
+                *(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)),
+            ]
+        )
 
     def held(wanted: Sequence[str]) -> int:
         return len(wanted) * LEAST_BUFFER + min(largest, len(wanted) * PAGE) + PAGE
@@ -162,15 +191,22 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
         buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
         for path in files:
             with opened(filesystem, path) as file:
-                parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True)
-                for batch in parquet.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False):
+                parquet = pq.ParquetFile(
+                    file, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+                )
+                for batch in parquet.iter_batches(
+                    batch_size=rows, columns=list(wanted), use_threads=False
+                ):
                     yield {name: batch.column(name) for name in wanted}
 
-    return Reader(url, _same_columns(url, files, found), batches, n_rows, held=held, most_batch=4 << 20)
+    return Reader(
+        url, _same_columns(url, files, found), batches, n_rows, held=held, most_batch=4 << 20
+    )
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. Cells are strings or missing values."""
+    """Return a table of CSV files with a header and equal columns. Cells are strings or missing
+    values."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -189,20 +225,24 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
             texts = {own[name]: pa.string() for name in wanted}
             convert = csv.ConvertOptions(include_columns=list(texts), column_types=texts, **nulls)
             # Arrow reads 32 blocks ahead, which take two thirds of a batch's memory
-            with _parsed(filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert) as stream:
+            with _parsed(
+                filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert
+            ) as stream:
                 for batch in stream:
                     yield {name: batch.column(own[name]) for name in wanted}
 
     encoding, delimiter = styles[0]
-    note = "" if styles[0] == ("utf8", ",") else f"{encoding} text, fields separated by {delimiter!r}"
+    note = (
+        "" if styles[0] == ("utf8", ",") else f"{encoding} text, fields separated by {delimiter!r}"
+    )
     return Reader(url, columns, batches, untyped=True, commas=delimiter == ";", note=note)
 
 
 def style_of(head: bytes) -> tuple[str, str]:
     """Return the encoding and delimiter of a CSV file that begins with these bytes.
 
-    A file is UTF-16 if it begins with a byte order mark, and Windows-1252 if it is not UTF-8. Semicolons, tabs or bars
-    are the delimiter if every row has the same number of them.
+    A file is UTF-16 if it begins with a byte order mark, and Windows-1252 if it is not UTF-8.
+    Semicolons, tabs or bars are the delimiter if every row has the same number of them.
 
     >>> style_of("Größe;Preis\\n1,5;2\\n".encode("cp1252")), style_of(b"a,b\\n1,2\\n")
     (('cp1252', ';'), ('utf8', ','))
@@ -214,11 +254,15 @@ def style_of(head: bytes) -> tuple[str, str]:
         encoding, text = "cp1252", head.decode("cp1252", errors="replace")
     lines = re.sub('"[^"]*"', "", text).splitlines()[: 100 if len(head) < HEAD else -1][:100]
     counts = {mark: {line.count(mark) for line in lines if line.strip()} for mark in ";\t|"}
-    return encoding, next((mark for mark, found in counts.items() if len(found) == 1 and found != {0}), ",")
+    return encoding, next(
+        (mark for mark, found in counts.items() if len(found) == 1 and found != {0}), ","
+    )
 
 
 @contextmanager
-def _parsed(filesystem: Any, path: str, style: tuple[str, str], block_size: int, convert: Any) -> Iterator[Any]:
+def _parsed(
+    filesystem: Any, path: str, style: tuple[str, str], block_size: int, convert: Any
+) -> Iterator[Any]:
     """Yield the record batches of a CSV file."""
     import pyarrow as pa
     from pyarrow import csv
@@ -227,18 +271,32 @@ def _parsed(filesystem: Any, path: str, style: tuple[str, str], block_size: int,
     parse = csv.ParseOptions(delimiter=style[1])
     with opened(filesystem, path) as file:
         try:
-            with csv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as stream:
+            with csv.open_csv(
+                file, read_options=read, parse_options=parse, convert_options=convert
+            ) as stream:
                 yield stream
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1:,} (row 1 follows the header)", str(error))
-            advice = "it needs a header, equally many fields in each row, closed quotation marks and one encoding"
+            said = re.sub(
+                r"Row #(\d+)",
+                lambda row: f"row {int(row[1]) - 1:,} (row 1 follows the header)",
+                str(error),
+            )
+            advice = (
+                "it needs a header, equally many fields in each row, closed quotation marks and "
+                "one encoding"
+            )
             raise DataError(f"{path}: cannot be read as CSV: {said}; {advice}") from error
 
 
-def _same_columns(url: str, files: Sequence[str], found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the columns of the first file. Raises ``DataError`` if another file has different columns."""
+def _same_columns(
+    url: str, files: Sequence[str], found: Sequence[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the columns of the first file. Raises ``DataError`` if another file has different
+    columns."""
     for path, names in zip(files, found, strict=True):
         if set(names) != set(found[0]):
-            differ = f"{path} and {files[0]} differ in [{listed(sorted(set(names) ^ set(found[0])))}]"
+            differ = (
+                f"{path} and {files[0]} differ in [{listed(sorted(set(names) ^ set(found[0])))}]"
+            )
             raise DataError(f"{url}: all files must have the same columns, but {differ}.")
     return found[0]

@@ -1,21 +1,25 @@
-"""The DATA format (versions of the attributes, and groups of arrays), and the source that reads the rows.
+"""The DATA format (versions of the attributes, and groups of arrays), and the source that reads the
+rows.
 
-    versions/000002.json      the name of the newest group
-    rows-TOKEN/attributes     ``DataAttributes``, stored by ``storage.codec``
-    rows-TOKEN/X              (n, d) float64, NaN for missing values, a Zarr (version 3) array with one chunk per tile
-    rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for prediction
-    rows-TOKEN/weights        (n,) float64, optional: precision weights
-    rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
+    versions/000002.json      the name of the newest group rows-TOKEN/attributes
+    ``DataAttributes``, stored by ``storage.codec`` rows-TOKEN/X              (n, d) float64, NaN
+    for missing values, a Zarr (version 3) array with one chunk per tile rows-TOKEN/y
+    (n,) or (n, T) float64; class codes 0 … K−1; absent in data for prediction rows-TOKEN/weights
+    (n,) float64, optional: precision weights rows-TOKEN/row            (n,) int64, if rows were
+    shuffled: the number of the row in the original order
 
-An ingest writes a group of all rows. An append writes a group that begins at the first tile it changes: only the last
-tile, if not full, is copied. ``segments`` says which group holds which tiles. Published groups never change.
+An ingest writes a group of all rows. An append writes a group that begins at the first tile it
+changes: only the last tile, if not full, is copied. ``segments`` says which group holds which
+tiles. Published groups never change.
 
-A group becomes visible with the next version, which exactly one process can create; the newest version counts. So a
-writer that was killed or stalled for long does no damage: nobody reads its group, and it cannot publish later. Each
-writer also holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
+A group becomes visible with the next version, which exactly one process can create; the newest
+version counts. So a writer that was killed or stalled for long does no damage: nobody reads its
+group, and it cannot publish later. Each writer also holds the lease in the folder ``.NAME.lease``
+next to the DATA, which is removed at the end.
 
-Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the decompressor.
-Readers use the attributes, which contain a checksum of each chunk; the Zarr array metadata is for other programs.
+Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the
+decompressor. Readers use the attributes, which contain a checksum of each chunk; the Zarr array
+metadata is for other programs.
 """
 
 import re
@@ -31,24 +35,41 @@ from partirvm.data.tables import file_table, ingesting, is_table
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.quoting import listed
 from partirvm.storage import Folder, Where, open_folder, reading
-from partirvm.storage.address import QUERIES, absolute, address, allow_protocols, protocol_of, without_query
+from partirvm.storage.address import (
+    QUERIES,
+    absolute,
+    address,
+    allow_protocols,
+    protocol_of,
+    without_query,
+)
 from partirvm.storage.codec import Codec
-from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
+from partirvm.storage.records import (
+    checksum,
+    digest,
+    listed_numbers,
+    numbered,
+    read_blosc,
+    read_json,
+)
 from partirvm.types import Columns, Int
 
 KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 11, "versions", re.compile("rows-[0-9a-f]{32}")
 
-NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives those moments
+NO_MOMENTS = Moments.of(
+    np.empty((0, 0)), np.empty((0, 0))
+)  # adding other moments gives those moments
 
 
 @dataclass(frozen=True)
 class DataAttributes:
     """The attributes of DATA, which have no rows before the first ingest.
 
-    ``seed`` is None if the rows kept their order. ``hashes`` contains the chunk checksums of each array. Rows that are
-    not ``labelled`` are for prediction: ``columns`` still contains the target and classes to predict. ``batches``
-    contains the number of rows and a checksum of their values for the ingest and each append, and ``segments`` contains
-    the first tile and the group name of each run of tiles.
+    ``seed`` is None if the rows kept their order. ``hashes`` contains the chunk checksums of each
+    array. Rows that are not ``labelled`` are for prediction: ``columns`` still contains the target
+    and classes to predict. ``batches`` contains the number of rows and a checksum of their values
+    for the ingest and each append, and ``segments`` contains the first tile and the group name of
+    each run of tiles.
     """
 
     columns: Columns
@@ -76,12 +97,18 @@ class DataAttributes:
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """The chunk shape of each array."""
         R, T = self.tile_rows, self.n_targets
-        shapes = {"X": (R, self.n_features), "y": (R, T) if T > 1 else (R,), "weights": (R,), "row": (R,)}
+        shapes = {
+            "X": (R, self.n_features),
+            "y": (R, T) if T > 1 else (R,),
+            "weights": (R,),
+            "row": (R,),
+        }
         absent = {"y": not T, "weights": not self.weighted, "row": self.seed is None}
         return {name: shape for name, shape in shapes.items() if not absent.get(name)}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the identity of the data as JSON; ``about`` is a hash of what appended rows leave unchanged."""
+        """Return the identity of the data as JSON; ``about`` is a hash of what appended rows leave
+        unchanged."""
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = list(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
@@ -91,13 +118,23 @@ class DataAttributes:
         return {**shape, "hashes": hashes, "about": digest(fixed), "moments": values}
 
     def agree(self) -> bool:
-        """Return whether the attributes are consistent with each other, which those of a damaged file may not be."""
-        firsts, n_tiles = [first for first, _ in self.segments], -(-self.n_rows // max(self.tile_rows, 1))
+        """Return whether the attributes are consistent with each other, which those of a damaged
+        file may not be."""
+        firsts, n_tiles = (
+            [first for first, _ in self.segments],
+            -(-self.n_rows // max(self.tile_rows, 1)),
+        )
         widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
-        arrays = [(value, n) for each, n in widths for value in vars(each).values() if isinstance(value, np.ndarray)]
+        arrays = [
+            (value, n)
+            for each, n in widths
+            for value in vars(each).values()
+            if isinstance(value, np.ndarray)
+        ]
         return (
             min(self.n_rows, self.tile_rows, self.n_features) > 0
-            and {name: len(each) for name, each in self.hashes.items()} == dict.fromkeys(self.chunks, n_tiles)
+            and {name: len(each) for name, each in self.hashes.items()}
+            == dict.fromkeys(self.chunks, n_tiles)
             and all(array.dtype in ("i8", "f8") and array.shape == (n,) for array, n in arrays)
             and firsts[:1] == [0]
             and firsts == sorted(set(firsts))
@@ -109,7 +146,8 @@ CODEC = Codec([DataAttributes])
 
 
 def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttributes]:
-    """Return the folder of DATA, and the newest attributes or those from when ``group`` was newest."""
+    """Return the folder of DATA, and the newest attributes or those from when ``group`` was
+    newest."""
     folder = open_folder(url)
     if group is not None:
         return folder, attributes_of(folder, group)
@@ -133,7 +171,10 @@ def _not_data(url: str) -> str:
         return _not_ingested(url)
     folder = open_folder(url)
     if not folder.exists():
-        return f"this is not a dataset, and nothing has this name: check the path, or create a dataset with {made}"
+        return (
+            "this is not a dataset, and nothing has this name: check the path, or create a "
+            f"dataset with {made}"
+        )
     if folder.is_file():
         return "this is a file, not a dataset: pass a folder that `partirvm ingest` made"
     names = folder.list()
@@ -152,15 +193,23 @@ def _not_ingested(url: str) -> str:
         return "this is not a dataset, and nothing has this name: check the path"
     except DataError:
         pass  # ingest reports it
-    return f"this is a table, not a dataset: make a dataset of it first: `{ingesting(url)}`{columns}"
+    return (
+        f"this is a table, not a dataset: make a dataset of it first: `{ingesting(url)}`{columns}"
+    )
 
 
 def attributes_of(folder: Folder, group: str) -> DataAttributes:
     """Return the attributes of DATA as of this row group."""
     place = folder.place(f"{group if GROUP.fullmatch(group) else 'damaged'}/attributes")
     attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
-    if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
-        raise FormatError(f"{place}: the attributes contradict each other, or belong to another group: restore it")
+    if not (
+        isinstance(attributes, DataAttributes)
+        and attributes.agree()
+        and attributes.segments[-1][1] == group
+    ):
+        raise FormatError(
+            f"{place}: the attributes contradict each other, or belong to another group: restore it"
+        )
     return attributes
 
 
@@ -170,12 +219,14 @@ def dtype_of(name: str) -> str:
 
 
 class ZarrSource(Source):
-    """A source for DATA at ``url``, on disk or an fsspec URL. Each chunk is compared with its checksum when it is read.
+    """A source for DATA at ``url``, on disk or an fsspec URL. Each chunk is compared with its
+    checksum when it is read.
 
-    ``seed`` is the shuffle seed, or None if the rows kept their order. A pickled source contains the address and the
-    name of its newest group, so that rows appended in the meantime do not belong to it. Raises ``MissingDataError`` if
-    DATA or a chunk is missing or damaged, ``ChangedDataError`` if DATA or values differ from those ingested, and
-    ``FormatError`` for another format. ``notes`` has a remark on each column that ``ingest`` changed; messages refer to
+    ``seed`` is the shuffle seed, or None if the rows kept their order. A pickled source contains
+    the address and the name of its newest group, so that rows appended in the meantime do not
+    belong to it. Raises ``MissingDataError`` if DATA or a chunk is missing or damaged,
+    ``ChangedDataError`` if DATA or values differ from those ingested, and ``FormatError`` for
+    another format. ``notes`` has a remark on each column that ``ingest`` changed; messages refer to
     the data by ``name``.
     """
 
@@ -204,12 +255,17 @@ class ZarrSource(Source):
         except MissingDataError as error:
             if open_data(self.url)[1].segments[-1][1] == self._group:
                 raise
-            raise ChangedDataError(f"{self.url}: the data were replaced while in use: start a new fit") from error
+            raise ChangedDataError(
+                f"{self.url}: the data were replaced while in use: start a new fit"
+            ) from error
 
     def _chunk(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
         folder, attributes = self._open()
-        place, advice = f"{self.url}: chunk {number} of the array {name!r}", "restore it, or ingest the data again"
+        place, advice = (
+            f"{self.url}: chunk {number} of the array {name!r}",
+            "restore it, or ingest the data again",
+        )
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
@@ -223,18 +279,23 @@ class ZarrSource(Source):
         return super().original_rows(number) if self.seed is None else self._read("row", number)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the identity of the data as recorded by ingest (``DataAttributes.fingerprint``)."""
+        """Return the identity of the data as recorded by ingest
+        (``DataAttributes.fingerprint``)."""
         return self._open()[1].fingerprint()
 
     def has_grown(self, then: dict[str, Any]) -> bool:
-        """Return True if the DATA consist of the rows of an earlier fingerprint followed by more rows."""
+        """Return True if the DATA consist of the rows of an earlier fingerprint followed by more
+        rows."""
         (full, rest), now = divmod(then["n_rows"], self.tile_rows), self.fingerprint()
         more = now["n_rows"] > then["n_rows"] and now["about"] == then["about"]
         more = more and now["hashes"][:full] == then["hashes"][:full]
-        return more and (not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full])
+        return more and (
+            not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full]
+        )
 
     def verify(self) -> None:
-        """Read all rows and their row numbers. Raises ``ChangedDataError`` or ``MissingDataError``."""
+        """Read all rows and their row numbers. Raises ``ChangedDataError`` or
+        ``MissingDataError``."""
         for number in range(self.n_tiles):
             self.tile(number)
             self.original_rows(number)
@@ -251,4 +312,7 @@ class ZarrSource(Source):
 
     def __repr__(self) -> str:
         shape = f"{self.n_rows:,} rows × {self.n_features} features"
-        return f"<DATA {self.url}: {shape}, {self.n_targets or 'no'} target{'s' * (self.n_targets > 1)}>"
+        return (
+            f"<DATA {self.url}: {shape}, {self.n_targets or 'no'} "
+            f"target{'s' * (self.n_targets > 1)}>"
+        )

@@ -1,4 +1,5 @@
-"""Base class of the estimators: parameters and their documentation, fitting, and tile-by-tile values of rows."""
+"""Base class of the estimators: parameters and their documentation, fitting, and tile-by-tile
+values of rows."""
 
 import re
 import textwrap
@@ -30,7 +31,15 @@ from partirvm.kernels.permission import FunctionParameters
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.options import TABLE, Request
-from partirvm.options.table import Auto, AutoOrNone, Effort, Gamma, KernelStore, SolverName, StrategyName
+from partirvm.options.table import (
+    Auto,
+    AutoOrNone,
+    Effort,
+    Gamma,
+    KernelStore,
+    SolverName,
+    StrategyName,
+)
 from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
@@ -42,14 +51,18 @@ from partirvm.types import Float, unfolded_inputs
 
 Documented = TypeVar("Documented", bound=type)
 
-PARAMETERS, ATTRIBUTES = "    (The parameters of both estimators.)\n", "    (The attributes of both estimators.)\n"
+PARAMETERS, ATTRIBUTES = (
+    "    (The parameters of both estimators.)\n",
+    "    (The attributes of both estimators.)\n",
+)
 """Docstring lines that ``documented`` replaces with these entries of the base class."""
 
 ENTRY = re.compile(r"^    (\w+) : (.*)\n((?: {8}.*\n)*)", re.MULTILINE)
 
 
 def documented(estimator: Documented) -> Documented:
-    """Insert the common entries into a docstring, and each option's words, default and help text into its entry."""
+    """Insert the common entries into a docstring, and each option's words, default and help text
+    into its entry."""
     if estimator.__doc__ is None:  # python -OO has no docstrings
         return estimator
     defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
@@ -59,36 +72,47 @@ def documented(estimator: Documented) -> Documented:
         if name not in defaults:
             return "" if name in TABLE else found[0]
         if name in TABLE:
-            kind, text = kind.replace("words", listed_words(TABLE[name])), f"{TABLE[name].meaning} {text}"
+            kind, text = (
+                kind.replace("words", listed_words(TABLE[name])),
+                f"{TABLE[name].meaning} {text}",
+            )
         return textwrap.indent(entry(name, f"{kind}, ", defaults[name], text), " " * 4) + "\n"
 
-    _, parameters, attributes = re.split(r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or "")
-    whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(ATTRIBUTES, attributes.rstrip(" "))
+    _, parameters, attributes = re.split(
+        r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or ""
+    )
+    whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(
+        ATTRIBUTES, attributes.rstrip(" ")
+    )
     estimator.__doc__ = ENTRY.sub(completed, whole)
     return estimator
 
 
 @dataclass(eq=False, repr=False)
 class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
-    """Base class of the estimators. A subclass adds parameters, ``_take`` (the model's attributes) and predictions.
+    """Base class of the estimators. A subclass adds parameters, ``_take`` (the model's attributes)
+    and predictions.
 
-    Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class codes.
+    Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class
+    codes.
 
     Parameters
     ----------
     kernel : str, option value, kernel, callable, list of these, or None
-        An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes its own options.
-        ``partirvm.kernels`` has kernels with fixed parameters, and their sums and products.
+        An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes its own
+        options. ``partirvm.kernels`` has kernels with fixed parameters, and their sums and
+        products.
     gamma : {"learn", "learn-shared", "learn-per-feature", "scale"}, float or array of shape (d,)
-        "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+        "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number
+        of features).
     max_vectors : int or None
     max_rounds : int or None
         Other libraries call this ``max_iter`` or ``n_estimators``.
     effort : words
     noise : words, float or Noise
-        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². Local noise needs a single target; its
-        logarithm is a small RVM fitted to the errors of left-out rows. Its mean over the training rows is
-        ``noise_variance_``, which also applies far from all of them.
+        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². Local noise needs a single
+        target; its logarithm is a small RVM fitted to the errors of left-out rows. Its mean over
+        the training rows is ``noise_variance_``, which also applies far from all of them.
     memory_limit : "auto", int or str
         A number is in bytes.
     random_state : int, RandomState or None
@@ -96,20 +120,23 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     time_limit : float, str or None
         A number is in seconds.
     basis : None, "linear", str, callable or list of these
-        Any callable works if the fit runs in this process. Functions receive the same inputs as the kernel. With
-        ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and each of its columns has an α.
+        Any callable works if the fit runs in this process. Functions receive the same inputs as the
+        kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and
+        each of its columns has an α.
     warp : words or Warp
         ``Warp(target="log")`` also warps the target of a regression.
     strategy : words or strategy object
-        A strategy object takes its own options: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
+        A strategy object takes its own options: ``WorkingSet(selection="gain", fit_rows="sample",
+        sample_rows=5000)``.
     partition_size : "auto" or int
     solver : words
-        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a regression with one
-        target and without priors or fixed α. If all rows of such a regression are candidates, "auto" uses the better of
-        the two; otherwise, it is the fixed point.
+        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a
+        regression with one target and without priors or fixed α. If all rows of such a regression
+        are candidates, "auto" uses the better of the two; otherwise, it is the fixed point.
     max_iterations : int or None
     alpha_prior : pair of float or AlphaPrior
-        See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` also fixes precisions by name.
+        See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` also fixes
+        precisions by name.
     fit_intercept : bool
         The mean of a numeric target is removed and added back in any case.
     standardize : bool
@@ -117,7 +144,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     kernel_store : words
         With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
     client : distributed.Client or None
-        Client of the Dask cluster on which to run the fit; None uses all cores available to this process.
+        Client of the Dask cluster on which to run the fit; None uses all cores available to this
+        process.
     verbose : bool
         Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
 
@@ -126,15 +154,22 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     n_relevance_vectors_ : int
         M, the number of relevance vectors, not counting the bias and basis functions.
     relevance_vectors_ : ndarray of shape (M, d), in the units of X
-    basis_names_, basis_relevance_ : "bias", then the names of the basis functions (B + 1,); the loss of log evidence if
-        only that function is deleted: 0 for a pruned function, small if other functions can replace it
-    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), or (T or K, B + 1) for T targets or K > 2 classes, in the
-        standardised problem; 0 and ∞ where pruned
+    basis_names_ : list of str
+        "bias", then the names of the basis functions (B + 1,).
+    basis_relevance_ : ndarray of shape (B + 1,)
+        The loss of log evidence if only that function is deleted: 0 for a pruned function, small
+        if other functions can replace it.
+    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,)
+        In the standardised problem; 0 and ∞ where pruned. For T targets or K > 2 classes, their
+        shape is (T, B + 1) or (K, B + 1).
     kernel_ : kernel with its learned parameters
-    gamma_ : float or ndarray of shape (d,); only if the kernel has a gamma, or one for each kind of column
-    feature_relevance_ : ndarray of shape (d,), the share of the variance of the predictions due to each feature,
-        alone or with others (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it
-    history_ : list of dict, one per fit; with several targets, errors are root mean squares over the targets
+    gamma_ : float or ndarray of shape (d,)
+        Only if the kernel has a gamma, or one for each kind of column.
+    feature_relevance_ : ndarray of shape (d,)
+        The share of the variance of the predictions due to each feature, alone or with others
+        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
+    history_ : list of dict
+        One for each fit; with several targets, errors are root mean squares over the targets.
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
     n_features_in_ : int
@@ -167,7 +202,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
-        """Clone with the metadata requests, the callbacks and the same client, because clients cannot be copied."""
+        """Clone with the metadata requests, the callbacks and the same client, because clients
+        cannot be copied."""
         bare = copy(self)
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
@@ -176,14 +212,18 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         return cloned.set_callbacks(*getattr(self, "_callbacks", ()))
 
     def set_callbacks(self, *callbacks: FitCallback) -> Self:
-        """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, replacing earlier ones.
+        """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, replacing earlier
+        ones.
 
-        Without arguments, all callbacks are removed. Clones keep them, so a grid search passes them on; pickles and
-        saved files do not. Raises ``UsageError`` for an object that is not a ``FitCallback``.
+        Without arguments, all callbacks are removed. Clones keep them, so a grid search passes them
+        on; pickles and saved files do not. Raises ``UsageError`` for an object that is not a
+        ``FitCallback``.
         """
         for one in callbacks:
             if not isinstance(one, FitCallback):
-                raise UsageError(f"{one!r} is not a callback: derive its class from partirvm.FitCallback")
+                raise UsageError(
+                    f"{one!r} is not a callback: derive its class from partirvm.FitCallback"
+                )
         self._callbacks = callbacks
         return self
 
@@ -193,7 +233,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without the client and the callbacks, which may hold connections."""
+        """Return the state for pickling, without the client and the callbacks, which may hold
+        connections."""
         state = {**super().__getstate__(), "client": None}
         state.pop("_callbacks", None)
         return state
@@ -201,18 +242,25 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     def parameters(self) -> Request:
         """Return the options of this estimator's fit, with a seed drawn from ``random_state``.
 
-        Raises ``UsageError`` for a value that its option does not allow, and for an option that is set twice.
+        Raises ``UsageError`` for a value that its option does not allow, and for an option that is
+        set twice.
         """
         self.require_permitted_parameters()
         values = self.get_params(deep=False)
         del values["client"], values["verbose"]
         state = values.pop("random_state")
-        seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
+        seed = (
+            int(state)
+            if isinstance(state, int | np.integer)
+            else int(check_random_state(state).randint(2**31))
+        )
         asked = flat(values)
         if isinstance(asked["gamma"], np.ndarray):
             asked["gamma"] = asked["gamma"].tolist()
         if isinstance(weights := asked.get("class_weight"), Mapping):
-            asked["class_weight"] = {text_of_label(label): weight for label, weight in weights.items()}
+            asked["class_weight"] = {
+                text_of_label(label): weight for label, weight in weights.items()
+            }
         return Request(**asked, seed=seed, classify=is_classifier(self))
 
     def fit(
@@ -230,30 +278,38 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
-            Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical columns and text
-            become categories, and dates become day counts and cycles (see ``model_.columns``). A dataset is the path or
-            URL of the output of ``ingest`` (with ``classes=True`` for labels); it includes y and weights. X is not
-            kept.
+            Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical
+            columns and text become categories, and dates become day counts and cycles (see
+            ``model_.columns``). A dataset is the path or URL of the output of ``ingest`` (with
+            ``classes=True`` for labels); it includes y and weights. X is not kept.
         y : array-like (N,), or (N, T) for a regression with T targets
-            Targets, or labels of any type that has an order; either of the same kind as X or a NumPy array.
+            Targets, or labels of any type that has an order; either of the same kind as X or a
+            NumPy array.
         sample_weight : array-like (N,), optional
-            In a regression, the noise variance of a row is σ²/weight: a row with known relative noise r has weight
-            1/r². In a classification, a row of weight 2 counts as two rows. Rows with weight 0 are ignored.
+            In a regression, the noise variance of a row is σ²/weight: a row with known relative
+            noise r has weight 1/r². In a classification, a row of weight 2 counts as two rows. Rows
+            with weight 0 are ignored.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
-            Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when it stops falling
-            (early stopping). Other libraries call this ``eval_set``. X_val may be a dataset.
+            Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when
+            it stops falling (early stopping). Other libraries call this ``eval_set``. X_val may be
+            a dataset.
 
         Raises
         ------
         DataError, UsageError, MemoryLimitError, NumericalError
-            For invalid data or parameters (a ``ValueError``; also a ``TypeError`` for data of the wrong type), for a
-            fit that needs more memory than the limit (``MemoryError``), and for an overflow (``ArithmeticError``).
+            For invalid data or parameters (a ``ValueError``; also a ``TypeError`` for data of the
+            wrong type), for a fit that needs more memory than the limit (``MemoryError``), and for
+            an overflow (``ArithmeticError``).
         """
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
         held_out = None
         if X_val is not None or y_val is not None:
-            rows = X_val if y_val is None and not in_memory(X_val) else (X_val, y_val, sample_weight_val)
+            rows = (
+                X_val
+                if y_val is None and not in_memory(X_val)
+                else (X_val, y_val, sample_weight_val)
+            )
             held_out = source_of(self, rows, source.columns, labels)
         self._fit(source, held_out, parameters, MemoryJournal(), None)
         if is_classifier(self):
@@ -261,17 +317,29 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self.__dict__.pop("_stream", None)
         return self
 
-    def _fit(self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any) -> FitSpec:
-        """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return the fit's spec."""
+    def _fit(
+        self,
+        source: Source,
+        held_out: Source | None,
+        asked: Request,
+        log: MemoryJournal,
+        before: Any,
+    ) -> FitSpec:
+        """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return
+        the fit's spec."""
         parameters, checkpoint = check_parameters(asked), None
         if self.client is not None:
             portable(parameters)
-        with closing(executor_for(self.client)) as executor, Progress(quiet=not self.verbose) as display:
+        with (
+            closing(executor_for(self.client)) as executor,
+            Progress(quiet=not self.verbose) as display,
+        ):
             began, over = time.monotonic(), timer(parameters.time_limit)
             display.callbacks = getattr(self, "_callbacks", ())
 
             def interrupted() -> Termination | None:
-                # an update ends after its first round at the earliest: before that there is no model
+                # an update ends after its first round at the earliest: before that there is no
+                # model
                 if before is not None and log.model is None:
                     return None
                 return Termination.ABORTED if display.ended else over()
@@ -282,7 +350,9 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
                 spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)
             display.on_plan(spec.plan)
-            driver = Driver(executor, source, held_out, display, interrupted, elapsed=time.monotonic() - began)
+            driver = Driver(
+                executor, source, held_out, display, interrupted, elapsed=time.monotonic() - began
+            )
             outcome = run(driver, spec, log, checkpoint)
         for callback in display.callbacks:
             callback.on_end(outcome.reason)
@@ -292,14 +362,18 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         return spec
 
     def _take(self, model: Any, variance: Float) -> None:
-        """Set the attributes of a fitted model; ``variance`` (d,) is the variance of its kernel's inputs."""
+        """Set the attributes of a fitted model; ``variance`` (d,) is the variance of its kernel's
+        inputs."""
         kernels, bases = slice(model.design.n_leading, None), bases_of(model)
         self.model_ = model
         self.relevance_vectors_ = unfolded_inputs(model.design.centres, model.design.scaling)
         self.n_relevance_vectors_ = model.n_vectors
         self.weights_, self.alpha_ = model.mean[kernels], model.alpha[kernels]
         self.log_evidence_ = model.log_evidence
-        self.basis_names_, self.basis_relevance_ = np.array(bases.names, dtype=object), bases.relevance
+        self.basis_names_, self.basis_relevance_ = (
+            np.array(bases.names, dtype=object),
+            bases.relevance,
+        )
         self.basis_weights_, self.basis_alpha_ = bases.weights.T, bases.alpha.T
         self.kernel_, self._input_variance = model.design.kernel, variance
         self.__dict__.pop("gamma_", None)
@@ -307,37 +381,46 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
-        elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
+        elif (
+            own is not None
+            and isinstance(self.kernel, str | Value)
+            and not hasattr(self.kernel_, "kernels")
+        ):
             self.gamma_ = own
         self.feature_relevance_ = model.relevance
 
     def __call__(self, X: Any) -> Any:
-        """Return what ``predict`` or ``predict_proba`` returns, because ``shap.Explainer`` takes a callable."""
+        """Return what ``predict`` or ``predict_proba`` returns, because ``shap.Explainer`` takes a
+        callable."""
         return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
 
     def get_support(self, indices: bool = False, threshold: float = 0.0) -> NDArray[Any]:
         """Return the features that the model depends on, or those with at least some relevance.
 
-        The other features are switched off: no value of theirs changes a prediction. In a pipeline, use
-        ``SelectFromModel`` with ``importance_getter="feature_relevance_"`` and a ``threshold`` such as 1e-3.
+        The other features are switched off: no value of theirs changes a prediction. In a pipeline,
+        use ``SelectFromModel`` with ``importance_getter="feature_relevance_"`` and a ``threshold``
+        such as 1e-3.
 
         Parameters
         ----------
         indices : bool, default=False
             Return the positions of the features instead of a mask (d,).
         threshold : float, default=0.0
-            The least ``feature_relevance_`` of a feature; with 0, all features that the model depends on.
+            The least ``feature_relevance_`` of a feature; with 0, all features that the model
+            depends on.
         """
         check_is_fitted(self)
         mask = (self.feature_relevance_ > 0.0) & (self.feature_relevance_ >= threshold)
         return np.flatnonzero(mask) if indices else mask
 
     def prune(self, max_vectors: int = 50) -> Self:
-        """Return a copy of the fitted estimator with at most ``max_vectors`` relevance vectors; no data are needed.
+        """Return a copy of the fitted estimator with at most ``max_vectors`` relevance vectors; no
+        data are needed.
 
-        The vectors that contribute least to the evidence are deleted one by one, and the weights of the others are
-        refitted at the same α and noise. ``model_.pruned`` reports the loss of ``log_evidence`` in nats and, for a
-        regression, the added ``rmse``. Raises ``UsageError`` for a negative number and with local residuals.
+        The vectors that contribute least to the evidence are deleted one by one, and the weights of
+        the others are refitted at the same α and noise. ``model_.pruned`` reports the loss of
+        ``log_evidence`` in nats and, for a regression, the added ``rmse``. Raises ``UsageError``
+        for a negative number and with local residuals.
         """
         check_is_fitted(self)
         found = copy(self)
@@ -347,7 +430,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         return found
 
     def _values(self, function: OfRows, X: Any) -> Float:
-        """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""
+        """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for
+        each row of X."""
         if in_memory(X):
             values, near = function(rows_of(self, X, self.model_.columns)[0])
             far = int((near < FAR).sum())
@@ -355,38 +439,57 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             source, tiles = as_source(X), partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
-                found = np.concatenate([block for _, block in executor.map(tiles, source, range(source.n_tiles), None)])
+                found = np.concatenate(
+                    [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
+                )
             found = found[np.argsort(found[:, 0])]
             values, far = found[:, 1:-1], int(found[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)
         return values
 
     def _interval(self, X: Any, level: float, kind: str, **how: bool) -> tuple[Float, Float]:
-        """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is 1."""
+        """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is
+        1."""
         check_is_fitted(self)
-        lower, upper = np.split(self._values(self.model_.interval(level, kind, **how), X), 2, axis=1)
+        lower, upper = np.split(
+            self._values(self.model_.interval(level, kind, **how), X), 2, axis=1
+        )
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
 
-    def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
+    def plot_diagnostics(
+        self, X: Any = None, y: Any = None, *, figure: Any = None
+    ) -> DiagnosticsDisplay:
         """Plot predictions against the targets of rows that the fit has not used.
 
-        For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
-        probability integral transform and, if predicted standard deviations vary, errors against these. For a
-        classification: a reliability diagram and the confusion matrix. Scatter plots show 400 random rows, other panels
-        all rows. Only the first four targets are drawn; beyond twelve classes, the last ones are merged.
+        For a regression: actual against predicted values, coverage of intervals, standardised
+        residuals, the probability integral transform and, if predicted standard deviations vary,
+        errors against these. For a classification: a reliability diagram and the confusion matrix.
+        Scatter plots show 400 random rows, other panels all rows. Only the first four targets are
+        drawn; beyond twelve classes, the last ones are merged.
 
-        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; for training rows, the plots look too good.
-        Without X, the fit's held-out rows (``X_val``) are used or, for a regression without these, leave-one-out
-        predictions of the training rows. ``figure`` is an empty matplotlib figure; by default, ``pyplot`` creates one.
+        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; for training rows, the
+        plots look too good. Without X, the fit's held-out rows (``X_val``) are used or, for a
+        regression without these, leave-one-out predictions of the training rows. ``figure`` is an
+        empty matplotlib figure; by default, ``pyplot`` creates one.
 
-        Raises ``UsageError`` if matplotlib is not installed, or if X is None and the fit has no such rows, and
-        ``DataError`` if features, targets or labels differ from those of the fit; both are ``ValueError``.
+        Raises ``UsageError`` if matplotlib is not installed, or if X is None and the fit has no
+        such rows, and ``DataError`` if features, targets or labels differ from those of the fit;
+        both are ``ValueError``.
         """
         check_is_fitted(self)
         if X is None:
-            stored = next((line["diagnostics"] for line in reversed(self.history_) if line.get("diagnostics")), None)
+            stored = next(
+                (
+                    line["diagnostics"]
+                    for line in reversed(self.history_)
+                    if line.get("diagnostics")
+                ),
+                None,
+            )
             if stored is None:
-                raise UsageError("the fit has no held-out rows: pass X and y, or fit with X_val and y_val")
+                raise UsageError(
+                    "the fit has no held-out rows: pass X and y, or fit with X_val and y_val"
+                )
             found = from_json(stored)
         else:
             labels = getattr(self, "classes_", None)

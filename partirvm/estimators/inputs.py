@@ -1,4 +1,5 @@
-"""Convert the rows, targets, labels and weights passed to an estimator, and check them as scikit-learn does."""
+"""Convert the rows, targets, labels and weights passed to an estimator, and check them as
+scikit-learn does."""
 
 import os
 from collections.abc import Iterator
@@ -26,22 +27,37 @@ from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, p
 
 
 def in_memory(X: Any) -> bool:
-    """Return whether ``loaded`` loads X: not paths, sources, Zarr or Dask, except Dask frames with text columns."""
-    labels = is_frame(X) and hasattr(X, "npartitions") and X.select_dtypes(exclude=["number", "bool"]).shape[1] > 0
+    """Return whether ``loaded`` loads X: not paths, sources, Zarr or Dask, except Dask frames with
+    text columns."""
+    labels = (
+        is_frame(X)
+        and hasattr(X, "npartitions")
+        and X.select_dtypes(exclude=["number", "bool"]).shape[1] > 0
+    )
     lazy = module_of(X) in ("zarr", "dask", "dask_expr", "distributed") and not labels
     return not (lazy or isinstance(X, str | os.PathLike | Source))
 
 
 def loaded(estimator: Any, X: Any) -> Any:
-    """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of the limit."""
+    """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of
+    the limit."""
     lazy, asked = hasattr(X, "npartitions"), estimator.memory_limit
     if not (lazy or issparse(X)):
         return X
     size = 8 * X.shape[-1] * (sum(lengths_of(X)) if lazy else X.shape[0])
-    limit = LocalExecutor().machine(None if asked == "auto" else parse_bytes(asked, "memory_limit")).limit
+    limit = (
+        LocalExecutor()
+        .machine(None if asked == "auto" else parse_bytes(asked, "memory_limit"))
+        .limit
+    )
     if 4 * size > limit:
-        takes = f"{format_bytes(size)} as an array, over a quarter of the memory limit of {format_bytes(limit)}"
-        advice = "ingest the table, with categories in place of one-hot columns, or raise memory_limit"
+        takes = (
+            f"{format_bytes(size)} as an array, over a quarter of the memory limit of "
+            f"{format_bytes(limit)}"
+        )
+        advice = (
+            "ingest the table, with categories in place of one-hot columns, or raise memory_limit"
+        )
         raise MemoryLimitError(f"X takes {takes}: {advice}")
     return computed(X, client=client_of(X))[0] if lazy else X.toarray()
 
@@ -55,24 +71,43 @@ def data_errors() -> Iterator[None]:
     except PartirvmError:
         raise
     except (ValueError, TypeError) as error:
-        raise (DataError if isinstance(error, ValueError) else DataTypeError)(" ".join(str(error).split())) from error
+        raise (DataError if isinstance(error, ValueError) else DataTypeError)(
+            " ".join(str(error).split())
+        ) from error
 
 
 def finite(name: str, values: Any) -> NDArray[Any]:
-    """Targets or weights in memory as an array of finite numbers; a ``DataError`` names the first that is not."""
+    """Targets or weights in memory as an array of finite numbers; a ``DataError`` names the first
+    that is not."""
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
     if wrong.any():
-        found = "NaN" if np.isnan(numbers).any() else "infinity or a value too large for dtype('float64')"
-        many = f"{int(wrong.sum()):,} such values, the first in row {int(np.argwhere(wrong)[0, 0]):,} (counted from 0)"
-        raise DataError(f"Input {name} contains {found}: {many}: remove these rows, or fill the values in")
+        found = (
+            "NaN"
+            if np.isnan(numbers).any()
+            else "infinity or a value too large for dtype('float64')"
+        )
+        many = (
+            f"{int(wrong.sum()):,} such values, the first in row {int(np.argwhere(wrong)[0, 0]):,} "
+            "(counted from 0)"
+        )
+        raise DataError(
+            f"Input {name} contains {found}: {many}: remove these rows, or fill the values in"
+        )
     return numbers
 
 
 def rows_of(
-    estimator: Any, X: Any, columns: Columns | None, y: Any = None, *, reset: bool = False, **checks: Any
+    estimator: Any,
+    X: Any,
+    columns: Columns | None,
+    y: Any = None,
+    *,
+    reset: bool = False,
+    **checks: Any,
 ) -> tuple[Float, Columns, Any]:
-    """Return rows in memory as an array (n, d), their columns and checked targets; ``columns`` come from the fit."""
+    """Return rows in memory as an array (n, d), their columns and checked targets; ``columns`` come
+    from the fit."""
     checks |= {"dtype": np.float64, "ensure_all_finite": "allow-nan", "estimator": estimator}
     if y is not None:
         numbers = is_regressor(estimator)
@@ -85,18 +120,23 @@ def rows_of(
             given = X if columns is None else in_order(X, columns)
             X, columns = frame_rows(given, columns)
         elif columns is not None and columns.given != columns.features:
-            raise DataError("the model was trained on dates: pass the rows as a data frame with these columns")
+            raise DataError(
+                "the model was trained on dates: pass the rows as a data frame with these columns"
+            )
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
         else:
             rows, y = check_X_y(X, y, **checks)
-        validate_data(estimator, given if is_frame(given) else rows, reset=reset, skip_check_array=True)
+        validate_data(
+            estimator, given if is_frame(given) else rows, reset=reset, skip_check_array=True
+        )
     return rows, columns or Columns(default_names(rows.shape[1])), y
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with positive weight: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels (K,) of codes y."""
+    """Rows with positive weight: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels
+    (K,) of codes y."""
 
     X: Float
     y: Any
@@ -105,12 +145,20 @@ class TrainingRows:
     labels: Labels | None
 
 
-def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None) -> TrainingRows:
-    """Check rows in memory and return those with positive weight; with ``columns``, they must match earlier rows."""
+def training_rows(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None
+) -> TrainingRows:
+    """Check rows in memory and return those with positive weight; with ``columns``, they must match
+    earlier rows."""
     if not in_memory(X):
-        raise UsageError(f"X is {type(X).__name__}, but an estimator is updated with rows in memory: use a job instead")
+        raise UsageError(
+            f"X is {type(X).__name__}, but an estimator is updated with rows in memory: use a job "
+            "instead"
+        )
     more, weights = columns is not None, None
-    X, columns, y = rows_of(estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more)
+    X, columns, y = rows_of(
+        estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more
+    )
     if sample_weight is not None:
         weights = finite("sample_weight", sample_weight)
         given = weights if weights.ndim else float(weights)
@@ -123,16 +171,24 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: C
     return TrainingRows(X, y, weights, columns, labels)
 
 
-def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
-    """Return the training rows and, for classification, their class labels. Sets the feature attributes."""
+def training_source(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int
+) -> tuple[Source, Labels | None]:
+    """Return the training rows and, for classification, their class labels. Sets the feature
+    attributes."""
     if in_memory(X):
         rows = training_rows(estimator, X, y, sample_weight)
-        source, labels = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns), rows.labels
+        source, labels = (
+            as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns),
+            rows.labels,
+        )
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
         if source.n_targets != 1 and labels is not None:
-            raise UsageError(f"y has {source.n_targets} columns: a classifier predicts one class per row")
+            raise UsageError(
+                f"y has {source.n_targets} columns: a classifier predicts one class per row"
+            )
         estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))
@@ -143,12 +199,17 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
     return source, labels
 
 
-def source_of(estimator: Any, given: Any, columns: Columns, labels: Any = None, *, name: str = "validation") -> Source:
-    """Return (X, y), (X, y, sample_weight) or a dataset as rows with the training ``columns`` and classes."""
+def source_of(
+    estimator: Any, given: Any, columns: Columns, labels: Any = None, *, name: str = "validation"
+) -> Source:
+    """Return (X, y), (X, y, sample_weight) or a dataset as rows with the training ``columns`` and
+    classes."""
     if not isinstance(given, tuple | list):
         return as_source(given)
     if len(given) not in (2, 3):
-        raise UsageError(f"{name} has {len(given)} parts: it must be (X, y), (X, y, sample_weight), or a dataset")
+        raise UsageError(
+            f"{name} has {len(given)} parts: it must be (X, y), (X, y, sample_weight), or a dataset"
+        )
     X, y, *weights = given
     if X is None or y is None:
         raise UsageError(f"{name} rows need both X and y: {'X' if X is None else 'y'} is None")

@@ -14,7 +14,14 @@ from partirvm.data import ArraySource, as_source, shuffled_rows
 from partirvm.data.source import require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
-from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
+from partirvm.estimators.inputs import (
+    TrainingRows,
+    data_errors,
+    in_memory,
+    rows_of,
+    source_of,
+    training_rows,
+)
 from partirvm.execution import executor_for
 from partirvm.export.shapley import explain
 from partirvm.jobs.driver import MemoryJournal
@@ -30,7 +37,8 @@ from partirvm.types import Float
 
 @dataclass(frozen=True)
 class Stream:
-    """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit to all of them."""
+    """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit to
+    all of them."""
 
     calls: tuple[TrainingRows, ...]
     request: Request
@@ -43,28 +51,33 @@ class Stream:
 class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
-    The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows. Each weight has a
-    Gaussian prior; the prior precisions and the noise maximise the evidence. Large datasets are trained with a working
-    set: in each round, P candidates join the vectors kept so far, and the fit uses the likelihood of *all* rows.
+    The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows.
+    Each weight has a Gaussian prior; the prior precisions and the noise maximise the evidence.
+    Large datasets are trained with a working set: in each round, P candidates join the vectors kept
+    so far, and the fit uses the likelihood of *all* rows.
 
     Parameters
     ----------
     (The parameters of both estimators.)
     residual : words or Local
-        Nearness is measured in the kernel's metric; ``model_.sparse()`` is the model without these rows. This needs an
-        estimated noise variance; each target has its own local kernel. ``Local(neighbours=30)`` sets its option.
+        Nearness is measured in the kernel's metric; ``model_.sparse()`` is the model without these
+        rows. This needs an estimated noise variance; each target has its own local kernel.
+        ``Local(neighbours=30)`` sets its option.
     reference : words
 
     Attributes
     ----------
     weights_, alpha_ : ndarray of shape (M,), in the standardised problem
-    determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
+    determinedness_ : ndarray of shape (M,)
+        γ of each weight: 1 if the data determine it, 0 if the prior does.
     intercept_ : float, in the target's units
-    noise_variance_ : float, in the target's units squared. The estimate from the errors of left-out rows
-        (``core.left_out``), or the maximum-evidence value if no rows were left out. ``model_.evidence_noise`` is always
-        the latter. For T targets, ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
-    log_evidence_ : float, nats, for the target in its own units (a warped target after its map, T targets together); a
-        prior adds its log density with respect to log α and log σ², minus the maximum of that density
+    noise_variance_ : float, in the target's units squared
+        The estimate from the errors of left-out rows (``core.left_out``), or the maximum-evidence
+        value if no rows were left out. ``model_.evidence_noise`` is always the latter. For T
+        targets, ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
+    log_evidence_ : float, nats
+        For the target in its own units (a warped target after its map, T targets together); a prior
+        adds its log density with respect to log α and log σ², minus the maximum of that density.
     (The attributes of both estimators.)
 
     Examples
@@ -87,23 +100,32 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     reference: AutoOrNone = "auto"
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
+        """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call
+        fits the given rows.
 
-        A later call works like the update of a job whose dataset has grown (``Job.update``). It keeps the kernel,
-        scaling and options of the first call, which should have enough rows to estimate them. The vectors remain
-        candidates, and rounds with new candidates follow. The estimator keeps a copy of all rows. ``history_``,
-        ``termination_`` and ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to each call.
+        A later call works like the update of a job whose dataset has grown (``Job.update``). It
+        keeps the kernel, scaling and options of the first call, which should have enough rows to
+        estimate them. The vectors remain candidates, and rounds with new candidates follow. The
+        estimator keeps a copy of all rows. ``history_``, ``termination_`` and ``plan_`` describe
+        the last call; ``max_rounds`` and ``time_limit`` apply to each call.
 
-        Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
-        stay the same has changed since the first call.
+        Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a
+        parameter that must stay the same has changed since the first call.
         """
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "model_"):
-            raise UsageError("partial_fit cannot continue: fit and files keep no rows; call partial_fit from the start")
+            raise UsageError(
+                "partial_fit cannot continue: fit and files keep no rows; call partial_fit from "
+                "the start"
+            )
         request, journal, before = self.parameters(), MemoryJournal(), None
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:
-            request, before, calls = self._continued(stream, request), (stream.spec, stream.checkpoint), stream.calls
+            request, before, calls = (
+                self._continued(stream, request),
+                (stream.spec, stream.checkpoint),
+                stream.calls,
+            )
         calls += (training_rows(self, X, y, sample_weight, calls[0].columns if calls else None),)
         spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
@@ -111,44 +133,62 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return self
 
     def _continued(self, stream: Stream, asked: Request) -> Request:
-        """Return the request of the next call: that of the first call, with the limits that are set now."""
+        """Return the request of the next call: that of the first call, with the limits that are set
+        now."""
         if not is_growable(stream.checkpoint, stream.spec):
-            raise UsageError("partial_fit cannot continue an unfinished split-merge or a constant target: fit all rows")
+            raise UsageError(
+                "partial_fit cannot continue an unfinished split-merge or a constant target: fit "
+                "all rows"
+            )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
             if before is not now and before != now:
-                raise UsageError(f"{name} is {now!r}, but partial_fit began with {before!r}: set it back")
+                raise UsageError(
+                    f"{name} is {now!r}, but partial_fit began with {before!r}: set it back"
+                )
         limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
         return replace(stream.request, **limits)
 
-    def predict(self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False) -> Any:
-        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
+    def predict(
+        self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False
+    ) -> Any:
+        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a
+        new noisy target.
 
-        For T targets, both are (n, T). Mean ± 1.645 standard deviations is the 90 % interval of ``predict_interval``.
-        With local residuals, the standard deviation maximises the log density of left-out rows, and the multiples of
-        ``predict_interval`` are quantiles of their errors. X is of any kind that ``fit`` takes.
+        For T targets, both are (n, T). Mean ± 1.645 standard deviations is the 90 % interval of
+        ``predict_interval``. With local residuals, the standard deviation maximises the log density
+        of left-out rows, and the multiples of ``predict_interval`` are quantiles of their errors. X
+        is of any kind that ``fit`` takes.
 
-        ``augment`` takes the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or a dataset. Each row
-        is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself
-        (of the first of several kernels): away from the training rows, the standard deviation grows to √(noise variance
-        + variance of y) instead of falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X
-        and M basis functions. Local residuals are not used.
+        ``augment`` takes the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or
+        a dataset. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one
+        more basis function at the row itself (of the first of several kernels): away from the
+        training rows, the standard deviation grows to √(noise variance + variance of y) instead of
+        falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X and M
+        basis functions. Local residuals are not used.
 
-        ``return_gradient`` adds the gradient (n, d) of the mean with respect to ``model_.columns.features``, and with
-        ``return_std`` that of the standard deviation, in the units of X; for T targets, (n, T, d). The gradient is 0
-        for categories, and for a kernel with a kink (Laplacian) at its centre. Local residuals, Python functions as
-        kernel or basis, and rows with missing values have no gradient.
+        ``return_gradient`` adds the gradient (n, d) of the mean with respect to
+        ``model_.columns.features``, and with ``return_std`` that of the standard deviation, in the
+        units of X; for T targets, (n, T, d). The gradient is 0 for categories, and for a kernel
+        with a kink (Laplacian) at its centre. Local residuals, Python functions as kernel or basis,
+        and rows with missing values have no gradient.
 
-        Raises ``DataError`` or ``ValueError`` if X's features or the number of ``augment`` rows differ from the fit's.
+        Raises ``DataError`` or ``ValueError`` if X's features or the number of ``augment`` rows
+        differ from the fit's.
         """
         check_is_fitted(self)
         model: Model = self.model_
         if augment is not None and return_gradient:
-            raise UsageError("augment and return_gradient cannot be combined: leave one of them out")
+            raise UsageError(
+                "augment and return_gradient cannot be combined: leave one of them out"
+            )
         if augment is not None:
             training, own = source_of(self, augment, model.columns, name="augment"), in_memory(X)
-            source = as_source(rows_of(self, X, model.columns)[0] if own else X, columns=model.columns if own else None)
+            source = as_source(
+                rows_of(self, X, model.columns)[0] if own else X,
+                columns=model.columns if own else None,
+            )
             require_like(source, model.columns)
             with closing(executor_for(self.client)) as executor:
                 augmenting = Augmenting.of(model, training, executor)
@@ -159,13 +199,16 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return model.parted(found, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
-        """The training rows whose errors correct the predictions at X (n, d), in memory, through local residuals.
+        """The training rows whose errors correct the predictions at X (n, d), in memory, through
+        local residuals.
 
-        ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Row numbers count
-        from 0 in the order passed to ``fit`` or ``ingest``, without in-memory rows of weight 0. Distances are in the
-        kernel's metric. Errors are in the units of the target, or of the warped target if there is a warp; a prediction
-        is that of ``model_.sparse()`` plus the sum of weights times errors. For T targets, weights and errors are (n,
-        k, T). Raises ``UsageError`` for a model without local residuals, and ``DataError`` if the features differ.
+        ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row
+        first. Row numbers count from 0 in the order passed to ``fit`` or ``ingest``, without
+        in-memory rows of weight 0. Distances are in the kernel's metric. Errors are in the units of
+        the target, or of the warped target if there is a warp; a prediction is that of
+        ``model_.sparse()`` plus the sum of weights times errors. For T targets, weights and errors
+        are (n, k, T). Raises ``UsageError`` for a model without local residuals, and ``DataError``
+        if the features differ.
         """
         check_is_fitted(self)
         return dict(self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0]))
@@ -173,37 +216,46 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
     ) -> tuple[Float, Float]:
-        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
+        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's
+        units.
 
-        ``kind="prediction"`` is for a new, noisy target, ``"credible"`` for its mean (or its median, if the target is
-        warped). With ``hyperparameters``, the covariance of the weights includes the uncertainty of α and of the noise
-        (``core.predictive``), and quantiles and noise variance come from leave-one-out errors (``core.left_out``).
-        Credible intervals, and those of a fit with given noise or fewer than 20 rows, use quantiles of Student's t.
-        ``hyperparameters=False`` uses the posterior alone, at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22),
-        without local residuals. With local residuals, the variance is that of the local kernel, and the quantiles are
-        those of corrected left-out rows. Several targets have intervals, (n, T) each, only with local residuals:
-        otherwise fit each with ``MultiOutputRegressor``.
+        ``kind="prediction"`` is for a new, noisy target, ``"credible"`` for its mean (or its
+        median, if the target is warped). With ``hyperparameters``, the covariance of the weights
+        includes the uncertainty of α and of the noise (``core.predictive``), and quantiles and
+        noise variance come from leave-one-out errors (``core.left_out``). Credible intervals, and
+        those of a fit with given noise or fewer than 20 rows, use quantiles of Student's t.
+        ``hyperparameters=False`` uses the posterior alone, at the maximum-evidence noise (Tipping
+        2001, eqs. 20 to 22), without local residuals. With local residuals, the variance is that of
+        the local kernel, and the quantiles are those of corrected left-out rows. Several targets
+        have intervals, (n, T) each, only with local residuals: otherwise fit each with
+        ``MultiOutputRegressor``.
 
-        Raises ``UsageError`` for an invalid level or kind, ``DataError`` if features differ; both are ``ValueError``.
+        Raises ``UsageError`` for an invalid level or kind, ``DataError`` if features differ; both
+        are ``ValueError``.
         """
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Float:
-        """Quantiles (n, Q) of a new noisy target at X (n, d), in the target's units: ends of prediction intervals.
+        """Quantiles (n, Q) of a new noisy target at X (n, d), in the target's units: ends of
+        prediction intervals.
 
-        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. Raises ``UsageError`` for quantiles outside (0, 1)
-        and for several targets, and the errors of ``predict``.
+        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. Raises ``UsageError`` for
+        quantiles outside (0, 1) and for several targets, and the errors of ``predict``.
         """
         check_is_fitted(self)
         return self._values(self.model_.quantiles(quantiles), X)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
-        """Functions drawn from the posterior at X (n, d), in the target's units: an array (n, n_samples).
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False
+    ) -> Float:
+        """Functions drawn from the posterior at X (n, d), in the target's units: an array (n,
+        n_samples).
 
-        Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is the mean plus a random
-        multiple, the same at all X, of the mean's standard deviation. ``noise`` adds the noise of a new target to each
-        value; without it, the functions of a warped target are medians. ``random_state`` is an int, a
-        RandomState or None. Raises ``DataError`` if the features differ, ``UsageError`` for several targets.
+        Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is
+        the mean plus a random multiple, the same at all X, of the mean's standard deviation.
+        ``noise`` adds the noise of a new target to each value; without it, the functions of a
+        warped target are medians. ``random_state`` is an int, a RandomState or None. Raises
+        ``DataError`` if the features differ, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
@@ -227,9 +279,13 @@ def _source_of_calls(calls: Sequence[TrainingRows], seed: int) -> ArraySource:
     """Return the rows of all ``partial_fit`` calls, shuffled within each call."""
     sizes, weights = [len(call.X) for call in calls], None
     if any(call.weights is not None for call in calls):
-        weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
+        weights = np.concatenate(
+            [np.ones(len(call.X)) if call.weights is None else call.weights for call in calls]
+        )
     starts = np.cumsum([0, *sizes[:-1]])
-    order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
+    order = np.concatenate(
+        [start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)]
+    )
     with data_errors():  # if the calls have different numbers of targets
         X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
     return ArraySource(X, y, weights, permutation=order, columns=calls[0].columns)

@@ -23,7 +23,14 @@ from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
 from partirvm.storage import reading
 
-STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
+STORED = {
+    "history_",
+    "termination_",
+    "n_features_in_",
+    "feature_names_in_",
+    "classes_",
+    "_input_variance",
+}
 """Attributes saved beside the model; the others are derived from these and the model."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
@@ -34,23 +41,27 @@ Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = True) -> None:
     """Write a fitted estimator or a model to a folder or fsspec URL that must not exist yet.
 
-    Everything in an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
-    ``partial_fit`` needs. A job's model may keep the rows of its local residuals in the job folder (its ``repr`` shows
-    the location): the saved model contains a copy of them, so that the job can be updated or removed. Without ``copy``,
-    it refers to the rows in the job, which the second of later updates removes, and a ``DataWarning`` says so. Three
-    things cannot be saved: a ``kernel`` or ``basis`` that exists only in this process, such as a lambda; a
-    ``random_state`` that is not an integer; and a subclass of the two estimators. Nothing is pickled.
+    Everything in an estimator is saved except ``client``, ``plan_``, metadata requests, and the
+    training rows that ``partial_fit`` needs. A job's model may keep the rows of its local residuals
+    in the job folder (its ``repr`` shows the location): the saved model contains a copy of them, so
+    that the job can be updated or removed. Without ``copy``, it refers to the rows in the job,
+    which the second of later updates removes, and a ``DataWarning`` says so. Three things cannot be
+    saved: a ``kernel`` or ``basis`` that exists only in this process, such as a lambda; a
+    ``random_state`` that is not an integer; and a subclass of the two estimators. Nothing is
+    pickled.
 
-    Raises ``UsageError`` for what cannot be saved (the message names it), and without ``copy`` for local residual rows
-    in another store, ``MissingDataError`` if rows to be copied are missing or damaged, ``ExistsError`` if the location
-    exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` before a fit.
+    Raises ``UsageError`` for what cannot be saved (the message names it), and without ``copy`` for
+    local residual rows in another store, ``MissingDataError`` if rows to be copied are missing or
+    damaged, ``ExistsError`` if the location exists, ``StorageError`` if it cannot be written, and
+    ``NotFittedError`` before a fit.
 
     Examples
     --------
     >>> import tempfile
     >>> from partirvm import RVMRegressor, load_model, save_model
     >>> X = np.linspace(-5, 5, 100)[:, None]
-    >>> model = RVMRegressor(gamma=2.0).fit(X, np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100))
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100)
+    >>> model = RVMRegressor(gamma=2.0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, f"{folder}/sinc.rvm")
     ...     again = load_model(f"{folder}/sinc.rvm")
@@ -67,36 +78,49 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = T
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}
     for each, value in attributes.items():
-        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":  # arrays of strings or objects: with their kind
+        if (
+            isinstance(value, np.ndarray) and value.dtype.kind in "OU"
+        ):  # arrays of strings or objects: with their kind
             attributes[each] = value.dtype.kind, tuple(value.tolist())
-    parameters = {name: value for name, value in model.get_params(deep=False).items() if name != "client"}
+    parameters = {
+        name: value for name, value in model.get_params(deep=False).items() if name != "client"
+    }
     saved = {"class": kind, "parameters": parameters, "attributes": attributes}
     _write(model.model_, location, estimator=saved, copy=copy)
 
 
-def _write(model: Model | ClassModel, location: str | os.PathLike[str], *, copy: bool, estimator: Any = None) -> None:
+def _write(
+    model: Model | ClassModel,
+    location: str | os.PathLike[str],
+    *,
+    copy: bool,
+    estimator: Any = None,
+) -> None:
     """Write a model, and warn if it needs rows that stay in a job."""
     write_model(model, location, {"versions": package_versions()}, estimator=estimator, copy=copy)
     if model.cells_place and not copy:
         warn(
-            f"the saved model needs the rows in {model.cells_place}, which later updates of the job remove: "
-            "save it with copy=True to keep them",
+            f"the saved model needs the rows in {model.cells_place}, which later updates of the "
+            "job remove: save it with copy=True to keep them",
             DataWarning,
         )
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
-    """Load an estimator or a model written by ``save_model``, or the latest usable model from a job folder.
+    """Load an estimator or a model written by ``save_model``, or the latest usable model from a job
+    folder.
 
-    A loaded estimator has the parameters and attributes of its fit, except that ``client`` is None and there is no
-    ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no training rows;
-    ``fit`` works. ``location`` is a folder or an fsspec URL. ``allow_code`` permits kernels and basis functions given
-    as "module:function", which a model imports and runs to predict, and an estimator to fit.
+    A loaded estimator has the parameters and attributes of its fit, except that ``client`` is None
+    and there is no ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because
+    the file holds no training rows; ``fit`` works. ``location`` is a folder or an fsspec URL.
+    ``allow_code`` permits kernels and basis functions given as "module:function", which a model
+    imports and runs to predict, and an estimator to fit.
 
     Raises
     ------
     MissingDataError
-        If the location does not exist, or a file is missing or damaged. This is also a ``FileNotFoundError``.
+        If the location does not exist, or a file is missing or damaged. This is also a
+        ``FileNotFoundError``.
     FormatError
         If the location contains something else, or a file written by another version of partirvm.
     UsageError
@@ -111,7 +135,9 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     job = Job(location)
     if job.store.exists():
         found = job.store.model(allow_code=allow_code)
-        warn_of_versions(f"{location}: the model", job.state().versions or job.state().request["versions"])
+        warn_of_versions(
+            f"{location}: the model", job.state().versions or job.state().request["versions"]
+        )
         return found
     model, saved = load_saved(location, allow_code=allow_code)
     warn_of_versions(f"{location}: the model", versions_of(location))
@@ -119,7 +145,9 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         return model
     with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
         parameters, attributes = saved["parameters"], saved["attributes"]
-        if not allow_code:  # the parameters name the functions of the next fit; the model may use others
+        if (
+            not allow_code
+        ):  # the parameters name the functions of the next fit; the model may use others
             require_no_code((parameters["kernel"], parameters["basis"]), location)
         found = CLASSES[saved["class"]](**parameters)
         for name in STORED & attributes.keys():

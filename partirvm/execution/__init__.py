@@ -14,7 +14,8 @@ Executor: TypeAlias = "LocalExecutor | DaskExecutor"
 
 
 def executor_for(client: Any = None) -> Executor:
-    """Return the executor for a ``distributed.Client``, or for this process if ``client`` is None."""
+    """Return the executor for a ``distributed.Client``, or for this process if ``client`` is
+    None."""
     if client is None:
         return LocalExecutor()
     from partirvm.execution.dask import DaskExecutor
@@ -23,5 +24,6 @@ def executor_for(client: Any = None) -> Executor:
 
 
 def is_ended(client: Any) -> bool:
-    """Return True for a ``distributed.Client`` that closes or is closed, as that of a worker that is told to stop."""
+    """Return True for a ``distributed.Client`` that closes or is closed, as that of a worker that
+    is told to stop."""
     return client is not None and client.status in ("closing", "closed")

@@ -1,6 +1,8 @@
-"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and what has failed.
+"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and what has
+failed.
 
-The module also has the functions that run on the cluster independently of the submitting process: a job's driver.
+The module also has the functions that run on the cluster independently of the submitting process: a
+job's driver.
 """
 
 import asyncio
@@ -23,46 +25,61 @@ R = TypeVar("R")
 
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
 QUESTION = 5.0  # seconds to wait for one response from the scheduler
-SILENCE = 20.0  # seconds without a response after which a scheduler, even a restarted one, counts as gone
+SILENCE = (
+    20.0  # seconds without a response after which a scheduler, even a restarted one, counts as gone
+)
 ANSWER = 60.0  # seconds to wait for all workers to respond to one question
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 
 UNANSWERED = (OSError, RuntimeError, AttributeError, CancelledError, UnboundLocalError)
-"""Errors of a question to the scheduler: unreachable, event loop ended, client closed, call cancelled. The last two are
-those of a worker that is told to stop while this process waits (``distributed.utils.sync`` has no result then)."""
+"""Errors of a question to the scheduler: unreachable, event loop ended, client closed, call
+cancelled. The last two are those of a worker that is told to stop while this process waits
+(``distributed.utils.sync`` has no result then)."""
 
 
 def connect(address: str) -> Any:
-    """Return a client of the scheduler at this address, configured by Dask; ``UsageError`` if none responds."""
+    """Return a client of the scheduler at this address, configured by Dask; ``UsageError`` if none
+    responds."""
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
         return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS on one side only
-        text = f"{error} {error.__cause__ or ''}".rstrip()  # some ssl errors appear only in the text
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ) as error:  # the last two: TLS on one side only
+        text = (
+            f"{error} {error.__cause__ or ''}".rstrip()
+        )  # some ssl errors appear only in the text
         raise UsageError(
-            f"no Dask scheduler responds at {address!r} ({text}): start one with `dask scheduler`, pass the address "
-            "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, pass its tls:// address, and set "
-            "DASK_CONFIG to a tls.yaml with client certificates that were created together with the scheduler's"
+            f"no Dask scheduler responds at {address!r} ({text}): start one with `dask "
+            "scheduler`, pass the address that it prints, such as tcp://10.0.0.5:8786; if the "
+            "scheduler uses TLS, pass its tls:// address, and set DASK_CONFIG to a tls.yaml with "
+            "client certificates that were created together with the scheduler's"
         ) from error
 
 
 def address_of(client: Any) -> str:
-    """Return the address of a client's scheduler. Raises ``ClusterError`` if the client is closed."""
+    """Return the address of a client's scheduler. Raises ``ClusterError`` if the client is
+    closed."""
     if client.scheduler is None:
         raise ClusterError(
-            "the Dask client is closed, or the worker that it belongs to was stopped: open a new client, "
-            "and resume a job with `partirvm resume JOB --scheduler ADDRESS`"
+            "the Dask client is closed, or the worker that it belongs to was stopped: open a new "
+            "client, and resume a job with `partirvm resume JOB --scheduler ADDRESS`"
         )
     return str(client.scheduler.address)
 
 
 class Cluster:
-    """A ``distributed.Client``, and ``patience``, the seconds to wait for a worker before raising an error.
+    """A ``distributed.Client``, and ``patience``, the seconds to wait for a worker before raising
+    an error.
 
-    ``n_threads`` and ``least_threads`` are the thread counts of all workers and of the smallest, as last polled.
-    ``n_lost`` is the number of workers that have left without being retired, and ``last_lost`` the time of the last.
+    ``n_threads`` and ``least_threads`` are the thread counts of all workers and of the smallest, as
+    last polled. ``n_lost`` is the number of workers that have left without being retired, and
+    ``last_lost`` the time of the last.
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
@@ -78,7 +95,8 @@ class Cluster:
         self._empty_since: float | None = None
 
     def workers(self) -> dict[str, Any]:
-        """Wait for at least one worker, and return the scheduler's record of each worker. Raises like ``poll``."""
+        """Wait for at least one worker, and return the scheduler's record of each worker. Raises
+        like ``poll``."""
         self._submit_first_task()
         while not (workers := self.poll()):
             time.sleep(0.1)
@@ -92,13 +110,16 @@ class Cluster:
     def poll(self) -> dict[str, Any] | None:
         """Return the workers, or None while the scheduler does not respond.
 
-        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` after ``SILENCE``
-        seconds without a scheduler, or at once if the client has closed, as when the worker of this process stops.
+        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError``
+        after ``SILENCE`` seconds without a scheduler, or at once if the client has closed, as when
+        the worker of this process stops.
         """
         if self.client.status == "closed":
             raise self.failure()
         try:
-            identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
+            identity = self.client.sync(
+                self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION
+            )
         except UNANSWERED:
             identity = None
         self._last_poll = now = time.monotonic()
@@ -116,47 +137,60 @@ class Cluster:
         if self._empty_since is not None and now - self._empty_since > self.patience:
             self.close()
             raise NoWorkersError(
-                f"the cluster at {self.address} has had no worker for {self.patience:.0f} s: start one with "
-                f"`dask worker {self.address}`"
+                f"the cluster at {self.address} has had no worker for {self.patience:.0f} s: "
+                f"start one with `dask worker {self.address}`"
             )
         return workers
 
     def _submit_first_task(self) -> None:
         """Submit a small task, and keep its result on the cluster until ``close``.
 
-        ``cluster.adapt`` starts a worker only for a task, and ends the last worker only if it holds no result.
+        ``cluster.adapt`` starts a worker only for a task, and ends the last worker only if it holds
+        no result.
         """
         if self._first_task is None:
             with suppress(Exception):  # the client has just closed, which the next poll reports
-                self._first_task = self.client.submit(len, "1", key=f"first-task-{uuid.uuid4().hex}", pure=False)
+                self._first_task = self.client.submit(
+                    len, "1", key=f"first-task-{uuid.uuid4().hex}", pure=False
+                )
 
     def close(self) -> None:
-        """Release the result of the first task, so that an adaptive cluster may end its last worker."""
+        """Release the result of the first task, so that an adaptive cluster may end its last
+        worker."""
         if self._first_task is not None:
             self._first_task.release()
             self._first_task = None
 
     def _count_lost(self, workers: Collection[str]) -> None:
-        """Count the known workers that have left without being retired, for example by ``cluster.adapt``."""
+        """Count the known workers that have left without being retired, for example by
+        ``cluster.adapt``."""
         gone = self._known_workers.difference(workers)
         self._known_workers = set(workers)
         for address in sorted(gone):
-            removals = [event for event in self._events_of(address) if event[1].get("action") == "remove-worker"]
+            removals = [
+                event
+                for event in self._events_of(address)
+                if event[1].get("action") == "remove-worker"
+            ]
             left_at, removal = removals[-1] if removals else (time.time(), {})
             if not removal.get("expected"):
                 self.n_lost += 1
                 self.last_lost = max(self.last_lost, left_at)
 
     def _events_of(self, address: str) -> Sequence[tuple[float, dict[str, Any]]]:
-        """Return the scheduler's events about a worker, or none if the scheduler does not respond."""
+        """Return the scheduler's events about a worker, or none if the scheduler does not
+        respond."""
         try:
-            events = self.client.sync(self.client.scheduler.events, topic=address, callback_timeout=QUESTION)
+            events = self.client.sync(
+                self.client.scheduler.events, topic=address, callback_timeout=QUESTION
+            )
         except UNANSWERED:
             return ()
         return cast(Sequence[tuple[float, dict[str, Any]]], events)
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call in the client's event loop. Raises like ``poll``, and on a time-out."""
+        """Return the result of a call in the client's event loop. Raises like ``poll``, and on a
+        time-out."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         with self.reaching():
@@ -166,18 +200,22 @@ class Cluster:
                     self.poll_if_due()
                     if time.monotonic() > end:
                         raise ClusterError(
-                            f"the cluster at {self.address} has not responded for {seconds:.0f} s: add workers if all "
-                            "are busy, or end one that hangs (Dask's dashboard shows when each was last seen)"
+                            f"the cluster at {self.address} has not responded for {seconds:.0f} "
+                            "s: add workers if all are busy, or end one that hangs (Dask's "
+                            "dashboard shows when each was last seen)"
                         )
                 return called.result()
             finally:
                 if called is not None:
                     called.cancel()
-                if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the event loop has ended
+                if (
+                    inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+                ):  # the event loop has ended
                     coroutine.close()
 
     def ask(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Return the cluster's response to a question that concerns no task. Raises ``ClusterError`` without one."""
+        """Return the cluster's response to a question that concerns no task. Raises
+        ``ClusterError`` without one."""
         try:
             return self.call(coroutine, ANSWER)
         except CancelledError as error:  # this process is a worker that has been told to stop
@@ -185,7 +223,8 @@ class Cluster:
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
-        """Convert errors from client calls inside the block to ``ClusterError`` if the scheduler is gone."""
+        """Convert errors from client calls inside the block to ``ClusterError`` if the scheduler is
+        gone."""
         try:
             yield
         except (PartirvmError, CancelledError):
@@ -196,21 +235,23 @@ class Cluster:
             raise
 
     def failure(self, error: Exception | None = None) -> ClusterError:
-        """Return the error to raise for an ``error`` from ``distributed``, or for a cluster that cannot be reached."""
+        """Return the error to raise for an ``error`` from ``distributed``, or for a cluster that
+        cannot be reached."""
         from distributed.scheduler import KilledWorker
 
         resume = "resume with `partirvm resume JOB --scheduler ADDRESS`"
         if error is None or self.client.status == "closed":
             return ClusterError(
-                f"the connection to the Dask cluster at {self.address} ended: its client was closed, its scheduler "
-                "no longer responds (start a new one with `dask scheduler`, and its workers), or the worker "
-                f"that ran the fit was stopped (retired, scaled down): if no other worker continues, {resume}"
+                f"the connection to the Dask cluster at {self.address} ended: its client was "
+                "closed, its scheduler no longer responds (start a new one with `dask "
+                "scheduler`, and its workers), or the worker that ran the fit was stopped "
+                f"(retired, scaled down): if no other worker continues, {resume}"
             )
         if isinstance(error, KilledWorker | CancelledError | KeyError | OSError):
             return ClusterError(
-                f"workers of the cluster at {self.address} died, left or were restarted again and again during the "
-                "same work, most often for lack of memory: see their logs; give workers more memory, or lower "
-                f"memory_limit, and {resume}"
+                f"workers of the cluster at {self.address} died, left or were restarted again and "
+                "again during the same work, most often for lack of memory: see their logs; give "
+                f"workers more memory, or lower memory_limit, and {resume}"
             )
         return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")
 
@@ -229,7 +270,8 @@ class Cluster:
             raise self.failure(error) from error
 
     def check_packages(self) -> None:
-        """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits."""
+        """Raise ``ClusterError`` unless all workers have this process's versions of the packages
+        that affect bits."""
         from distributed.versions import get_versions
 
         question = {"op": "versions", "packages": list(PACKAGES)}
@@ -240,25 +282,30 @@ class Cluster:
             for name in ("python", *PACKAGES):
                 if (other := theirs["packages"][name]) != ours[name]:
                     raise ClusterError(
-                        f"worker {worker} has {name} {other}, this process has {ours[name]}: results would differ; "
-                        "install the same versions"
+                        f"worker {worker} has {name} {other}, this process has {ours[name]}: "
+                        "results would differ; install the same versions"
                     )
 
 
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
-    """Run ``function(*args, **options, client=…)`` on a worker, to completion even if this process exits.
+    """Run ``function(*args, **options, client=…)`` on a worker, to completion even if this process
+    exits.
 
-    The task leaves the worker's thread slots, so that a single-threaded worker can run both the driver and its tasks.
-    If the worker dies, the scheduler restarts the task on another, so the function must resume from its stored state.
-    Raises ``ClusterError`` if the scheduler has not accepted the task within ``ANSWER`` s.
+    The task leaves the worker's thread slots, so that a single-threaded worker can run both the
+    driver and its tasks. If the worker dies, the scheduler restarts the task on another, so the
+    function must resume from its stored state. Raises ``ClusterError`` if the scheduler has not
+    accepted the task within ``ANSWER`` s.
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
     def kept(dask_scheduler: Any) -> bool:
-        """Return True if the scheduler has the task and the request to keep it after this process exits."""
+        """Return True if the scheduler has the task and the request to keep it after this process
+        exits."""
         # pickled by value, since this package may be missing on the scheduler's machine
         task = dask_scheduler.tasks.get(key)
-        return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
+        return task is not None and any(
+            one.client_key == "fire-and-forget" for one in task.who_wants
+        )
 
     async def accepted() -> None:
         while not await client.run_on_scheduler(kept, asynchronous=True):
@@ -271,8 +318,11 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     cluster.ask(accepted())
 
 
-def _drive(protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
-    """Call a function in a cluster process, which may open whatever the submitting process may open."""
+def _drive(
+    protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]
+) -> None:
+    """Call a function in a cluster process, which may open whatever the submitting process may
+    open."""
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
     allow_protocols(*protocols)

@@ -1,7 +1,7 @@
 """The executor for passes and dense fits on a Dask cluster.
 
-A task runs the local tile function over an aligned run of tiles and returns one node of the fixed summation tree;
-workers add the nodes. Large arguments and in-process rows are sent once.
+A task runs the local tile function over an aligned run of tiles and returns one node of the fixed
+summation tree; workers add the nodes. Large arguments and in-process rows are sent once.
 """
 
 import uuid
@@ -18,30 +18,49 @@ from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Keeping, forget
-from partirvm.execution.local import POLL, SHARE, OfTile, Progress, added, grouped, solution, tile_statistics
+from partirvm.execution.local import (
+    POLL,
+    SHARE,
+    OfTile,
+    Progress,
+    added,
+    grouped,
+    solution,
+    tile_statistics,
+)
 from partirvm.kernels.permission import permit_names, permitted_names
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
-from partirvm.process import one_blas_thread, resident_memory, return_freed_memory, unloaded_bytes, usable_cores
+from partirvm.process import (
+    one_blas_thread,
+    resident_memory,
+    return_freed_memory,
+    unloaded_bytes,
+    usable_cores,
+)
 
 R = TypeVar("R")
 
-TASKS_PER_THREAD = 4  # in a batch of passes: enough for load balancing, few enough for the scheduler
+TASKS_PER_THREAD = (
+    4  # in a batch of passes: enough for load balancing, few enough for the scheduler
+)
 MOST_TILES = 256  # maximum number of tiles per task, so that a lost worker costs little
 AHEAD = 2  # maximum number of pending fits or mapped tiles per worker thread
 
 
 class DaskExecutor:
-    """Executor that runs on the workers of a ``distributed.Client``, bit-identical to a ``LocalExecutor``.
+    """Executor that runs on the workers of a ``distributed.Client``, bit-identical to a
+    ``LocalExecutor``.
 
-    Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if the scheduler is gone
-    or a worker has different package versions.
+    Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if
+    the scheduler is gone or a worker has different package versions.
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
-        """Rows on the cluster, for each in-process source: a level, and futures for runs of 2**level tiles."""
+        """Rows on the cluster, for each in-process source: a level, and futures for runs of
+        2**level tiles."""
         self._cluster.check_packages()
 
     @property
@@ -51,33 +70,48 @@ class DaskExecutor:
 
     @property
     def threads(self) -> int:
-        """Threads for a dense fit in this process: as many as the smallest worker has, which may be this process."""
+        """Threads for a dense fit in this process: as many as the smallest worker has, which may be
+        this process."""
         return min(self._cluster.least_threads, usable_cores())
 
     def machine(self, limit: int | None) -> Machine:
-        """Return the maximum thread count, the maximum resident bytes and the minimum memory over all workers."""
+        """Return the maximum thread count, the maximum resident bytes and the minimum memory over
+        all workers."""
         workers = list(self._cluster.workers().values())
         base = max(resident_memory(), *(worker["metrics"].get("memory", 0) for worker in workers))
-        memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
+        memory = min(
+            (worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0
+        )
         threads = max(worker["nthreads"] for worker in workers)
         allowed = limit or int(SHARE * memory) or 8 << 30
-        return Machine(threads, base, allowed, len(workers), least_threads=threads, libraries=unloaded_bytes())
+        return Machine(
+            threads, base, allowed, len(workers), least_threads=threads, libraries=unloaded_bytes()
+        )
 
     def use(self, threads: int) -> None:
         """Do nothing: the workers determine the number of threads."""
 
     def run(
-        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
+        self,
+        passes: Sequence[Pass],
+        source: Source,
+        progress: Progress | None = None,
+        keeping: Keeping | None = None,
     ) -> list[Any]:
-        """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
+        """Return the statistic of each pass, summed on the workers; ``progress`` is called after
+        each tile."""
         return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
         """Delete a fit's kept kernel blocks on all workers that respond."""
-        with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
+        with suppress(
+            Exception
+        ):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
-    def _run(self, groups: list[Any], source: Source, progress: Progress | None, keeping: Keeping | None) -> list[Any]:
+    def _run(
+        self, groups: list[Any], source: Source, progress: Progress | None, keeping: Keeping | None
+    ) -> list[Any]:
         self._cluster.workers()
         n_tiles = sum(len(numbers) for numbers, _ in groups)
         level = self._level(n_tiles)
@@ -106,15 +140,23 @@ class DaskExecutor:
             _release([*tiles, *roots, *sent])
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits, one task each, results in order. If ``progress``, called after each, raises, all are void."""
+        """Run dense fits, one task each, results in order. If ``progress``, called after each,
+        raises, all are void."""
 
         fits = partial(self._submit, "dense-fit", solution)
-        return list(self._each(lambda solve: fits(*self._send([solve], "columns")), solves, progress, []))
+        return list(
+            self._each(lambda solve: fits(*self._send([solve], "columns")), solves, progress, [])
+        )
 
     def map(
-        self, function: OfTile, source: Source, tiles: Sequence[int], progress: Progress | None = None
+        self,
+        function: OfTile,
+        source: Source,
+        tiles: Sequence[int],
+        progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in tile order, with a bounded number of pending tiles, which are released at the end."""
+        """Yield results in tile order, with a bounded number of pending tiles, which are released
+        at the end."""
         sent: list[Any] = []
 
         def begin(number: int) -> Any:
@@ -127,9 +169,14 @@ class DaskExecutor:
             yield from zip(tiles, results, strict=True)
 
     def _each(
-        self, begin: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, sent: list[Any]
+        self,
+        begin: Callable[[Any], Any],
+        things: Sequence[Any],
+        progress: Progress | None,
+        sent: list[Any],
     ) -> Generator[Any, None, None]:
-        """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data, emptied on a loss."""
+        """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data,
+        emptied on a loss."""
         waiting: deque[Any] = deque()
         report = progress or (lambda done, total: None)
 
@@ -162,11 +209,20 @@ class DaskExecutor:
         self._cluster.close()
 
     def _level(self, n_tiles: int) -> int:
-        """Return the level of a task's run of tiles (log2 of its length), given the total number of tiles."""
-        return min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES).bit_length() - 1
+        """Return the level of a task's run of tiles (log2 of its length), given the total number of
+        tiles."""
+        return (
+            min(
+                max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES
+            ).bit_length()
+            - 1
+        )
 
-    def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
-        """Return a task's parts (the source, or blocks of tiles sent once), and each tile's number and part."""
+    def _parts(
+        self, source: Source, tiles: Sequence[int]
+    ) -> tuple[list[Any], list[tuple[int, int]]]:
+        """Return a task's parts (the source, or blocks of tiles sent once), and each tile's number
+        and part."""
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
         level, futures = self._sent.setdefault(source, (self._level(source.n_tiles), {}))
@@ -175,10 +231,13 @@ class DaskExecutor:
             if block not in futures:
                 rows = range(block << level, min((block + 1) << level, source.n_tiles))
                 (futures[block],) = self._send([source.part(rows)], "rows")
-        return [futures[block] for block in needed], [(number, needed.index(number >> level)) for number in tiles]
+        return [futures[block] for block in needed], [
+            (number, needed.index(number >> level)) for number in tiles
+        ]
 
     def _persist(self, attempt: Callable[[], R], release: Callable[[], None] = lambda: None) -> R:
-        """Retry after losing a worker with the only copy of data; everything that was sent is released first."""
+        """Retry after losing a worker with the only copy of data; everything that was sent is
+        released first."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()
@@ -190,26 +249,39 @@ class DaskExecutor:
         raise self._cluster.failure(lost) from lost
 
     def _send(self, values: Sequence[Any], name: str) -> list[Any]:
-        """Send values to workers and return their futures. Raises ``CancelledError`` if a worker is leaving."""
+        """Send values to workers and return their futures. Raises ``CancelledError`` if a worker is
+        leaving."""
         if not values:
             return []
         try:
-            sent = self._client.scatter({_key(name): value for value in values}, hash=False, asynchronous=True)
+            sent = self._client.scatter(
+                {_key(name): value for value in values}, hash=False, asynchronous=True
+            )
             futures: dict[str, Any] = self._cluster.call(sent)
-        except (PartirvmError, TypeError, ValueError):  # the last two: values that cannot be pickled
+        except (
+            PartirvmError,
+            TypeError,
+            ValueError,
+        ):  # the last two: values that cannot be pickled
             raise
-        except Exception as error:  # a worker left: missing entries in distributed's tables, or OSError
+        except (
+            Exception
+        ) as error:  # a worker left: missing entries in distributed's tables, or OSError
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
     def _submit(self, name: str, function: Any, *arguments: Any) -> Any:
-        """Submit a task; functions and arguments may be futures. Dask's dashboard shows tasks by ``name``."""
+        """Submit a task; functions and arguments may be futures. Dask's dashboard shows tasks by
+        ``name``."""
         with self._cluster.reaching():
             names = permitted_names()
-            return self._client.submit(on_worker, names, function, *arguments, key=_key(name), pure=False)
+            return self._client.submit(
+                on_worker, names, function, *arguments, key=_key(name), pure=False
+            )
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
-        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or a task's error."""
+        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data,
+        or a task's error."""
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
         async def ended() -> None:
@@ -218,7 +290,11 @@ class DaskExecutor:
 
         self._cluster.call(ended())
         status = {future: future.status for future in waiting}
-        for kind in ("error", "cancelled", "lost"):  # an error is the cause of anything else that was cancelled
+        for kind in (
+            "error",
+            "cancelled",
+            "lost",
+        ):  # an error is the cause of anything else that was cancelled
             for future in (future for future in waiting if status[future] == kind):
                 self._cluster.result(future)
         self._cluster.poll_if_due()
@@ -226,8 +302,10 @@ class DaskExecutor:
 
 
 def _release(futures: Collection[Any]) -> None:
-    """Release unneeded futures at once, which cancels the queued tasks of a stopped pass and frees results."""
-    # Python would release them too late: exceptions raised by distributed refer to themselves and their frames
+    """Release unneeded futures at once, which cancels the queued tasks of a stopped pass and frees
+    results."""
+    # Python would release them too late: exceptions raised by distributed refer to themselves and
+    # their frames
     for future in futures:
         future.release()
 
@@ -236,8 +314,11 @@ def _key(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex}"
 
 
-def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None) -> Any:
-    """Return the node for an aligned run of tiles. Each tile is given by its number and the index of its part."""
+def run_tiles(
+    passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None
+) -> Any:
+    """Return the node for an aligned run of tiles. Each tile is given by its number and the index
+    of its part."""
     total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):
         total.add(position, tile_statistics(passes, parts[part], number, keeping))
@@ -245,7 +326,8 @@ def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, in
 
 
 def on_worker(names: tuple[str, ...], function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a task's function on a worker, with one BLAS thread; it may call the user's functions with these names."""
+    """Call a task's function on a worker, with one BLAS thread; it may call the user's functions
+    with these names."""
     permit_names(names)
     return_freed_memory()
     with one_blas_thread():

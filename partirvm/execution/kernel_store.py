@@ -1,10 +1,12 @@
-"""Kernel blocks Φ[panel, :] kept between passes, in memory or as Zarr arrays, so that they are evaluated only once.
+"""Kernel blocks Φ[panel, :] kept between passes, in memory or as Zarr arrays, so that they are
+evaluated only once.
 
-Requested columns that have been kept are copied; the others are evaluated, and kept if the budget allows. Columns not
-requested in the last run of passes over the panel are deleted.
+Requested columns that have been kept are copied; the others are evaluated, and kept if the budget
+allows. Columns not requested in the last run of passes over the panel are deleted.
 
-A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where the bits differ,
-nothing is kept. A chunk on disk ends with a checksum; a damaged chunk or a full disk ends the fit with an error.
+A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where
+the bits differ, nothing is kept. A chunk on disk ends with a checksum; a damaged chunk or a full
+disk ends the fit with an error.
 """
 
 import shutil
@@ -38,7 +40,8 @@ ADVICE = "make room on this disk, which all workers must share, or choose anothe
 
 @dataclass(frozen=True)
 class Keeping:
-    """Store settings: the fit, the bytes per process, the run number, and the folder on disk, if any."""
+    """Store settings: the fit, the bytes per process, the run number, and the folder on disk, if
+    any."""
 
     token: str
     budget: int
@@ -51,10 +54,14 @@ KeepBlocks: TypeAlias = Callable[[int], Keeping]
 
 
 @contextmanager
-def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None = None) -> Iterator[KeepBlocks | None]:
-    """Keep kernel blocks as planned until the end of the ``with`` block, when ``forget`` is called with their token.
+def keeping_blocks(
+    plan: Plan, forget: Callable[[str], Any], beside: Path | None = None
+) -> Iterator[KeepBlocks | None]:
+    """Keep kernel blocks as planned until the end of the ``with`` block, when ``forget`` is called
+    with their token.
 
-    ``beside`` is the folder for blocks on disk, emptied first, or None for a temporary one. Raises ``StorageError``.
+    ``beside`` is the folder for blocks on disk, emptied first, or None for a temporary one. Raises
+    ``StorageError``.
     """
     store, folder = plan.kernel_store, None
     if beside is not None:
@@ -69,7 +76,12 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None
             Path(folder).mkdir(exist_ok=True)
 
     def keep(columns: int) -> Keeping:
-        return Keeping(token, store.bytes if folder else min(plan.room(columns), store.bytes), next(runs), folder)
+        return Keeping(
+            token,
+            store.bytes if folder else min(plan.room(columns), store.bytes),
+            next(runs),
+            folder,
+        )
 
     try:
         yield keep
@@ -81,7 +93,8 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None
 
 @dataclass(eq=False)
 class _Panel:
-    """A panel's kept columns: labels (k,) and values (k, n), or their path, and the last run that used them."""
+    """A panel's kept columns: labels (k,) and values (k, n), or their path, and the last run that
+    used them."""
 
     values: Float | Path
     labels: Int = field(default_factory=lambda: NONE)
@@ -90,7 +103,8 @@ class _Panel:
 
 
 class BlockStore:
-    """Thread-safe cache of one fit's blocks in this process. ``used`` counts the kept bytes, within the budget."""
+    """Thread-safe cache of one fit's blocks in this process. ``used`` counts the kept bytes, within
+    the budget."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -99,24 +113,32 @@ class BlockStore:
         self.touched = time.monotonic()
 
     def begin(self, keeping: Keeping) -> None:
-        """Start a run of passes: delete outdated panels, then others until the rest fits into the new budget."""
+        """Start a run of passes: delete outdated panels, then others until the rest fits into the
+        new budget."""
         self.touched = time.monotonic()
         with self._lock:
             if keeping.run == self._run:
                 return
             self._run, self._budget = keeping.run, keeping.budget
-            outdated = [key for key, panel in self._panels.items() if panel.run < keeping.run - STALE]
+            outdated = [
+                key for key, panel in self._panels.items() if panel.run < keeping.run - STALE
+            ]
             while self._panels and (outdated or self.used > self._budget):
-                self._delete(self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1])
+                self._delete(
+                    self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1]
+                )
 
     def fill(self, key: Key, design: Design, X: Float, out: Float) -> None:
-        """Write Φ at the rows X into ``out`` (n, M), stored column by column; ``key`` identifies panel and design."""
+        """Write Φ at the rows X into ``out`` (n, M), stored column by column; ``key`` identifies
+        panel and design."""
         design.lead(X, out)
         rows, labels = out.T[design.n_leading :], design.labels
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
-        _, kept, there = np.intersect1d(labels, panel.labels, assume_unique=True, return_indices=True)
+        _, kept, there = np.intersect1d(
+            labels, panel.labels, assume_unique=True, return_indices=True
+        )
         rows[kept] = values[there]
         missing = np.setdiff1d(np.arange(len(labels)), kept)
         rows[missing] = new = design.take(missing, leading=NONE).block(X).T
@@ -127,7 +149,10 @@ class BlockStore:
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
         """Keep the columns that this run has requested, and as many new columns as fit."""
-        stay, size = np.isin(panel.labels, requested) | (panel.run == self._run), 8 * values.shape[1]
+        stay, size = (
+            np.isin(panel.labels, requested) | (panel.run == self._run),
+            8 * values.shape[1],
+        )
         panel.run = self._run
         with self._lock:
             self.used += size * int(stay.sum()) - panel.nbytes
@@ -148,7 +173,8 @@ class BlockStore:
 
 
 def _read(values: Float | Path) -> Float:
-    """Return in-memory values, or those of a Zarr array. Raises ``StorageError`` if the array is damaged."""
+    """Return in-memory values, or those of a Zarr array. Raises ``StorageError`` if the array is
+    damaged."""
     if isinstance(values, np.ndarray):
         return values
     import zarr
@@ -165,7 +191,9 @@ def _written(values: Float, folder: str) -> Path:
     place, how = Path(folder) / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
     with storing(folder, ADVICE):
         place.parent.stat()  # Zarr would create it, even after the end of the fit
-        zarr.create_array(str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how)  # type: ignore[arg-type]
+        zarr.create_array(
+            str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how
+        )  # type: ignore[arg-type]
     return place
 
 
@@ -176,13 +204,16 @@ def _remove(values: Float | Path) -> None:
 
 _stores: dict[str, BlockStore] = {}
 _stores_lock = threading.RLock()
-"""Reentrant: the garbage collector may run finalizers, which call ``forget``, while ``store_of`` holds the lock."""
+"""Reentrant: the garbage collector may run finalizers, which call ``forget``, while ``store_of``
+holds the lock."""
 
 
 def store_of(keeping: Keeping) -> BlockStore:
     """Return this process's store for a fit, creating it if necessary, and register the run."""
     with _stores_lock:
-        for token in [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]:
+        for token in [
+            token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE
+        ]:
             forget(token)
         store = _stores.setdefault(keeping.token, BlockStore(keeping.folder))
     store.begin(keeping)
@@ -195,10 +226,17 @@ def forget(token: str) -> None:
         _stores.pop(token, None)
 
 
-def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float) -> None:
-    """Write Φ at a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key`` begins a ``Key``."""
+def fill_block(
+    keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float
+) -> None:
+    """Write Φ at a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key``
+    begins a ``Key``."""
     kept, d = design.origin is not None and len(design.centres) > 0, design.scaling.n_inputs
-    if keeping is not None and kept and all(independent(each, d, len(X)) for each in design.kernels):
+    if (
+        keeping is not None
+        and kept
+        and all(independent(each, d, len(X)) for each in design.kernels)
+    ):
         store_of(keeping).fill((*key, design.basis), design, X, out)
     else:
         design.block(X, out)
@@ -206,7 +244,8 @@ def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Desig
 
 @lru_cache(maxsize=256)
 def independent(kernel: Any, d: int, n: int) -> bool:
-    """Return True if, on this machine, a column of n rows has the same bits at any position among other columns."""
+    """Return True if, on this machine, a column of n rows has the same bits at any position among
+    other columns."""
     rng = np.random.default_rng(0)
     points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)
     columns: list[Float] = []

@@ -1,8 +1,10 @@
-"""The executor for passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each.
+"""The executor for passes and dense fits in this process, with one thread per tile or fit and one
+BLAS thread each.
 
-``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in *panels* of a fixed
-size, so that a tile's whole design matrix is never in memory. Tiles and panels do not depend on the machine, so with
-one BLAS thread per task, neither do the bits. Task functions are pure: a scheduler may run a task twice.
+``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in
+*panels* of a fixed size, so that a tile's whole design matrix is never in memory. Tiles and panels
+do not depend on the machine, so with one BLAS thread per task, neither do the bits. Task functions
+are pure: a scheduler may run a task twice.
 """
 
 import hashlib
@@ -37,10 +39,12 @@ from partirvm.process import (
 from partirvm.types import PANEL_ROWS
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
-POLL = 1.0  # seconds between checks for other events (an abort, a broken cluster) while waiting for a result
+POLL = 1.0
+"""Seconds between checks for other events (an abort, a broken cluster) while awaiting a result."""
 
 Progress = Callable[[int, int], None]
-"""A function called with the numbers of finished tasks and of all tasks; it raises an exception to stop them."""
+"""A function called with the numbers of finished tasks and of all tasks; it raises an exception to
+stop them."""
 
 OfTile = Callable[[Source, int], Any]
 """A function of a source and the number of one of its tiles."""
@@ -65,12 +69,16 @@ def added(one: Statistics, other: Statistics) -> Statistics:
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
-    """Group consecutive passes that read the same tiles; return the tiles and passes of each group."""
-    return [(tiles, list(own)) for tiles, own in groupby(passes, lambda each: tiles_of(each, source))]
+    """Group consecutive passes that read the same tiles; return the tiles and passes of each
+    group."""
+    return [
+        (tiles, list(own)) for tiles, own in groupby(passes, lambda each: tiles_of(each, source))
+    ]
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
-    """Return the increasing numbers of the tiles that a pass reads: all tiles, or those with its rows."""
+    """Return the increasing numbers of the tiles that a pass reads: all tiles, or those with its
+    rows."""
     rows = pass_.rows
     if rows is None:
         return list(range(source.n_tiles))
@@ -86,9 +94,11 @@ class _Tile(Tile):
     keeping: Keeping | None = None
 
     def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Yield the panels of the selected rows, each with its block of every design, stored column by column.
+        """Yield the panels of the selected rows, each with its block of every design, stored column
+        by column.
 
-        A panel's blocks overwrite those of the previous one: new pages would cost as much as the kernel evaluation.
+        A panel's blocks overwrite those of the previous one: new pages would cost as much as the
+        kernel evaluation.
         """
         noise = next((design for design in designs if design.weighs_rows), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
@@ -108,26 +118,35 @@ class _Tile(Tile):
             panel = Panel(here, self.X[some], self.t[some], weights)
             blocks = []
             for design, place in zip(designs, places, strict=True):
-                blocks.append(place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T)
+                blocks.append(
+                    place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T
+                )
                 fill_block(self.keeping, (self.number, digest, number), design, panel.X, blocks[-1])
             yield panel, *blocks
 
 
-def tile_statistics(passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None) -> Statistics:
-    """Return one tile's contributions to each pass. ``keeping`` has the settings for kept kernel blocks."""
+def tile_statistics(
+    passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
+) -> Statistics:
+    """Return one tile's contributions to each pass. ``keeping`` has the settings for kept kernel
+    blocks."""
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
     return tuple(pass_.statistic(tile) for pass_ in passes)
 
 
-def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
-    """Run a dense fit to completion on this many threads; ``on_step``, called at each step, may raise to stop it."""
+def solution(
+    solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1
+) -> Solved:
+    """Run a dense fit to completion on this many threads; ``on_step``, called at each step, may
+    raise to stop it."""
     with on_threads(threads):
         return Solved(*solve.run(on_step))
 
 
 class LocalExecutor:
-    """Executor on threads of this process, each holding one finished tile; their number does not affect results."""
+    """Executor on threads of this process, each holding one finished tile; their number does not
+    affect results."""
 
     forget = staticmethod(forget)
     lost_workers = (0, 0.0)  # as in ``DaskExecutor``; this process has none to lose
@@ -137,7 +156,8 @@ class LocalExecutor:
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")
 
     def machine(self, limit: int | None) -> Machine:
-        """Return this process's threads and resident bytes, and the given limit or 70 % of the available memory."""
+        """Return this process's threads and resident bytes, and the given limit or 70 % of the
+        available memory."""
         allowed = limit or int(SHARE * available_memory())
         return Machine(self.threads, resident_memory(), allowed, libraries=unloaded_bytes())
 
@@ -148,23 +168,33 @@ class LocalExecutor:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="partirvm")
 
     def run(
-        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
+        self,
+        passes: Sequence[Pass],
+        source: Source,
+        progress: Progress | None = None,
+        keeping: Keeping | None = None,
     ) -> list[Any]:
-        """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has the settings for kept blocks."""
+        """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has the settings
+        for kept blocks."""
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(tiles), added) for tiles, _ in groups]
-        leaves = [(k, position) for k, (tiles, _) in enumerate(groups) for position in range(len(tiles))]
+        leaves = [
+            (k, position) for k, (tiles, _) in enumerate(groups) for position in range(len(tiles))
+        ]
 
         def statistics(leaf: tuple[int, int]) -> Statistics:
             tiles, own = groups[leaf[0]]
             return tile_statistics(own, source, tiles[leaf[1]], keeping)
 
-        for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
+        for (k, position), found in zip(
+            leaves, self._each(statistics, leaves, progress), strict=True
+        ):
             totals[k].add(position, found)
         return [part for total in totals for part in total.result()]
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits on threads, with results in order; all stop if ``progress``, called after each, raises."""
+        """Run dense fits on threads, with results in order; all stop if ``progress``, called after
+        each, raises."""
         left = threading.Event()
 
         def check(info: StepInfo) -> None:
@@ -179,15 +209,26 @@ class LocalExecutor:
             left.set()
 
     def map(
-        self, function: OfTile, source: Source, tiles: Sequence[int], progress: Progress | None = None
+        self,
+        function: OfTile,
+        source: Source,
+        tiles: Sequence[int],
+        progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yield ``(number, function(source, number))`` for these tiles, in order."""
-        return zip(tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True)
+        return zip(
+            tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True
+        )
 
     def _each(
-        self, function: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, ahead: int | None = None
+        self,
+        function: Callable[[Any], Any],
+        things: Sequence[Any],
+        progress: Progress | None,
+        ahead: int | None = None,
     ) -> Iterator[Any]:
-        """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in advance."""
+        """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in
+        advance."""
         waiting: deque[Future[Any]] = deque()
         report = progress or (lambda done, total: None)
         with one_blas_thread():

@@ -1,4 +1,5 @@
-"""Export of models to ONNX, a C header or a NumPy file. All three formats contain the same graph (``graph``)."""
+"""Export of models to ONNX, a C header or a NumPy file. All three formats contain the same graph
+(``graph``)."""
 
 from partirvm.export.c_header import to_c
 from partirvm.export.graph import check_export

@@ -1,4 +1,5 @@
-"""A model as a C99 header that allocates no memory: constants, a function that predicts one row, and a self-test."""
+"""A model as a C99 header that allocates no memory: constants, a function that predicts one row,
+and a self-test."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +9,16 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.export.c_text import c_array, c_comment, c_string, is_short
-from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, model_of, template, write
+from partirvm.export.graph import (
+    TOLERANCE,
+    Graph,
+    Quantity,
+    dtypes,
+    graph_of,
+    model_of,
+    template,
+    write,
+)
 from partirvm.storage import Where, open_folder
 from partirvm.types import AS_IT_IS, Float, unfolded_inputs
 
@@ -22,34 +32,51 @@ ELEMENTWISE = {
     "LogAddExp": "({0} > {1} ? {0} + log1p$(exp$({1} - {0})) : {1} + log1p$(exp$({0} - {1})))",
     "Pow": "pow$({0}, {1})",
 }
-ELEMENTWISE |= {op: f"{{0}} {c} {{1}}" for op, c in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)}
-ELEMENTWISE |= {op: f"{op.lower()}$({{0}})" for op in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
+ELEMENTWISE |= {
+    op: f"{{0}} {c} {{1}}"
+    for op, c in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)
+}
+ELEMENTWISE |= {
+    op: f"{op.lower()}$({{0}})"
+    for op in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")
+}
 """C expressions of elementwise operations; $ stands for the type's function suffix."""
 
 TESTED = 4
 """Number of rows in the self-test."""
 
 
-def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
+def to_c(
+    model: Any,
+    path: Where,
+    dtype: str = "float64",
+    outputs: Sequence[str] = (),
+    level: float = 0.95,
+) -> None:
     """Write a model to ``path``, a C99 header that needs only ``math.h``.
 
-    ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``
-    (an array for several targets or classes; the label is an index into ``<name>_labels``). ``<name>_self_test()``
-    returns the largest deviation from stored predictions, in standard deviations of the target or as a probability.
-    With ``dtype`` "int16", the covariance is stored as integers, half the size of "float32", unless weights cancel so
-    much that double precision is used internally. Other parameters and errors are as in ``to_onnx``.
+    ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each
+    of the ``outputs`` (an array for several targets or classes; the label is an index into
+    ``<name>_labels``). ``<name>_self_test()`` returns the largest deviation from stored
+    predictions, in standard deviations of the target or as a probability. With ``dtype`` "int16",
+    the covariance is stored as integers, half the size of "float32", unless weights cancel so much
+    that double precision is used internally. Other parameters and errors are as in ``to_onnx``.
     """
     place = open_folder(path)
     name = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
-        raise UsageError(f"{place.name!r} cannot be turned into C names: begin the file name with a letter")
+        raise UsageError(
+            f"{place.name!r} cannot be turned into C names: begin the file name with a letter"
+        )
     graph, model = graph_of(model, outputs, level), model_of(model)
     header = Header(graph, dtype, name)
     centres = unfolded_inputs(model.design.centres, model.design.scaling)
     centres = centres if len(centres) else np.zeros((1, len(graph.features)))
     rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
-    labels = [header.label(str(label)) for label in graph.labels] if "label" in graph.outputs else []
+    labels = (
+        [header.label(str(label)) for label in graph.labels] if "label" in graph.outputs else []
+    )
     page = template("model.h.jinja", number=_number, comment=c_comment).render(
         header=header,
         simple=ELEMENTWISE,
@@ -69,14 +96,17 @@ class Header:
     def __init__(self, graph: Graph, dtype: str, name: str) -> None:
         self.graph, self.name, self.quantised = graph, name, dtype == "int16"
         inner, outer = dtypes(graph, "float32" if self.quantised else dtype)
-        self.quantised &= inner == "float32"  # where weights cancel, integers would lose the standard deviation
+        self.quantised &= (
+            inner == "float32"
+        )  # where weights cancel, integers would lose the standard deviation
         self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
         self.long_labels = list[dict[str, Any]]()
 
     def label(self, text: str) -> str:
-        """Return a string literal, or the name of an array of characters if a literal would be too long."""
+        """Return a string literal, or the name of an array of characters if a literal would be too
+        long."""
         if is_short(text):
             return c_string(text)
         name = f"{self.name}_label{len(self.long_labels)}"
@@ -85,12 +115,22 @@ class Header:
 
     def text_of(self, node: Quantity) -> str:
         """Return the C expression for an elementwise operation."""
-        return ELEMENTWISE[node.op].replace("$", self.suffix).format(*[self.operand(arg, "i") for arg in node.args])
+        return (
+            ELEMENTWISE[node.op]
+            .replace("$", self.suffix)
+            .format(*[self.operand(arg, "i") for arg in node.args])
+        )
 
     def stored(self, values: Any, kind: str = "") -> str:
         """Add an array of constants, by default with the real type, and return its name."""
-        kind, name, each = kind or self.real, f"{self.name}_c{len(self.constants)}", np.ravel(values).tolist()
-        texts = [_number(value, self.suffix) if kind == self.real else str(int(value)) for value in each]
+        kind, name, each = (
+            kind or self.real,
+            f"{self.name}_c{len(self.constants)}",
+            np.ravel(values).tolist(),
+        )
+        texts = [
+            _number(value, self.suffix) if kind == self.real else str(int(value)) for value in each
+        ]
         size = len(texts) * np.dtype(kind.replace("float", "single")).itemsize
         self.constants.append({"name": name, "kind": kind, "texts": texts, "size": size})
         return name
@@ -99,21 +139,33 @@ class Header:
         """Return an element of a value or a constant, or the only element if the width is 1."""
         if isinstance(arg, Quantity):
             return f"v{arg.number}[{place if arg.width > 1 else 0}]"
-        return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
+        return (
+            _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
+        )
 
     def product(self, matrix: Float) -> dict[str, Any]:
-        """Return the parts of a product with a matrix (k, m), whose zeros below a diagonal are not stored.
+        """Return the parts of a product with a matrix (k, m), whose zeros below a diagonal are not
+        stored.
 
         If quantised, such a matrix has 16-bit integers and a scale for each column."""
         k, m = matrix.shape
-        lengths = [int(np.flatnonzero(column)[-1]) + 1 if column.any() else 0 for column in matrix.T]
+        lengths = [
+            int(np.flatnonzero(column)[-1]) + 1 if column.any() else 0 for column in matrix.T
+        ]
         beyond = max((length - j for j, length in enumerate(lengths)), default=0)
         counts = [min(j + beyond, k) for j in range(m)]
         short = sum(counts) < 0.75 * k * m
-        columns = [column[: count if short else k] for column, count in zip(matrix.T, counts, strict=True)]
-        facts = {"count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k, "kind": self.real}
+        columns = [
+            column[: count if short else k] for column, count in zip(matrix.T, counts, strict=True)
+        ]
+        facts = {
+            "count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k,
+            "kind": self.real,
+        }
         if short and self.quantised:
-            scales = np.array([max(np.abs(column).max(initial=0.0), 1e-30) / 32767 for column in columns])
+            scales = np.array(
+                [max(np.abs(column).max(initial=0.0), 1e-30) / 32767 for column in columns]
+            )
             facts |= {"kind": "short", "scale": self.stored(scales)}
             columns = [np.rint(c / s) for c, s in zip(columns, scales, strict=True)]
         return facts | {"array": self.stored(np.concatenate(columns), facts["kind"])}

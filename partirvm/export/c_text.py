@@ -1,9 +1,10 @@
-"""Foreign text in C and C++ source: string constants and comments, in ASCII that every standard reads alike.
+"""Foreign text in C and C++ source: string constants and comments, in ASCII that every standard
+reads alike.
 
-A compiler may replace trigraphs (``??/`` is a backslash), join lines that end with a backslash, decode the file in any
-encoding, and extend a hexadecimal escape over the digits that follow it. None of these can happen to the text written
-here: all but plain ASCII is written as octal escapes, which end after three digits, and no two question marks are
-neighbours.
+A compiler may replace trigraphs (``??/`` is a backslash), join lines that end with a backslash,
+decode the file in any encoding, and extend a hexadecimal escape over the digits that follow it.
+None of these can happen to the text written here: all but plain ASCII is written as octal escapes,
+which end after three digits, and no two question marks are neighbours.
 """
 
 import re
@@ -23,12 +24,13 @@ ESCAPED = {ord(character): f"\\{character}" for character in "\\\"?'"}
 
 
 def c_bytes(text: str) -> bytes:
-    """Return the UTF-8 bytes of a C string. Raises ``UsageError`` for a NUL, which would end the string."""
+    """Return the UTF-8 bytes of a C string. Raises ``UsageError`` for a NUL, which would end the
+    string."""
     found = text.encode("utf-8", "surrogatepass")
     if b"\0" in found:
         raise UsageError(
-            f"the label {quoted(text)} contains a NUL character, which ends a string in C: rename it before the fit, "
-            "or export with to_onnx or to_numpy"
+            f"the label {quoted(text)} contains a NUL character, which ends a string in C: rename "
+            "it before the fit, or export with to_onnx or to_numpy"
         )
     return found
 
@@ -60,7 +62,8 @@ def is_short(text: str) -> bool:
 
 
 def c_comment(text: str) -> str:
-    r"""Return text for a comment between ``/*`` and ``*/``: one line that cannot end it, nor start another one.
+    r"""Return text for a comment between ``/*`` and ``*/``: one line that cannot end it, nor start
+    another one.
 
     >>> print(c_comment("km/h"), c_comment("*/ evil(); /*"), c_comment("a??/\n"), c_comment("\\"))
     "km/h" "* / evil(); / *" "a? ?/\n" "\"

@@ -1,20 +1,25 @@
 """A model as a graph of standard operations on rows, from which every export format is written.
 
-A value is a quantity for each row, an array (n, width). A node computes one value from others and from constants. Its
-operation has the name and meaning of an ONNX operator, where there is one, applied row by row:
+A value is a quantity for each row, an array (n, width). A node computes one value from others and
+from constants. Its operation has the name and meaning of an ONNX operator, where there is one,
+applied row by row:
 
-    elementwise     Add Sub Mul Div Pow Max Min LogAddExp Where(c, a, b), Neg Exp Expm1 Log Sqrt Sinh Asinh Tanh Cos
-                    Sigmoid; a width of 1 broadcasts; conditions are 0 or 1: IsNaN, Less
-    per row         Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax
-    M centres       Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
+    elementwise     Add Sub Mul Div Pow Max Min LogAddExp Where(c, a, b), Neg Exp Expm1 Log Sqrt
+                    Sinh Asinh Tanh Cos Sigmoid; a width of 1 broadcasts; conditions are 0 or 1:
+                    IsNaN, Less
+    per row         Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax M centres
+    Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
                     Differ(x, V, g): Σ_j g_j [x_j ≠ v_jm]   Spline(x, V): the linear spline kernel
-    levels          Table(x, T): the row of T (L + 1, r) for the code x, the last row for other and missing codes
+    levels          Table(x, T): the row of T (L + 1, r) for the code x, the last row for other and
+    missing codes
 
-NumPy operators and functions of a ``Quantity`` add such nodes, so the model's own formulas can be applied to it.
+NumPy operators and functions of a ``Quantity`` add such nodes, so the model's own formulas can be
+applied to it.
 
-**Digits.** Squared distances are sums of squared differences, which lose no digits far from the origin. Φμ and φᵀΣφ =
-‖φR‖² may be small sums of large terms (similar columns, tiny noise): a single-precision graph with a large
-``amplification`` is computed in double precision internally; only input and output are single.
+**Digits.** Squared distances are sums of squared differences, which lose no digits far from the
+origin. Φμ and φᵀΣφ = ‖φR‖² may be small sums of large terms (similar columns, tiny noise): a
+single-precision graph with a large ``amplification`` is computed in double precision internally;
+only input and output are single.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +38,28 @@ from partirvm.storage import Folder, Where, open_folder, require_replaceable, st
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling
 
 SINGLE = 100.0
-"""Largest ``amplification`` at which single precision keeps four digits of the target's standard deviation."""
+"""Largest ``amplification`` at which single precision keeps four digits of the target's standard
+deviation."""
 
 TOLERANCE = 1e-4
-"""Category codes, in scaled coordinates, that differ by less count as equal: single precision rounds them."""
+"""Category codes, in scaled coordinates, that differ by less count as equal: single precision
+rounds them."""
 
-NAMES = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow", "matmul": "MatMul"}
-NAMES |= {"maximum": "Max", "minimum": "Min", "negative": "Neg", "absolute": "Abs", "arcsinh": "Asinh"}
+NAMES = {
+    "add": "Add",
+    "subtract": "Sub",
+    "multiply": "Mul",
+    "divide": "Div",
+    "power": "Pow",
+    "matmul": "MatMul",
+}
+NAMES |= {
+    "maximum": "Max",
+    "minimum": "Min",
+    "negative": "Neg",
+    "absolute": "Abs",
+    "arcsinh": "Asinh",
+}
 NAMES |= {"isnan": "IsNaN", "logaddexp": "LogAddExp"}
 """Operations whose names differ from NumPy's function names."""
 
@@ -59,20 +79,37 @@ OPERATIONS = {
     "Expm1",
     "Log",
 }
-OPERATIONS |= {"Sqrt", "Sinh", "Asinh", "Tanh", "Cos", "Sigmoid", "IsNaN", "Less", "Gather", "Concat", "MatMul", "Sum"}
+OPERATIONS |= {
+    "Sqrt",
+    "Sinh",
+    "Asinh",
+    "Tanh",
+    "Cos",
+    "Sigmoid",
+    "IsNaN",
+    "Less",
+    "Gather",
+    "Concat",
+    "MatMul",
+    "Sum",
+}
 OPERATIONS |= {"Softmax", "ArgMax", "Squares", "Steps", "Differ", "Spline", "Table"}
 """All operations of the table above, which every format has."""
 
 REPLACING = {"Abs", "Sign", "Sin", "Greater"}
 """Further operations of a format that lacks some: those that replace them."""
 
-TO_ONE, OF_MATRIX = ("Sum", "ArgMax"), ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table")
+TO_ONE, OF_MATRIX = (
+    ("Sum", "ArgMax"),
+    ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table"),
+)
 """Operations of width 1, and operations that have the width of their second argument."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantity(NDArrayOperatorsMixin):
-    """A value (n, width), the node ``number`` of its graph: an operation on other quantities and constants."""
+    """A value (n, width), the node ``number`` of its graph: an operation on other quantities and
+    constants."""
 
     graph: "Graph"
     number: int
@@ -88,15 +125,20 @@ class Quantity(NDArrayOperatorsMixin):
 
     def some(self, columns: Sequence[int] | NDArray[Any]) -> Any:
         """Return the given columns, or the value itself if they are all of its columns."""
-        return self if list(columns) == list(range(self.width)) else self.graph("Gather", self, columns)
+        return (
+            self
+            if list(columns) == list(range(self.width))
+            else self.graph("Gather", self, columns)
+        )
 
 
 @dataclass
 class Graph:
     """Nodes in order; node 0 is the input X (n, d) in raw units. ``outputs`` maps names to values.
 
-    ``amplification`` is the largest sum of the absolute terms of a mean or a standard deviation, in standard deviations
-    of the target. ``lacking`` maps the names of operations that a format lacks to functions that replace them.
+    ``amplification`` is the largest sum of the absolute terms of a mean or a standard deviation, in
+    standard deviations of the target. ``lacking`` maps the names of operations that a format lacks
+    to functions that replace them.
     """
 
     features: tuple[str, ...]
@@ -115,10 +157,23 @@ class Graph:
         if op in self.lacking:
             return self.lacking[op](*args)
         if op not in OPERATIONS and not (self.lacking and op in REPLACING):
-            raise UsageError(f"the operation {op!r} is in no export: use those that partirvm.export.graph lists")
-        given = [each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float)) for each in args]
+            raise UsageError(
+                f"the operation {op!r} is in no export: use those that partirvm.export.graph lists"
+            )
+        given = [
+            each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float))
+            for each in args
+        ]
         wide = [each.width if isinstance(each, Quantity) else each.shape[-1] for each in given]
-        width = 1 if op in TO_ONE else sum(wide) if op == "Concat" else wide[1] if op in OF_MATRIX else max(wide)
+        width = (
+            1
+            if op in TO_ONE
+            else sum(wide)
+            if op == "Concat"
+            else wide[1]
+            if op in OF_MATRIX
+            else max(wide)
+        )
         self.nodes.append(Quantity(self, len(self.nodes), op, tuple(given), width))
         return self.nodes[-1]
 
@@ -128,7 +183,8 @@ class Graph:
 
 
 def model_of(given: Any) -> Any:
-    """Return the model of a fitted estimator, or the given model. Raises ``NotFittedError`` before the fit."""
+    """Return the model of a fitted estimator, or the given model. Raises ``NotFittedError`` before
+    the fit."""
     if hasattr(given, "get_params"):
         from sklearn.utils.validation import check_is_fitted
 
@@ -136,21 +192,30 @@ def model_of(given: Any) -> Any:
     return getattr(given, "model_", given)
 
 
-def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}) -> Graph:
+def graph_of(
+    model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}
+) -> Graph:
     """Return the graph of a model's or fitted estimator's predictions at raw inputs X (n, d).
 
-    ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at ``level``), or of
-    ``label`` and ``probabilities``; by default mean and std, or both. A missing value is predicted from the others if
-    its feature had gaps in training; otherwise the predictions are NaN. Raises ``UsageError`` for other names, and for
-    what only Python can compute: local residuals and user functions.
+    ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at
+    ``level``), or of ``label`` and ``probabilities``; by default mean and std, or both. A missing
+    value is predicted from the others if its feature had gaps in training; otherwise the
+    predictions are NaN. Raises ``UsageError`` for other names, and for what only Python can
+    compute: local residuals and user functions.
     """
     model = model_of(model)
-    known = ("label", "probabilities") if hasattr(model, "classes") else ("mean", "std", "lower", "upper")
+    known = (
+        ("label", "probabilities")
+        if hasattr(model, "classes")
+        else ("mean", "std", "lower", "upper")
+    )
     wanted = tuple(outputs) or known[:2]
     if unknown := [name for name in wanted if name not in known]:
         raise UsageError(f"the model has no output {unknown[0]!r}: outputs are {', '.join(known)}")
     graph = Graph(model.columns.features, lacking)
-    made = _of_classes(graph, model) if len(known) == 2 else _of_numbers(graph, model, level, wanted)
+    made = (
+        _of_classes(graph, model) if len(known) == 2 else _of_numbers(graph, model, level, wanted)
+    )
     graph.outputs = {name: made[name] for name in wanted}
     return graph
 
@@ -159,21 +224,27 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     """Add a regression's mean, standard deviation and interval."""
     if model.residuals is not None:
         what = "local residuals need the training rows, which no export holds"
-        raise UsageError(f"{what}: export model.sparse(), the relevance vectors alone, whose errors are larger")
+        raise UsageError(
+            f"{what}: export model.sparse(), the relevance vectors alone, whose errors are larger"
+        )
     scaling, stated = model.design.scaling, model.predictive
     inputs = _inputs(graph, scaling)
     phi = columns_of(graph, model.design, inputs)
     scale, target = scaling.t_scale, scaling.target
-    mean = _linear(graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, scaling.t_shift)
+    mean = _linear(
+        graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, scaling.t_shift
+    )
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     roots = stated.root if stated.root.ndim == 3 else [stated.root]
-    variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(
-        graph, stated, inputs
-    )
+    variance = graph.joined(
+        [_square(graph, stated, phi, root) for root in roots]
+    ) * scale**2 + _noise(graph, stated, inputs)
     if scaling.features is not None and scaling.features.variances:
         of_levels = _level_variances(graph, scaling.features) * scale**2
-        variance = variance + np.maximum(of_levels, -MOST_CERTAIN * np.atleast_1d(stated.noise_variance))
+        variance = variance + np.maximum(
+            of_levels, -MOST_CERTAIN * np.atleast_1d(stated.noise_variance)
+        )
     if stated.reach and phi is not None:
         variance = _with_prior(graph, stated, phi, variance)
     half = np.sqrt(variance) * model.multiples([level])[:, 0]
@@ -183,13 +254,16 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
 
 
 def _with_prior(graph: Graph, model: Any, phi: Any, variance: Any) -> Any:
-    """Return the variances (n, T) with the prior far from all vectors, as ``Model`` computes them."""
+    """Return the variances (n, T) with the prior far from all vectors, as ``Model`` computes
+    them."""
     leading = len(model.design.active)
     ratios = phi.some(range(leading, phi.width)) / (model.reach * model.design.peaks())
     largest = ratios
     while largest.width > 1:
         half = (largest.width + 1) // 2
-        largest = np.maximum(largest.some(range(half)), largest.some(range(largest.width - half, largest.width)))
+        largest = np.maximum(
+            largest.some(range(half)), largest.some(range(largest.width - half, largest.width))
+        )
     near = np.maximum(np.minimum(largest, 1.0), 0.0)
     missing = np.maximum(np.atleast_1d(model.prior_variance + model.noise_variance) - variance, 0.0)
     return variance + (1.0 - near * near) * missing
@@ -199,13 +273,17 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
     """Add a classification's probabilities, and the code of the most probable class."""
     if model.likelihood not in ("bernoulli", "multinomial"):
         raise UsageError(
-            f"classes with the likelihood {model.likelihood!r} cannot be exported: use the model in Python"
+            f"classes with the likelihood {model.likelihood!r} cannot be exported: use the model "
+            "in Python"
         )
     graph.labels = model.classes
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
     if model.moderate:
-        f = f / np.sqrt(graph.joined([_square(graph, model, phi, root) for root in model.root]) * (np.pi / 8.0) + 1.0)
+        f = f / np.sqrt(
+            graph.joined([_square(graph, model, phi, root) for root in model.root]) * (np.pi / 8.0)
+            + 1.0
+        )
     if model.ramp is not None:
         f = model.ramp.logits(f)
     features = model.design.scaling.features
@@ -240,7 +318,9 @@ def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
 
 def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
     """Return φ times a matrix (M, k), or zeros if there are no columns."""
-    return np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1]) if phi is None else phi @ matrix
+    return (
+        np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1]) if phi is None else phi @ matrix
+    )
 
 
 def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
@@ -251,18 +331,22 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
         variance = _level_factor(graph, features) * variance
     if noise is None:
         return variance
-    logs = noise.kernel.exported(inputs, noise.centres) @ noise.weights[:, None] - float(noise.shift)
+    logs = noise.kernel.exported(inputs, noise.centres) @ noise.weights[:, None] - float(
+        noise.shift
+    )
     return np.exp(logs * (1.0 if model.calibration is not None else TEMPER)) * variance
 
 
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:
-    """Return the noise factor (n, 1) from the doubts about level effects, as ``FeatureMap.noise_factor`` does."""
+    """Return the noise factor (n, 1) from the doubts about level effects, as
+    ``FeatureMap.noise_factor`` does."""
     doubts = [_of_levels(graph, features, j, each[0][:, None]) for j, each in features.doubts]
     return graph("Sum", graph.joined(doubts)) + float(features.share)
 
 
 def _level_variances(graph: Graph, features: FeatureMap) -> Any:
-    """Return the variances (n, C) of the effects of levels, as ``FeatureMap.level_variances`` does."""
+    """Return the variances (n, C) of the effects of levels, as ``FeatureMap.level_variances``
+    does."""
     parts = [_of_levels(graph, features, j, variances[0]) for j, variances in features.variances]
     return sum(parts[1:], start=parts[0])
 
@@ -276,10 +360,14 @@ def _inputs(graph: Graph, scaling: Scaling) -> Any:
         return found
     columns = np.arange(scaling.n_inputs)
     missing = np.isnan(found) * np.isin(columns, gaps)
-    found = np.where(missing, np.zeros(len(columns)) if scaling.blank is None else scaling.blank, found)
+    found = np.where(
+        missing, np.zeros(len(columns)) if scaling.blank is None else scaling.blank, found
+    )
     if scaling.regressions is not None:
         for j in [j for _ in range(SWEEPS) for j in gaps if scaling.regressions[j].any()]:
-            found = np.where(missing * (columns == j), found @ scaling.regressions[j][:, None], found)
+            found = np.where(
+                missing * (columns == j), found @ scaling.regressions[j][:, None], found
+            )
     return found
 
 
@@ -287,18 +375,26 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     """Return the feature inputs (n, d') before scaling, as ``FeatureMap`` computes them."""
     warped, X = features.spreads > 0, cast(Any, graph.rows)
     if warped.any():
-        X = np.where(warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X)
+        X = np.where(
+            warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X
+        )
     tables = [_of_levels(graph, features, j, table[0]) for j, table in features.tables]
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
     gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
     found = graph.joined([X, *tables, *effects, *gaps])
-    order, firsts = np.arange(found.width), X.width + np.cumsum([0, *(each.width for each in tables)])[:-1]
-    order[[j for j, _ in features.tables]] = firsts  # a level's first coordinate takes the place of its code
+    order, firsts = (
+        np.arange(found.width),
+        X.width + np.cumsum([0, *(each.width for each in tables)])[:-1],
+    )
+    order[[j for j, _ in features.tables]] = (
+        firsts  # a level's first coordinate takes the place of its code
+    )
     return found.some(np.delete(order, firsts))
 
 
 def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
-    """Return the rows (n, r) of a table (L + 2, r) for the levels of feature j: known, unknown and missing ones."""
+    """Return the rows (n, r) of a table (L + 2, r) for the levels of feature j: known, unknown and
+    missing ones."""
     codes, unknown, missing = graph.rows.some([j]), table[-2], table[-1]
     found = graph("Table", codes, table[:-1])
     if j not in features.gaps or (unknown == missing).all():
@@ -307,42 +403,57 @@ def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
 
 
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
-    """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of its level."""
+    """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of
+    its level."""
     of_level, p = _of_levels(graph, features, j, weights[0]), weights.shape[2]
     if p == 1:
         return of_level
     z = (graph.rows.some(features.numbers) - features.moments[0]) / features.moments[1]
     z = np.maximum(np.minimum(np.where(np.isnan(z), 0.0, z), 4.0), -4.0)
     quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
-    curves = [np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // len(features.numbers))]
+    curves = [
+        np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // len(features.numbers))
+    ]
     return of_level.some([0]) + graph("Sum", graph.joined(curves) * of_level.some(range(1, p)))
 
 
 def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
-    """Return the design's columns without bias, (n, M), or None. ``UsageError`` for functions other than features."""
+    """Return the design's columns without bias, (n, M), or None. ``UsageError`` for functions other
+    than features."""
     parts = list[Any]()
     if len(design.active):
         assert design.functions is not None
         if any(function != LINEAR for function, _ in design.functions.parts):
-            raise UsageError("a basis of Python functions cannot be exported: only basis='linear' can")
+            raise UsageError(
+                "a basis of Python functions cannot be exported: only basis='linear' can"
+            )
         parts.append(inputs.some(design.active % len(graph.features)))
     if len(design.centres):
-        centres, groups = design.scaling.inputs(design.centres), [design.which == k for k in range(len(design.kernels))]
-        pairs = [(kernel, mine) for kernel, mine in zip(design.kernels, groups, strict=True) if mine.any()]
+        centres, groups = (
+            design.scaling.inputs(design.centres),
+            [design.which == k for k in range(len(design.kernels))],
+        )
+        pairs = [
+            (kernel, mine)
+            for kernel, mine in zip(design.kernels, groups, strict=True)
+            if mine.any()
+        ]
         found = graph.joined([kernel.exported(inputs, centres[mine]) for kernel, mine in pairs])
         parts.append(found.some(np.argsort(np.argsort(design.which, kind="stable"))))
     return graph.joined(parts) if parts else None
 
 
 def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
-    """Return the types of internal values and of input and output. Raises ``UsageError`` for other names."""
+    """Return the types of internal values and of input and output. Raises ``UsageError`` for other
+    names."""
     if dtype not in ("float32", "float64"):
         raise UsageError(f"dtype is {dtype!r}: it must be 'float32' or 'float64'")
     return "float64" if graph.amplification > SINGLE else dtype, dtype
 
 
 def check_export(path: Where, *, overwrite: bool = False) -> None:
-    """Raise ``ExistsError`` if the place of an export is taken: ``overwrite`` permits replacing earlier exports."""
+    """Raise ``ExistsError`` if the place of an export is taken: ``overwrite`` permits replacing
+    earlier exports."""
 
     def is_export(place: Folder) -> bool:
         content = place.read("") if place.is_file() else b""
@@ -352,7 +463,8 @@ def check_export(path: Where, *, overwrite: bool = False) -> None:
 
 
 def write(path: Where, content: bytes) -> None:
-    """Write a file or an object at a URL, completely or not at all. Raises ``StorageError`` if that is impossible."""
+    """Write a file or an object at a URL, completely or not at all. Raises ``StorageError`` if that
+    is impossible."""
     with storing(str(path)):
         open_folder(path).write("", content)
 
@@ -361,6 +473,8 @@ def template(name: str, **filters: Any) -> Any:
     """Return a template from this folder, with the given filters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(loader=PackageLoader("partirvm.export", "."), undefined=StrictUndefined)
+    environment = Environment(
+        loader=PackageLoader("partirvm.export", "."), undefined=StrictUndefined
+    )
     environment.filters |= {"printable": printable, **filters}
     return environment.get_template(name)

@@ -17,11 +17,17 @@ MARK = '"""Predict with a model in a NumPy file written by partirvm '
 """Beginning of each reader, by which a file is known to be one."""
 
 
-def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
+def to_numpy(
+    model: Any,
+    path: Where,
+    dtype: str = "float64",
+    outputs: Sequence[str] = (),
+    level: float = 0.95,
+) -> None:
     """Write an .npz file and its reader, a Python module beside it that needs only NumPy.
 
-    The reader of ``m.npz`` is ``m_predict.py``; it replaces an older reader, but no other file (``ExistsError``).
-    Parameters and other errors are as in ``to_onnx``.
+    The reader of ``m.npz`` is ``m_predict.py``; it replaces an older reader, but no other file
+    (``ExistsError``). Parameters and other errors are as in ``to_onnx``.
     """
     graph = graph_of(model, outputs, level)
     inner, outer = dtypes(graph, dtype)
@@ -36,7 +42,9 @@ def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[
         return f"c{len(constants) - 1}"
 
     nodes = [[node.op, [name_of(arg) for arg in node.args]] for node in graph.nodes[1:]]
-    labels = [label if isinstance(label, str | int | bool) else str(label) for label in graph.labels]
+    labels = [
+        label if isinstance(label, str | int | bool) else str(label) for label in graph.labels
+    ]
     numbers = {name: value.number for name, value in graph.outputs.items()}
     facts = {"features": graph.features, "labels": labels, "inner": inner, "outer": outer}
     text = json.dumps({**facts, "nodes": nodes, "outputs": numbers})
@@ -49,14 +57,15 @@ def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[
 
 
 def reader_beside(place: Folder) -> Folder:
-    """Return the place of the reader of an .npz file. Raises ``ExistsError`` if another file has its name."""
+    """Return the place of the reader of an .npz file. Raises ``ExistsError`` if another file has
+    its name."""
     stem = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
     if not re.match("[A-Za-z_]", stem):
         stem = f"model_{stem}"  # the name of a module begins with a letter
     reader = place.sibling(f"{stem}_predict.py")
     if reader.exists() and not (reader.is_file() and reader.read("", len(MARK)) == MARK.encode()):
         raise ExistsError(
-            f"{reader.place()} exists and is not a reader written by partirvm, so it is not replaced: choose another "
-            "name for the .npz file, after which its reader is named"
+            f"{reader.place()} exists and is not a reader written by partirvm, so it is not "
+            "replaced: choose another name for the .npz file, after which its reader is named"
         )
     return reader

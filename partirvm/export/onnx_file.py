@@ -14,13 +14,15 @@ OPSET, IR = 18, 9
 
 
 def _sinh(x: Any) -> Any:
-    """Return (eˣ − e⁻ˣ)/2, or for small x, 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
+    """Return (eˣ − e⁻ˣ)/2, or for small x, 2t/(1 − t²) with t = tanh(x/2), which loses no digits
+    there."""
     t = np.tanh(0.5 * x)
     return np.where(np.abs(x) > 1.0, 0.5 * (np.exp(x) - np.exp(-x)), (t + t) / (1.0 - t * t))
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
-    """Return the larger one plus log(1 + u); for small u, the quotient cancels the rounding error of 1 + u."""
+    """Return the larger one plus log(1 + u); for small u, the quotient cancels the rounding error
+    of 1 + u."""
     u = np.exp(-np.abs(b - a))
     w = 1.0 + u
     return np.maximum(a, b) + np.where(w > 1.0, np.log(w) * (u / (w - 1.0)), u)
@@ -36,13 +38,20 @@ LACKING: dict[str, Callable[..., Any]] = {
 """Operations that runtimes lack in double precision or altogether."""
 
 
-def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95) -> None:
+def to_onnx(
+    model: Any,
+    path: Where,
+    dtype: str = "float32",
+    outputs: Sequence[str] = (),
+    level: float = 0.95,
+) -> None:
     """Write a model to ``path`` for ONNX Runtime and other runtimes; this needs the onnx package.
 
-    The input is ``X`` (n, d), in raw units and with ``dtype`` "float32" or "float64"; categories are codes. The
-    ``outputs`` are (n, 1), or (n, K) for several targets or classes: some of "mean", "std", "lower" and "upper" (the
-    ends of the interval at ``level``), or of "label" (n,) and "probabilities"; by default mean and std, or both. Raises
-    ``UsageError`` for other names, and for what only Python can compute: local residuals and user functions.
+    The input is ``X`` (n, d), in raw units and with ``dtype`` "float32" or "float64"; categories
+    are codes. The ``outputs`` are (n, 1), or (n, K) for several targets or classes: some of "mean",
+    "std", "lower" and "upper" (the ends of the interval at ``level``), or of "label" (n,) and
+    "probabilities"; by default mean and std, or both. Raises ``UsageError`` for other names, and
+    for what only Python can compute: local residuals and user functions.
     """
     try:
         import onnx  # noqa: F401
@@ -52,7 +61,8 @@ def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[s
 
 
 def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> Any:
-    """Return the ModelProto of a graph, whose nodes, constants and values are named by the function ``named``."""
+    """Return the ModelProto of a graph, whose nodes, constants and values are named by the function
+    ``named``."""
     from onnx import TensorProto, helper
 
     inner, outer = dtypes(graph, dtype)
@@ -60,7 +70,11 @@ def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> A
     writer = _Writer(inner, types[inner], named)
     writer("Cast", "X", to=types[inner], name="v0")
     for node in graph.nodes[1:]:
-        writer.node(node.op, [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args], f"v{node.number}")
+        writer.node(
+            node.op,
+            [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args],
+            f"v{node.number}",
+        )
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
@@ -78,9 +92,20 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
         writer("Cast", value, to=outer, name=name)
         return helper.make_tensor_value_info(name, outer, ["n", node.width])
     whole = all(isinstance(label, int) for label in graph.labels)
-    labels = np.array(graph.labels, np.int64) if whole else np.array(list(map(str, graph.labels)), object)
-    writer("Gather", writer.constant(labels), writer("Squeeze", value, writer.constant(np.array([1]))), name=name)
-    return helper.make_tensor_value_info(name, TensorProto.INT64 if whole else TensorProto.STRING, ["n"])
+    labels = (
+        np.array(graph.labels, np.int64)
+        if whole
+        else np.array(list(map(str, graph.labels)), object)
+    )
+    writer(
+        "Gather",
+        writer.constant(labels),
+        writer("Squeeze", value, writer.constant(np.array([1]))),
+        name=name,
+    )
+    return helper.make_tensor_value_info(
+        name, TensorProto.INT64 if whole else TensorProto.STRING, ["n"]
+    )
 
 
 class _Writer:
@@ -100,9 +125,14 @@ class _Writer:
     def __call__(self, op: str, *args: Any, name: str = "", **attributes: Any) -> str:
         from onnx import helper
 
-        names = [arg if isinstance(arg, str) else self.constant(np.asarray(arg, self.dtype)) for arg in args]
+        names = [
+            arg if isinstance(arg, str) else self.constant(np.asarray(arg, self.dtype))
+            for arg in args
+        ]
         name = name or f"w{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, [*map(self.named, names)], [self.named(name)], **attributes))
+        self.nodes.append(
+            helper.make_node(op, [*map(self.named, names)], [self.named(name)], **attributes)
+        )
         return name
 
     def node(self, op: str, args: list[Any], name: str) -> None:
@@ -115,9 +145,13 @@ class _Writer:
             self(op, args[0], self.constant(args[1].astype(np.int64)), axis=1, name=name)
         elif op == "Table":
             last = float(len(args[1]) - 1)
-            known = self("And", self("GreaterOrEqual", args[0], [0.0]), self("Less", args[0], [last]))
+            known = self(
+                "And", self("GreaterOrEqual", args[0], [0.0]), self("Less", args[0], [last])
+            )
             code = self("Where", known, args[0], [last])
-            flat = self("Squeeze", self("Cast", code, to=7), self.constant(np.array([1])))  # 7 is int64
+            flat = self(
+                "Squeeze", self("Cast", code, to=7), self.constant(np.array([1]))
+            )  # 7 is int64
             self("Gather", args[1], flat, axis=0, name=name)
         elif op == "Sum":
             self("ReduceSum", args[0], self.constant(np.array([1])), name=name)
@@ -130,7 +164,11 @@ class _Writer:
 
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
         """Add an operation on all pairs of rows and centres, with an extra axis for the centres."""
-        axis, x, V = self.constant(np.array([1])), self("Unsqueeze", args[0], self.constant(np.array([2]))), args[1]
+        axis, x, V = (
+            self.constant(np.array([1])),
+            self("Unsqueeze", args[0], self.constant(np.array([2]))),
+            args[1],
+        )
         if op == "Spline":
             a, b = self("Min", x, V), self("Max", x, V)
             cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
@@ -140,5 +178,9 @@ class _Writer:
         step = self("Sub", x, V)
         step = self("Mul", step, step) if op == "Squares" else self("Abs", step)
         if op == "Differ":
-            step = self("Mul", self("Cast", self("Greater", step, TOLERANCE), to=self.type), args[2][:, None])
+            step = self(
+                "Mul",
+                self("Cast", self("Greater", step, TOLERANCE), to=self.type),
+                args[2][:, None],
+            )
         self("ReduceSum", step, axis, keepdims=0, name=name)

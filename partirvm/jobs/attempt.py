@@ -1,7 +1,9 @@
-"""Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record the end.
+"""Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and
+record the end.
 
-An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A process that dies
-records no end: the next one takes the expired lease and resumes. If a cluster fails, the job is ``interrupted``.
+An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A
+process that dies records no end: the next one takes the expired lease and resumes. If a cluster
+fails, the job is ``interrupted``.
 """
 
 import time
@@ -14,7 +16,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from partirvm.core.termination import Termination
-from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, PartirvmError, StorageError
+from partirvm.errors import (
+    ChangedDataError,
+    ClusterError,
+    LeaseError,
+    MissingDataError,
+    PartirvmError,
+    StorageError,
+)
 from partirvm.execution import Executor, executor_for, is_ended
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
@@ -45,7 +54,8 @@ LOSS_SECONDS = 60.0
 
 @dataclass(kw_only=True)
 class JobJournal(MemoryJournal):
-    """A journal that writes to the job folder and also keeps the model and the history in memory."""
+    """A journal that writes to the job folder and also keeps the model and the history in
+    memory."""
 
     store: JobStore
     spec: Any = None
@@ -59,18 +69,26 @@ class JobJournal(MemoryJournal):
         super().record(entry)
 
     def checkpoint(self, state: Any) -> None:
-        lines = len(self.history) - (state.end is not None)  # an update from a final checkpoint drops the final line
+        lines = len(self.history) - (
+            state.end is not None
+        )  # an update from a final checkpoint drops the final line
         self.store.checkpoint(Checkpoint(self.spec, state, lines))
 
 
 def plan(
-    estimator: Any, data: Where, *, validation: Place = None, client: Any = None, watcher: Watcher | None = None
+    estimator: Any,
+    data: Where,
+    *,
+    validation: Place = None,
+    client: Any = None,
+    watcher: Watcher | None = None,
 ) -> Plan:
-    """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
+    """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows
+    it.
 
-    DATA and validation are paths or URLs of datasets made by ``ingest``; a ``Request`` may replace the estimator. The
-    ``watcher`` receives the progress of kernel learning. Raises ``MemoryLimitError`` if the fit needs more memory than
-    allowed, and the errors of ``fit``.
+    DATA and validation are paths or URLs of datasets made by ``ingest``; a ``Request`` may replace
+    the estimator. The ``watcher`` receives the progress of kernel learning. Raises
+    ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
 
     Examples
     --------
@@ -81,7 +99,8 @@ def plan(
     >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
     >>> folder = tempfile.TemporaryDirectory()
     >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
-    >>> found = plan(RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20), f"{folder.name}/rows.zarr")
+    >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20)
+    >>> found = plan(model, f"{folder.name}/rows.zarr")
     >>> found.partition_size
     20
     >>> folder.cleanup()
@@ -97,29 +116,41 @@ def _plan(asked: Request, data: Any, validation: Place, client: Any, *how: Any) 
 
 
 def fit(
-    data: str, job: str, parameters: Request, *, validation: Place = None, overwrite: bool = False, **how: Any
+    data: str,
+    job: str,
+    parameters: Request,
+    *,
+    validation: Place = None,
+    overwrite: bool = False,
+    **how: Any,
 ) -> Outcome | None:
-    """Fit DATA in this process and store the model and history in JOB, like ``submit`` followed by ``run_job``.
+    """Fit DATA in this process and store the model and history in JOB, like ``submit`` followed by
+    ``run_job``.
 
-    ``how`` holds the ``client`` and ``watcher`` of ``run_attempt``. The fit is planned first, except for kernel
-    learning: a refused fit, for example for lack of memory, creates no JOB, and ``overwrite`` then keeps the old one.
-    Raises the errors of ``resolve.resolve.resolve``, and ``ExistsError`` if JOB exists. If the watcher aborts the fit,
-    it ends with the last saved model, if any; JOB can be resumed.
+    ``how`` holds the ``client`` and ``watcher`` of ``run_attempt``. The fit is planned first,
+    except for kernel learning: a refused fit, for example for lack of memory, creates no JOB, and
+    ``overwrite`` then keeps the old one. Raises the errors of ``resolve.resolve.resolve``, and
+    ``ExistsError`` if JOB exists. If the watcher aborts the fit, it ends with the last saved model,
+    if any; JOB can be resumed.
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite, how.get("client"))
     return run_job(job, attempt=1, allow_code=True, **how)
 
 
-def run_job(job: str, *, attempt: int | None = None, patience: float = TAKE_OVER_SECONDS, **how: Any) -> Outcome | None:
+def run_job(
+    job: str, *, attempt: int | None = None, patience: float = TAKE_OVER_SECONDS, **how: Any
+) -> Outcome | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has ended or its current attempt is not ``attempt``. ``how`` holds ``run_attempt`` options:
-    ``allow_code``, ``client``, ``watcher``. Without ``allow_code``, a job that names functions raises ``UsageError``.
+    Returns None if the job has ended or its current attempt is not ``attempt``. ``how`` holds
+    ``run_attempt`` options: ``allow_code``, ``client``, ``watcher``. Without ``allow_code``, a job
+    that names functions raises ``UsageError``.
 
-    Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have changed since the job
-    began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is then interrupted, and can be resumed once
-    the original DATA are restored. Other exceptions are the same as for ``fit``; the job then records ``failed``.
+    Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have
+    changed since the job began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is
+    then interrupted, and can be resumed once the original DATA are restored. Other exceptions are
+    the same as for ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
     with store.acquire(patience=patience):
@@ -127,7 +158,11 @@ def run_job(job: str, *, attempt: int | None = None, patience: float = TAKE_OVER
 
 
 def run_attempt(
-    store: JobStore, attempt: int | None, allow_code: bool = False, client: Any = None, watcher: Watcher | None = None
+    store: JobStore,
+    attempt: int | None,
+    allow_code: bool = False,
+    client: Any = None,
+    watcher: Watcher | None = None,
 ) -> Outcome | None:
     """Run an attempt at a job whose lease the caller holds, like ``run_job``."""
     state, watcher, lease = store.folded(), watcher or Watcher(), cast(Lease, store.lease)
@@ -137,17 +172,33 @@ def run_attempt(
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store, client):
         n_rows = asked["fingerprint"]["n_rows"]
-        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
+        restored: Checkpoint | None = store.restore(
+            lambda value: resumes(value, n_rows), allow_code=allow_code
+        )
         lines = 0 if restored is None else restored.history
         store.record(
-            {"event": "running", "history": lines, "reason": f"by {Process.this()}", "versions": package_versions()}
+            {
+                "event": "running",
+                "history": lines,
+                "reason": f"by {Process.this()}",
+                "versions": package_versions(),
+            }
         )
         state = store.folded()
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
         before = float(state.history[-1]["seconds"]) if state.history else 0.0
-        source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
-        request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
-        with closing(executor_for(client)) as executor, _recorded_losses(store, executor) as record_losses:
+        source, held_out = (
+            requests.open_unchanged(asked["data"], asked["fingerprint"]),
+            requests.open_held_out(asked),
+        )
+        request, poll = (
+            check_parameters(requests.parameters_of(asked)),
+            _poll(store, state.attempt, watcher),
+        )
+        with (
+            closing(executor_for(client)) as executor,
+            _recorded_losses(store, executor) as record_losses,
+        ):
             began, over = time.monotonic() - before, timer(request.time_limit)
 
             def interrupted() -> Termination | None:
@@ -160,9 +211,15 @@ def run_attempt(
 
             how = source, request, executor, held_out, interrupted
             try:
-                journal.spec = spec = resolve(*how, on_step) if restored is None else continued(restored.spec, *how)
+                journal.spec = spec = (
+                    resolve(*how, on_step) if restored is None else continued(restored.spec, *how)
+                )
             except Stopped:
-                return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, time.monotonic() - began))
+                return _end(
+                    journal,
+                    state.attempt,
+                    Outcome(Termination.ABORTED, None, time.monotonic() - began),
+                )
             lease.doing = ""
             checkpoint = _checkpoint(restored, spec)
             if checkpoint is None and over() is None:  # otherwise the spec may lack learned values
@@ -171,7 +228,9 @@ def run_attempt(
             watcher.on_plan(spec.plan)
             for entry in state.history:
                 watcher.on_record(entry)
-            driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began)
+            driver = Driver(
+                executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began
+            )
             driver.usable = checkpoint is not None and store.has_model()
             beside = None if "://" in store.location else Path(store.location, "kernel")
             # nobody waits for tiles that are still being read
@@ -183,11 +242,14 @@ def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
     if restored is None or restored.state is None:
         return None
     state = attached(restored.state, spec.problem, spec.options)
-    return state if restored.spec.problem.n_rows == spec.problem.n_rows else with_new_rows(state, spec)
+    return (
+        state if restored.spec.problem.n_rows == spec.problem.n_rows else with_new_rows(state, spec)
+    )
 
 
 def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
-    """Return a function that returns ``ABORTED`` after a request to end the job, and raises if the lease is lost."""
+    """Return a function that returns ``ABORTED`` after a request to end the job, and raises if the
+    lease is lost."""
     found, polled = False, -POLL_SECONDS
 
     def poll() -> Termination | None:
@@ -205,7 +267,8 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
 
 @contextmanager
 def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[], None]]:
-    """Return a function that records the loss of workers as an event; the end of the block records the remaining ones.
+    """Return a function that records the loss of workers as an event; the end of the block records
+    the remaining ones.
 
     There is at most one such event per ``LOSS_SECONDS``, however many workers are lost.
     """
@@ -229,27 +292,42 @@ def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[
 
 @contextmanager
 def _ending(store: JobStore, client: Any = None) -> Iterator[None]:
-    """Record an exception that leaves the block as an event, if the job can still be written, and re-raise it.
+    """Record an exception that leaves the block as an event, if the job can still be written, and
+    re-raise it.
 
-    If the ``client`` is that of a worker that shuts down, the exception may be of any kind and says nothing of the fit.
+    If the ``client`` is that of a worker that shuts down, the exception may be of any kind and says
+    nothing of the fit.
     """
     try:
         yield
     except BaseException as error:
         with suppress(LeaseError, StorageError):
             status = store.folded().status
-            changed = isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
-            ended = is_ended(client) and isinstance(error, Exception) and not isinstance(error, PartirvmError)
-            stopped = isinstance(error, ClusterError | CancelledError)  # the latter from a worker that shuts down
+            changed = (
+                isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
+            )
+            ended = (
+                is_ended(client)
+                and isinstance(error, Exception)
+                and not isinstance(error, PartirvmError)
+            )
+            stopped = isinstance(
+                error, ClusterError | CancelledError
+            )  # the latter from a worker that shuts down
             if ended:
                 reason = f"the worker that ran it was stopped ({type(error).__name__})"
                 event = {"event": "interrupted", "reason": reason}
             elif stopped or changed or not isinstance(error, Exception):
-                event = {"event": "interrupted", "reason": str(error) or f"stopped at once ({type(error).__name__})"}
+                event = {
+                    "event": "interrupted",
+                    "reason": str(error) or f"stopped at once ({type(error).__name__})",
+                }
             else:
                 reason = f"{type(error).__name__}: {error}"
                 event = {"event": "failed", "reason": reason, "traceback": traceback.format_exc()}
-            if event["event"] in TRANSITIONS[status]:  # otherwise the end is recorded already, but its reply was lost
+            if (
+                event["event"] in TRANSITIONS[status]
+            ):  # otherwise the end is recorded already, but its reply was lost
                 store.record(event)
         raise
 

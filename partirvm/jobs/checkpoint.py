@@ -1,7 +1,8 @@
-"""Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history is stored.
+"""Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history is
+stored.
 
-When a checkpoint is used, whatever the spec determines is taken from the current spec (``attached``). Posteriors are
-stored because their bits may depend on how they were computed.
+When a checkpoint is used, whatever the spec determines is taken from the current spec
+(``attached``). Posteriors are stored because their bits may depend on how they were computed.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +26,8 @@ from partirvm.strategies.stages import RoundsState
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The spec of a fit, and the state of its strategy after ``history`` lines; None before the first line."""
+    """The spec of a fit, and the state of its strategy after ``history`` lines; None before the
+    first line."""
 
     spec: FitSpec
     state: State | None
@@ -52,7 +54,8 @@ def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = No
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read`` does, and ``UsageError`` for disallowed code."""
+    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read`` does, and ``UsageError`` for
+    disallowed code."""
     value = codec().read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
@@ -60,7 +63,8 @@ def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
 
 
 def stored(value: Any) -> Any:
-    """Return a checkpoint, a spec or a state without class codes, diagnostics and local residuals."""
+    """Return a checkpoint, a spec or a state without class codes, diagnostics and local
+    residuals."""
     if isinstance(value, Checkpoint):
         return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
@@ -68,26 +72,41 @@ def stored(value: Any) -> Any:
         scores = scores and replace(scores, diagnostics=())
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
-        local = replace(value.local, residuals=None, diagnostics=())  # as large as the data; not for resumed runs
-        value = replace(value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round))
-    return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State | FitSpec) else value
+        local = replace(
+            value.local, residuals=None, diagnostics=()
+        )  # as large as the data; not for resumed runs
+        value = replace(
+            value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round)
+        )
+    return (
+        replace(value, problem=replace(value.problem, codes=None))
+        if isinstance(value, State | FitSpec)
+        else value
+    )
 
 
 def resumes(value: Any, n_rows: int) -> bool:
-    """Return True if a fit of ``n_rows`` rows can continue from a checkpoint: not after the last fit of its rows."""
+    """Return True if a fit of ``n_rows`` rows can continue from a checkpoint: not after the last
+    fit of its rows."""
     if not isinstance(value, Checkpoint):
         return False
     return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows
 
 
 def attached(state: State, problem: Problem, options: Options) -> Any:
-    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it does not match."""
+    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it
+    does not match."""
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         problem = problem.with_kernel(state.problem.empty.kernel)
-        own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
+        own: dict[str, Any] = {
+            "problem": problem,
+            "options": replace(options, sample_rows=state.options.sample_rows),
+        }
         if isinstance(state, RoundsState):
             if type(state.fit) is not type(problem.likelihood.start(problem)):
-                raise ValueError(f"it belongs to another fit: it holds a {type(state.fit).__name__}")
+                raise ValueError(
+                    f"it belongs to another fit: it holds a {type(state.fit).__name__}"
+                )
             if state.best_round is not None:
                 own["best_round"] = attached(state.best_round, problem, options)
         return replace(state, **own)

@@ -1,8 +1,9 @@
 """Compare a finished fit with boosted trees, both on rows that taught neither.
 
-The trees learn from four fifths of a sample of rows. The model's errors on the others are those of a fit to the rest of
-the data at the same α and β (``core.left_out_together``), after local residuals by their gain on left-out rows. Losses
-are squared errors, or minus log probabilities of the classes.
+The trees learn from four fifths of a sample of rows. The model's errors on the others are those of
+a fit to the rest of the data at the same α and β (``core.left_out_together``), after local
+residuals by their gain on left-out rows. Losses are squared errors, or minus log probabilities of
+the classes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,26 +23,37 @@ from partirvm.learning.sample import Spent, gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
-from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Float, Int, unfolded_inputs
+from partirvm.types import (
+    COMPARED_ROWS,
+    PANEL_ROWS,
+    TREES,
+    TREES_OF_CLASSES,
+    Float,
+    Int,
+    unfolded_inputs,
+)
 
 MOST_BYTES = 1 << 23
 """Maximum number of bytes from which the trees learn."""
 
 FEWEST_ROUNDS, RATE = 8, 8.0
-"""Minimum number of rounds of boosting, and the learning rate times this number, at most ``MOST_RATE``. On seven sets,
-40 rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5 % in a third of the time."""
+"""Minimum number of rounds of boosting, and the learning rate times this number, at most
+``MOST_RATE``. On seven sets, 40 rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5
+% in a third of the time."""
 
 MOST_RATE = 0.4
 
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""The trees are named if their error is lower by this ratio and by this many standard errors, and by the ratio on this
-share of usual rows (with the smallest losses): a few far targets may decide the mean squared error by chance."""
+"""The trees are named if their error is lower by this ratio and by this many standard errors, and
+by the ratio on this share of usual rows (with the smallest losses): a few far targets may decide
+the mean squared error by chance."""
 
 SUBSTITUTE_ROWS = 2048
 """Maximum number of rows that show which columns a fit without them would replace."""
 
 LEAST_CURVATURE, LEAST_PROBABILITY = 1e-6, 1e-6
-"""Lower bounds of the curvature of a log probability, and of the probability of a class that the trees never saw."""
+"""Lower bounds of the curvature of a log probability, and of the probability of a class that the
+trees never saw."""
 
 
 def compared(
@@ -54,7 +66,8 @@ def compared(
     *,
     searched: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Compare a model with boosted trees on left-out rows; return plain JSON, with a remark if the trees are better.
+    """Compare a model with boosted trees on left-out rows; return plain JSON, with a remark if the
+    trees are better.
 
     model : the model of the fit
     source : its rows, with one target
@@ -74,7 +87,9 @@ def compared(
     weights = weights[present]
     new = np.arange(len(y)) % 5 == 0
     plain = unfolded_inputs(X, model.design.scaling)
-    trees = _losses_of_trees(plain, y, None if rows.weights is None else weights, new, isinstance(model, ClassModel))
+    trees = _losses_of_trees(
+        plain, y, None if rows.weights is None else weights, new, isinstance(model, ClassModel)
+    )
     with one_blas_thread():
         if isinstance(model, ClassModel):
             own = _losses_of_classes(model, beta, X, y, weights, numbers, new)
@@ -86,25 +101,33 @@ def compared(
 
 
 def _number_remarks(own: Float, other: Float, searched: Sequence[int]) -> dict[str, Any]:
-    """Describe the errors (n,) of the model and of the trees; the kernel search continued on ``searched`` rows."""
+    """Describe the errors (n,) of the model and of the trees; the kernel search continued on
+    ``searched`` rows."""
     rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
     rows = " and ".join(f"{count:,}" for count in searched)
     tried = f", although the kernel search continued on {rows} rows" if searched else ""
     remarks = [
-        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} "
-        f"left-out rows, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}){tried}: more vectors (effort='thorough', "
-        "max_vectors), transformed features or target, or declaring categories as such may help"
+        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} "
+        f"on {len(own):,} left-out rows, this model {rmse:.3g} "
+        f"(+{rmse / by_trees - 1:.0%}){tried}: more vectors (effort='thorough', max_vectors), "
+        "transformed features or target, or declaring categories as such may help"
     ]
-    return {"rows": len(own), "rmse": rmse, "boosting": by_trees, "remarks": remarks if is_better(other, own) else []}
+    return {
+        "rows": len(own),
+        "rmse": rmse,
+        "boosting": by_trees,
+        "remarks": remarks if is_better(other, own) else [],
+    }
 
 
 def _class_remarks(own: Float, other: Float) -> dict[str, Any]:
     """Describe the log losses (n,) of the model and of the trees."""
     loss, by_trees = float(own.mean()), float(other.mean())
     remarks = [
-        f"boosting (scikit-learn's HistGradientBoostingClassifier) has a log loss of {by_trees:.3g} on {len(own):,} "
-        f"left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%}): more vectors (effort='thorough', "
-        "max_vectors), transformed features, or declaring categories as such may help"
+        "boosting (scikit-learn's HistGradientBoostingClassifier) has a log loss of "
+        f"{by_trees:.3g} on {len(own):,} left-out rows, this model {loss:.3g} "
+        f"(+{loss / by_trees - 1:.0%}): more vectors (effort='thorough', max_vectors), "
+        "transformed features, or declaring categories as such may help"
     ]
     found = {"rows": len(own), "log_loss": loss, "boosting": by_trees}
     return {**found, "remarks": remarks if is_lower(other, own, BETTER) else []}
@@ -116,7 +139,8 @@ def is_better(other: Float, own: Float) -> bool:
 
 
 def is_lower(other: Float, own: Float, ratio: float) -> bool:
-    """Return True if losses (n,) of the trees are significantly lower, by ``ratio`` also on the usual rows."""
+    """Return True if losses (n,) of the trees are significantly lower, by ``ratio`` also on the
+    usual rows."""
     gain, largest = own - other, np.maximum(own, other)
     usual = largest <= np.quantile(largest, USUAL)
     sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
@@ -124,7 +148,8 @@ def is_lower(other: Float, own: Float, ratio: float) -> bool:
 
 
 def _losses_of_trees(X: Float, y: Float, weights: Float | None, new: Any, classes: bool) -> Float:
-    """Return errors, or for classes log losses, on the rows ``new`` of trees that learn from the others.
+    """Return errors, or for classes log losses, on the rows ``new`` of trees that learn from the
+    others.
 
     X : (n, d), inputs
     y : (n,), targets or class codes
@@ -139,7 +164,9 @@ def _losses_of_trees(X: Float, y: Float, weights: Float | None, new: Any, classe
     rounds = TREES if outputs <= 2 else max(TREES_OF_CLASSES // outputs, FEWEST_ROUNDS)
     how: dict[str, Any] = {"max_iter": rounds, "learning_rate": min(RATE / rounds, MOST_RATE)}
     how |= {"random_state": 0, "early_stopping": False}
-    with threadpool_limits(1, "openmp"):  # on a busy machine its threads spin: ten times the CPU seconds
+    with threadpool_limits(
+        1, "openmp"
+    ):  # on a busy machine its threads spin: ten times the CPU seconds
         if not classes:
             regressor = HistGradientBoostingRegressor(**how).fit(X[~new], y[~new], *given)
             return np.asarray(y[new] - regressor.predict(X[new]))
@@ -153,8 +180,11 @@ def _losses_of_trees(X: Float, y: Float, weights: Float | None, new: Any, classe
     return -np.log(np.maximum(own, LEAST_PROBABILITY))
 
 
-def _folds(model: Any, X: Float, numbers: Int, new: Any) -> Iterator[tuple[Int, Float, list[tuple[int, Int]], Float]]:
-    """Yield the rows of each fold of ``new``, their design blocks, own columns, and ``nearest`` of the columns.
+def _folds(
+    model: Any, X: Float, numbers: Int, new: Any
+) -> Iterator[tuple[Int, Float, list[tuple[int, Int]], Float]]:
+    """Yield the rows of each fold of ``new``, their design blocks, own columns, and ``nearest`` of
+    the columns.
 
     model : the model of the fit
     X : (n, d), inputs
@@ -173,11 +203,16 @@ def _folds(model: Any, X: Float, numbers: Int, new: Any) -> Iterator[tuple[Int, 
     for places in folds_of(len(rows)):
         fold = rows[places]
         centres = np.flatnonzero(np.isin(numbers[fold], design.rows)).tolist()
-        own = [(row, design.n_leading + np.flatnonzero(design.rows == numbers[fold[row]])) for row in centres]
+        own = [
+            (row, design.n_leading + np.flatnonzero(design.rows == numbers[fold[row]]))
+            for row in centres
+        ]
         yield fold, design.block(X[fold]), own, nearest
 
 
-def _errors(model: Model, beta: float, X: Float, y: Float, weights: Float, numbers: Int, new: Any) -> Float:
+def _errors(
+    model: Model, beta: float, X: Float, y: Float, weights: Float, numbers: Int, new: Any
+) -> Float:
     """Return the model's errors on the rows ``new``, in the target's units.
 
     model : the model of the fit
@@ -193,11 +228,17 @@ def _errors(model: Model, beta: float, X: Float, y: Float, weights: Float, numbe
         tempered = model.design.row_weights(X[fold])
         precisions = beta * weights[fold] * (1.0 if tempered is None else tempered)
         residuals = scaling.targets(y[fold, None]) - (block @ model.mean)[:, None]
-        together = left_out_together(block, residuals, precisions, model.mean[:, None], model.root, own)
+        together = left_out_together(
+            block, residuals, precisions, model.mean[:, None], model.root, own
+        )
         share = counted_share(together.owner, nearest)
-        shift = together.shifts[:, 0, 0] + share * (together.shifts[:, 1, 0] - together.shifts[:, 0, 0])
+        shift = together.shifts[:, 0, 0] + share * (
+            together.shifts[:, 1, 0] - together.shifts[:, 0, 0]
+        )
         mean, variance, _ = sparse.moments(X[fold])
-        found[fold] = y[fold] - scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
+        found[fold] = (
+            y[fold] - scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
+        )
     return np.asarray(found[new])
 
 
@@ -206,8 +247,9 @@ def _losses_of_classes(
 ) -> Float:
     """Return the model's log losses on the rows ``new``.
 
-    The parameters are those of ``_errors``; ``y`` are class codes. A logistic link takes one Newton step from the fit
-    to all rows to the fit without a fold, so that each row has the precision and residual of its working target.
+    The parameters are those of ``_errors``; ``y`` are class codes. A logistic link takes one Newton
+    step from the fit to all rows to the fit without a fold, so that each row has the precision and
+    residual of its working target.
     """
     losses = np.zeros(len(X))
     for fold, block, own, nearest in _folds(model, X, numbers, new):
@@ -224,7 +266,11 @@ def _losses_of_classes(
             root = model.root[min(output, len(model.root) - 1)]
             mean, residual = model.mean[:, output, None], residuals[:, output, None]
             together = left_out_together(block, residual, precisions[:, output], mean, root, own)
-            share = counted_share(together.owner, nearest) if model.ramp is not None else together.owner >= 0
+            share = (
+                counted_share(together.owner, nearest)
+                if model.ramp is not None
+                else together.owner >= 0
+            )
             kept, without = together.shifts[:, :, 0].T
             f[:, output] += kept + share * (without - kept)
             variances[:, output] = together.variances[:, 0]
@@ -233,7 +279,8 @@ def _losses_of_classes(
 
 
 def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> Float:
-    """Return the log losses (n,) of predictors f (n, C) with variances (n, C), for class codes (n,)."""
+    """Return the log losses (n,) of predictors f (n, C) with variances (n, C), for class codes
+    (n,)."""
     if model.ramp is not None:
         logs = log_softmax(model.ramp.logits(f), axis=1)
         return np.asarray(-logs[np.arange(len(f)), codes.astype(np.int64)])

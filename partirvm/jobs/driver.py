@@ -1,7 +1,8 @@
 """The driver carries out the instructions of a strategy and returns the answers.
 
-Only the driver uses rows, clock, disk and cluster; only the strategy makes decisions. The passes of one step run
-together, and several dense fits of one step run in parallel. Models and history are written to the journal.
+Only the driver uses rows, clock, disk and cluster; only the strategy makes decisions. The passes of
+one step run together, and several dense fits of one step run in parallel. Models and history are
+written to the journal.
 """
 
 import time
@@ -30,29 +31,43 @@ from partirvm.model import AnyModel
 from partirvm.model.relevance import feature_relevance, most_rows
 from partirvm.process import on_threads, one_blas_thread
 from partirvm.strategies import AnyStrategy
-from partirvm.strategies.problem import FitResiduals, LearnKernel, Options, Problem, Record, Save, Steps, Stopped
+from partirvm.strategies.problem import (
+    FitResiduals,
+    LearnKernel,
+    Options,
+    Problem,
+    Record,
+    Save,
+    Steps,
+    Stopped,
+)
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 from partirvm.types import Float
 
 RESUMABLE = ("round", "part", "kernel", "final")
-"""Kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows."""
+"""Kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with
+more rows."""
 
 
 class Watcher:
-    """Receives the progress of a fit. Every method does nothing by default and may be overridden."""
+    """Receives the progress of a fit. Every method does nothing by default and may be
+    overridden."""
 
     def aborted(self) -> bool:
-        """Called between tiles and between dense iterations, also during planning; True ends the fit of a job."""
+        """Called between tiles and between dense iterations, also during planning; True ends the
+        fit of a job."""
         return False
 
     def on_learning(self, number: int, total: int, stage: str) -> None:
-        """Called at each step of kernel learning, before the plan, with the number and a description of its stage."""
+        """Called at each step of kernel learning, before the plan, with the number and a
+        description of its stage."""
 
     def on_plan(self, plan: Any) -> None:
         """Called with the plan, before the first round."""
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Called when a pass has finished ``done`` of ``total`` tiles or, for "solve", parallel dense fits."""
+        """Called when a pass has finished ``done`` of ``total`` tiles or, for "solve", parallel
+        dense fits."""
 
     def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""
@@ -63,9 +78,11 @@ class Watcher:
 
 @dataclass
 class MemoryJournal:
-    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume.
+    """The journal of a run, in memory: the last model, the history and the ``last`` state from
+    which it can resume.
 
-    ``keep_cells`` creates a folder for the rows of local residuals, or is None if there is no place for one.
+    ``keep_cells`` creates a folder for the rows of local residuals, or is None if there is no place
+    for one.
     """
 
     model: AnyModel | None = None
@@ -90,9 +107,11 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run: its reason, the last record, the seconds including earlier attempts, and the last state.
+    """The end of a run: its reason, the last record, the seconds including earlier attempts, and
+    the last state.
 
-    A job adds the model and the plan, each None if the job ended before it had one, and the whole history.
+    A job adds the model and the plan, each None if the job ended before it had one, and the whole
+    history.
     """
 
     reason: Termination
@@ -108,10 +127,11 @@ class Outcome:
 class Driver:
     """Runs one strategy on one source.
 
-    ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model; ``usable`` is True if there is one. If time is up before a model is saved, a small fit
-    (``strategies.rounds``) makes one. ``elapsed`` is the time of earlier attempts in seconds. ``for_readers`` returns
-    additional fields of a line of history for its readers, given the line and the fit.
+    ``interrupted`` is called between tiles and between dense iterations. When it returns a reason,
+    the run ends with the last saved model; ``usable`` is True if there is one. If time is up before
+    a model is saved, a small fit (``strategies.rounds``) makes one. ``elapsed`` is the time of
+    earlier attempts in seconds. ``for_readers`` returns additional fields of a line of history for
+    its readers, given the line and the fit.
     """
 
     executor: Executor
@@ -125,18 +145,28 @@ class Driver:
     for_readers: Callable[[Entry, Any], Entry] = lambda entry, fit: {}
 
     def run(
-        self, strategy: AnyStrategy, problem: Problem, options: Options, journal: MemoryJournal, resume: Any = None
+        self,
+        strategy: AnyStrategy,
+        problem: Problem,
+        options: Options,
+        journal: MemoryJournal,
+        resume: Any = None,
     ) -> Outcome:
-        """Run the strategy to its end, starting from the state ``resume``; afterwards, the journal holds the model."""
+        """Run the strategy to its end, starting from the state ``resume``; afterwards, the journal
+        holds the model."""
         self._journal, self._began = journal, time.perf_counter() - self.elapsed
         self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
         with one_blas_thread(), on_threads(self.executor.threads):
-            outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
+            outcome = self._run(
+                strategy, strategy.start(problem, options) if resume is None else resume
+            )
             if outcome.reason is not Termination.TIME or self.usable:
                 return outcome
             self.interrupted = lambda: None
-            last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
+            last = self._run(
+                IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options)
+            )
             return replace(last, reason=Termination.TIME)
 
     def _run(self, strategy: AnyStrategy, state: Any) -> Outcome:
@@ -152,7 +182,8 @@ class Driver:
         return Outcome(reason, self._last, time.perf_counter() - self._began, state)
 
     def _step(self, step: Steps[Any]) -> tuple[Any, bool]:
-        """Run a step; return the next state, and whether a line was stored from which the run can resume."""
+        """Run a step; return the next state, and whether a line was stored from which the run can
+        resume."""
         resumable, answers = False, cast(Any, None)
         send: Callable[[Any], Any] = step.send
         while True:
@@ -160,7 +191,8 @@ class Driver:
                 instructions = send(answers)
             except StopIteration as end:
                 return end.value, resumable
-            # free the statistics, which may be as large as the fit made from them, before the next solve
+            # free the statistics, which may be as large as the fit made from them, before the next
+            # solve
             answers = None
             if isinstance(instructions[0], Save):
                 resumable = instructions[0].record.kind in RESUMABLE
@@ -170,7 +202,8 @@ class Driver:
                 send, answers = step.throw, stopped
 
     def _perform(self, instructions: Sequence[Any]) -> tuple[Any, ...]:
-        """Carry out instructions that are all of one kind, or all lines of history, and return the answers."""
+        """Carry out instructions that are all of one kind, or all lines of history, and return the
+        answers."""
         if not isinstance(instructions[0], Save):
             self._check()
         match instructions[0]:
@@ -182,7 +215,9 @@ class Driver:
             case PassFit():
                 return self._by_passes(instructions)
             case DenseFit() if len(instructions) > 1:
-                return tuple(self.executor.solve(instructions, self._telling(self.watcher.on_tiles, "solve")))
+                return tuple(
+                    self.executor.solve(instructions, self._telling(self.watcher.on_tiles, "solve"))
+                )
             case DenseFit() as solve:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case FitResiduals():
@@ -190,7 +225,9 @@ class Driver:
                 how = self.source, self.executor, tell, self._spent, self._journal.keep_cells
                 return (fit_residuals(instructions[0], *how),)
             case LearnKernel() as asked:
-                with gathered(self.source, asked.rows, self.executor, self._on_passes, self._spent) as sample:
+                with gathered(
+                    self.source, asked.rows, self.executor, self._on_passes, self._spent
+                ) as sample:
                     return (learn_again(sample, asked),)
             case _:  # Gather
                 found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
@@ -200,16 +237,26 @@ class Driver:
         """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
             if each.model:
-                # the model chooses its own origin, as when it is loaded, so that both make bit-identical predictions
+                # the model chooses its own origin, as when it is loaded, so that both make
+                # bit-identical predictions
                 design = replace(each.design, origin=None)
-                model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
+                model: Any = self._likelihood.model(
+                    design, each.fit, self.source.columns, each.moderate
+                )
                 if each.residuals is not None:
-                    model = replace(model, residuals=replace(each.residuals, n_rows=self.source.n_rows))
+                    model = replace(
+                        model, residuals=replace(each.residuals, n_rows=self.source.n_rows)
+                    )
                 model = model.with_reach_of(self._relevance_rows)
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
                 self._journal.save(model)
                 self.usable = True
-            entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
+            entry = line(
+                each.record,
+                self._spent.share(len(instructions) - number),
+                self._began,
+                saved=each.model,
+            )
             entry |= self.for_readers(entry, each.fit)
             self._journal.record(entry)
             self.watcher.on_record(entry)
@@ -217,8 +264,14 @@ class Driver:
 
     @cached_property
     def _relevance_rows(self) -> Float:
-        """Random rows in random order, for the relevance of features and the reach: the same in every run of a fit."""
-        rows = sampled_rows(self.source.n_rows, None, most_rows(self.source.n_features), shuffled=self.source.shuffled)
+        """Random rows in random order, for the relevance of features and the reach: the same in
+        every run of a fit."""
+        rows = sampled_rows(
+            self.source.n_rows,
+            None,
+            most_rows(self.source.n_features),
+            shuffled=self.source.shuffled,
+        )
         tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
         X = tile.X[tile.present]
         return np.asarray(X[stream(0, Purpose.RELEVANCE_ROWS).permutation(len(X))])
@@ -233,9 +286,17 @@ class Driver:
         source = self.held_out if passes[0].held_out else self.source
         assert source is not None
         rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
-        tell, began, keeping = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), None
-        if self.keep_blocks is not None and source is self.source:  # held-out rows are read by one pass per round
-            keeping = self.keep_blocks(max(sum(design.n_columns for design in one.designs) for one in passes))
+        tell, began, keeping = (
+            self._telling(self.watcher.on_tiles, passes[0].name),
+            time.perf_counter(),
+            None,
+        )
+        if (
+            self.keep_blocks is not None and source is self.source
+        ):  # held-out rows are read by one pass per round
+            keeping = self.keep_blocks(
+                max(sum(design.n_columns for design in one.designs) for one in passes)
+            )
         statistics = self.executor.run(passes, source, tell, keeping)
         self._spent.add(began, len(passes), rows)
         return statistics
@@ -247,16 +308,22 @@ class Driver:
         self._check()
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:
-        """Run several fits in parallel, each of which needs one pass per step. Their next passes share one reading."""
+        """Run several fits in parallel, each of which needs one pass per step. Their next passes
+        share one reading."""
         searches = list(tasks)
         while active := [k for k, search in enumerate(searches) if search.reason is None]:
-            for k, block in zip(active, self._passes([searches[k].next_pass for k in active]), strict=True):
+            for k, block in zip(
+                active, self._passes([searches[k].next_pass for k in active]), strict=True
+            ):
                 searches[k] = searches[k].advance(block, self._check)
                 self._telling(self.watcher.on_step)(searches[k].info)
-        return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
+        return tuple(
+            Solved(search.fit, search.reason) for search in searches if search.reason is not None
+        )
 
     def _telling(self, method: Callable[..., None], *first: Any) -> Callable[..., None]:
-        """Return a function that calls a watcher method, and raises ``Stopped`` if the run is interrupted."""
+        """Return a function that calls a watcher method, and raises ``Stopped`` if the run is
+        interrupted."""
 
         def tell(*rest: Any) -> None:
             method(*first, *rest)

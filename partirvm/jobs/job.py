@@ -30,7 +30,9 @@ from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
-GRACE = 30.0  # seconds from a lost driver's last sign of life in which its cluster may start another
+GRACE = (
+    30.0  # seconds from a lost driver's last sign of life in which its cluster may start another
+)
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
@@ -38,20 +40,33 @@ TEXTS = {"strategy": str, "fit_rows": str, "text": str, "notes": list[str]}
 
 FIELDS = {
     "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), **TEXTS},
-    "fit": {**get_type_hints(Record), "termination": str, "seconds": TIME, "pass_seconds": TIME, "passes": int},
+    "fit": {
+        **get_type_hints(Record),
+        "termination": str,
+        "seconds": TIME,
+        "pass_seconds": TIME,
+        "passes": int,
+    },
 }
 """Schemas (``storage.records``) of the plan and of history lines: the fields that readers use."""
 
 
 def submit(
-    estimator: Any, data: Where, job: Where, *, validation: Place = None, client: Any = None, overwrite: bool = False
+    estimator: Any,
+    data: Where,
+    job: Where,
+    *,
+    validation: Place = None,
+    client: Any = None,
+    overwrite: bool = False,
 ) -> Job:
     """Start fitting this estimator to DATA in the job folder JOB, and return immediately.
 
-    With a client (by default the estimator's), the job runs on the cluster, and this process may end; otherwise it runs
-    in a thread and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the command line
-    watch, abort and resume the job; ``model()`` returns its latest model. The estimator, or a ``Request`` in its place,
-    stays unfitted. Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors found without reading rows.
+    With a client (by default the estimator's), the job runs on the cluster, and this process may
+    end; otherwise it runs in a thread and is interrupted if this process ends. The returned handle,
+    ``open_job(job)`` and the command line watch, abort and resume the job; ``model()`` returns its
+    latest model. The estimator, or a ``Request`` in its place, stays unfitted. Raises
+    ``ExistsError`` if JOB exists, unless ``overwrite``, and errors found without reading rows.
 
     Examples
     --------
@@ -73,7 +88,9 @@ def submit(
     asked, client = request_of(estimator, client)
     scheduler_of(client)  # with a closed client, no folder is changed
     made = Job(absolute(job))
-    return made._start(create(data, made.location, asked, validation, overwrite, client), True, client)
+    return made._start(
+        create(data, made.location, asked, validation, overwrite, client), True, client
+    )
 
 
 def open_job(job: Where) -> Job:
@@ -90,7 +107,8 @@ def open_job(job: Where) -> Job:
 
 
 def jobs_in(folder: str) -> list[Job]:
-    """Return all jobs directly inside a folder, sorted by name, or none if there is no such folder."""
+    """Return all jobs directly inside a folder, sorted by name, or none if there is no such
+    folder."""
     found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list())
     return [job for job in found if job.store.exists()]
 
@@ -115,13 +133,17 @@ class Job:
         return status_rows(job_facts(self))
 
     def report(self) -> Any:
-        """Return the job report: plan, curves, diagnostics and history. A notebook displays it; ``save`` writes it."""
-        from partirvm.report.page import report_of  # reports read jobs, so this cannot be a top-level import
+        """Return the job report: plan, curves, diagnostics and history. A notebook displays it;
+        ``save`` writes it."""
+        from partirvm.report.page import (
+            report_of,
+        )  # reports read jobs, so this cannot be a top-level import
 
         return report_of(self)
 
     def state(self) -> JobState:
-        """Return the state of the job, with its plan and history. Raises ``FormatError`` for damaged events."""
+        """Return the state of the job, with its plan and history. Raises ``FormatError`` for
+        damaged events."""
         state = self.store.state()
         for event in (*state.history, *filter(None, [state.plan])):
             require(event, FIELDS[event["event"]], f"{self.location}: the event {event['event']!r}")
@@ -132,10 +154,14 @@ class Job:
         return self.store.state().status
 
     def progress(self) -> dict[str, Any]:
-        """Return the progress as plain JSON: status, reason, seconds, and the last line of history."""
+        """Return the progress as plain JSON: status, reason, seconds, and the last line of
+        history."""
         state = self.state()
         last = state.history[-1] if state.history else {}
-        keys = "kind number level candidates vectors train_rmse held_out_rmse train_log_loss train_error "
+        keys = (
+            "kind number level candidates vectors train_rmse held_out_rmse train_log_loss "
+            "train_error "
+        )
         keys += "held_out_log_loss held_out_error log_evidence"
         return {
             "job": self.location,
@@ -154,12 +180,18 @@ class Job:
         }
 
     def asked(self) -> dict[str, Any]:
-        """Return the request as JSON: the parameters with the changes of all resumes, ``data`` and ``validation``."""
+        """Return the request as JSON: the parameters with the changes of all resumes, ``data`` and
+        ``validation``."""
         request = self.store.folded().request
-        return {**request["parameters"], "data": request["data"], "validation": request["validation"]}
+        return {
+            **request["parameters"],
+            "data": request["data"],
+            "validation": request["validation"],
+        }
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
-        """Yield the state now and after changes until no process runs the job. ``TimeoutError`` after ``timeout`` s."""
+        """Yield the state now and after changes until no process runs the job. ``TimeoutError``
+        after ``timeout`` s."""
         end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
             state = self.state()
@@ -180,45 +212,60 @@ class Job:
         return state.status
 
     def abort(self, reason: str = "") -> Status:
-        """Ask the job to end and keep its model. Return its status immediately; an ended job is not changed."""
+        """Ask the job to end and keep its model. Return its status immediately; an ended job is not
+        changed."""
         return self._end("abort", reason)
 
     def cancel(self, reason: str = "") -> Status:
-        """Ask the job to end and discard its model. Return its status; a done job raises ``UsageError``."""
+        """Ask the job to end and discard its model. Return its status; a done job raises
+        ``UsageError``."""
         return self._end("cancel", reason)
 
-    def resume(self, *, client: Any = None, allow_code: bool = False, allow_data: Places = (), **changed: Any) -> Job:
-        """Resume from the last checkpoint, in a thread of this process or on a cluster; return immediately.
+    def resume(
+        self,
+        *,
+        client: Any = None,
+        allow_code: bool = False,
+        allow_data: Places = (),
+        **changed: Any,
+    ) -> Job:
+        """Resume from the last checkpoint, in a thread of this process or on a cluster; return
+        immediately.
 
-        ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit`` (from the resume on)
-        and ``memory_limit``; and new locations of moved DATA: ``data`` and ``validation``. ``allow_code`` permits a
-        named function as kernel or basis; ``allow_data`` lists datasets outside the job's store that it may read.
+        ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit``
+        (from the resume on) and ``memory_limit``; and new locations of moved DATA: ``data`` and
+        ``validation``. ``allow_code`` permits a named function as kernel or basis; ``allow_data``
+        lists datasets outside the job's store that it may read.
 
-        The job is not changed if an error is raised: ``UsageError`` for other changes or a missing permission,
-        ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
+        The job is not changed if an error is raised: ``UsageError`` for other changes or a missing
+        permission, ``DoneError`` if nothing would change, ``MissingDataError``,
+        ``ChangedDataError``, or ``LeaseError``.
         """
         state = self.requeue(client=client, allow_code=allow_code, allow_data=allow_data, **changed)
         return self._start(state, allow_code, client)
 
     def update(self, **how: Any) -> Job:
-        """Update with rows appended to the DATA; ``how`` is as in ``resume``, but the only limit is ``max_rounds``.
+        """Update with rows appended to the DATA; ``how`` is as in ``resume``, but the only limit is
+        ``max_rounds``.
 
-        The vectors are fitted to all rows; then at most ``max_rounds`` rounds follow. The working set selects
-        candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
-        partitions. Scaling, kernel and classes do not change. Raises as ``resume`` does, and ``UsageError`` without new
-        rows or a fit for them to join.
+        The vectors are fitted to all rows; then at most ``max_rounds`` rounds follow. The working
+        set selects candidates among all rows; any other strategy continues as ``incremental``, with
+        the new rows as the next partitions. Scaling, kernel and classes do not change. Raises as
+        ``resume`` does, and ``UsageError`` without new rows or a fit for them to join.
         """
         return self.resume(grown=True, **how)
 
     def requeue(self, **how: Any) -> JobState:
-        """Queue the job again for ``run_job`` and return its state. Accepts and raises the same as ``resume``."""
+        """Queue the job again for ``run_job`` and return its state. Accepts and raises the same as
+        ``resume``."""
         return requeue(self.location, **how)
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
         place = absolute(self.location)
         if client is not None:
-            key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
+            # unique even if the job is overwritten
+            key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"
             start(client, key, run_job, place, attempt=state.attempt, allow_code=allow_code)
             return self
         store = JobStore(place)
@@ -232,11 +279,13 @@ class Job:
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last model. ``MissingDataError`` if there is none; ``UsageError`` for code without permission."""
+        """Return the last model. ``MissingDataError`` if there is none; ``UsageError`` for code
+        without permission."""
         return self.store.model(allow_code=allow_code)
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``model.fitted``)."""
+        """Return facts about the model for reports, as plain JSON; empty without a model
+        (``model.fitted``)."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}
@@ -246,7 +295,9 @@ class Job:
         names = design.scaling.names(features)
         return {
             "outputs": model.output_names,
-            "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
+            "relevance": None
+            if found is None
+            else dict(zip(features, found.tolist(), strict=True)),
             "directions": directions_json(design.kernel, variance, names),
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),
@@ -257,14 +308,18 @@ class Job:
         end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
         state = self.state()
         if state.status is Status.ABORTING or end in TRANSITIONS[state.status]:
-            self.store.request(what, state.attempt, reason)  # noticed by any driver, even one that is starting
+            self.store.request(
+                what, state.attempt, reason
+            )  # noticed by any driver, even one that is starting
             if state.status in {Status.RUNNING, Status.ABORTING}:
                 return Status.ABORTING
             try:
                 with self.store.acquire():  # no process runs it
                     now = self.store.folded()
                     if end in TRANSITIONS[now.status] and now.attempt == state.attempt:
-                        self.store.record({"event": end.value, "reason": reason or "no process was running it"})
+                        self.store.record(
+                            {"event": end.value, "reason": reason or "no process was running it"}
+                        )
                         if end is Status.CANCELLED:
                             self.store.forget()
             except LeaseError:
@@ -275,7 +330,8 @@ class Job:
 
 
 def resume_command(state: JobState, location: str) -> str:
-    """Return the command that resumes a job where it ran: in one process, or on the cluster of its last request."""
+    """Return the command that resumes a job where it ran: in one process, or on the cluster of its
+    last request."""
     words = ["partirvm", "resume", location]
     if scheduler := state.request.get("scheduler"):
         words += ["--scheduler", scheduler]
@@ -283,7 +339,8 @@ def resume_command(state: JobState, location: str) -> str:
 
 
 def advice_of(state: JobState, location: str = "JOB") -> str:
-    """Return the advice for the status or, if the job is done, for the reason, and remarks on accuracy."""
+    """Return the advice for the status or, if the job is done, for the reason, and remarks on
+    accuracy."""
     advice, last = state.status.advice, state.history[-1] if state.history else {}
     if state.status in {Status.QUEUED, Status.INTERRUPTED, Status.FAILED}:
         return f"{advice} The command: `{resume_command(state, location)}`"
@@ -293,4 +350,6 @@ def advice_of(state: JobState, location: str = "JOB") -> str:
         advice = Termination(state.reason).advice
         if state.before and not state.added:
             advice = f"The last run added nothing. {advice}"
-    return " ".join([advice, last.get("worse", ""), *last.get("reference", {}).get("remarks", ())]).rstrip()
+    return " ".join(
+        [advice, last.get("worse", ""), *last.get("reference", {}).get("remarks", ())]
+    ).rstrip()

@@ -4,8 +4,8 @@ Outliers are the m rows farthest from the median of the first tile, for the larg
 
     abs(t_m − median) > ``FAR_OUT`` · s_m,
 
-where s_m is the root mean square of the other rows. They are reported if they are few and hold most of the sum of
-squares: then the fit has little to do with the other rows.
+where s_m is the root mean square of the other rows. They are reported if they are few and hold most
+of the sum of squares: then the fit has little to do with the other rows.
 """
 
 from dataclasses import dataclass
@@ -23,26 +23,28 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.types import AS_IT_IS, JUDGED_ROWS, Float, Int
 
 FAR_OUT, OF_SQUARES, FEW_ROWS = 10.0, 0.9, 0.02
-"""Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares that they hold, and
-maximum share of the rows."""
+"""Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares
+that they hold, and maximum share of the rows."""
 
 RARE = 0.05
 """Share of the rows up to which values other than the median are rare events."""
 
 SUSPECT = 25.0
-"""Largest squared distance from the mean ÷ variance below which no rows are read in search of outliers."""
+"""Largest squared distance from the mean ÷ variance below which no rows are read in search of
+outliers."""
 
 NAMED = 8
 """Maximum number of outliers that are named."""
 
 RIVAL, SURE = 0.9, 2.0
-"""Loss of a rival ÷ loss of the mean, and gain in standard errors, from which the mean is clearly worse."""
+"""Loss of a rival ÷ loss of the mean, and gain in standard errors, from which the mean is clearly
+worse."""
 
 
 @dataclass(frozen=True)
 class Farthest:
-    """Of n rows, of which some are ``elsewhere`` than at a centre: the sum of squared distances from it, and rows (k,)
-    with the largest distances (k,)."""
+    """Of n rows, of which some are ``elsewhere`` than at a centre: the sum of squared distances
+    from it, and rows (k,) with the largest distances (k,)."""
 
     n: int
     elsewhere: int
@@ -59,7 +61,11 @@ def _farthest(centre: float, target: int, source: Source, number: int) -> Farthe
     order = np.argsort(-distances, kind="stable")[: 1 + NAMED + int(FEW_ROWS * len(distances))]
     rows = np.asarray(source.original_rows(number))[places[order]]
     return Farthest(
-        len(distances), int(np.count_nonzero(distances)), float((distances**2).sum()), distances[order], rows
+        len(distances),
+        int(np.count_nonzero(distances)),
+        float((distances**2).sum()),
+        distances[order],
+        rows,
     )
 
 
@@ -71,11 +77,19 @@ def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
     for target in range(problem.n_targets):
         if moments is not None:
             found = moments.targets
-            distance = max(found.maximum[target] - found.mean[target], found.mean[target] - found.minimum[target])
+            distance = max(
+                found.maximum[target] - found.mean[target],
+                found.mean[target] - found.minimum[target],
+            )
             if distance**2 < SUSPECT * found.variance[target]:
                 continue
         centre = float(np.median(source.tile(0).t[:, target]))
-        parts = [each for _, each in executor.map(partial(_farthest, centre, target), source, range(source.n_tiles))]
+        parts = [
+            each
+            for _, each in executor.map(
+                partial(_farthest, centre, target), source, range(source.n_tiles)
+            )
+        ]
         sentence = _described(parts)
         if sentence:
             return sentence
@@ -85,7 +99,8 @@ def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
 def _described(parts: list[Farthest]) -> str:
     """Return a sentence on the rows that are outliers, or "".
 
-    If nearly all rows are at the centre, as in an indicator of rare events, the few others are the signal.
+    If nearly all rows are at the centre, as in an indicator of rare events, the few others are the
+    signal.
     """
     n = sum(part.n for part in parts)
     if sum(part.elsewhere for part in parts) <= RARE * n:
@@ -110,8 +125,8 @@ def _described(parts: list[Farthest]) -> str:
 class Verdict:
     """What ``rows`` left-out rows say of a model that predicts the mean or class frequencies.
 
-    ``losses`` holds the loss of each rival, and ``own`` that of the mean; ``better`` names the rival that is clearly
-    better, or is "".
+    ``losses`` holds the loss of each rival, and ``own`` that of the mean; ``better`` names the
+    rival that is clearly better, or is "".
     """
 
     rows: int
@@ -121,9 +136,12 @@ class Verdict:
 
 
 def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
-    """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there are too few rows."""
+    """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there
+    are too few rows."""
     count = min(JUDGED_ROWS[1], source.n_rows)
-    order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:count])
+    order = np.sort(
+        stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:count]
+    )
     with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
         held = sample.rows.gather(order)
     X = spec.problem.empty.scaling.inputs(held.X[held.present])
@@ -132,25 +150,32 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     if len(t) < JUDGED_ROWS[0]:
         return None
     with threadpool_limits(1, "openmp"):
-        losses = (_class_losses if spec.problem.n_classes else _losses)(X[~new], t[~new], X[new], t[new])
+        losses = (_class_losses if spec.problem.n_classes else _losses)(
+            X[~new], t[~new], X[new], t[new]
+        )
     own = losses.pop("mean")
     rivals = {name: float(each.mean()) for name, each in losses.items()}
     best = min(rivals, key=rivals.__getitem__)
     gain = own - losses[best]
     limit = RIVAL if spec.problem.n_classes else RIVAL**2
-    clear = rivals[best] < limit * own.mean() and gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+    clear = rivals[best] < limit * own.mean() and gain.mean() > SURE * gain.std() / np.sqrt(
+        len(gain)
+    )
     shown = {name: loss if spec.problem.n_classes else loss**0.5 for name, loss in rivals.items()}
     mean = float(own.mean() if spec.problem.n_classes else own.mean() ** 0.5)
     return Verdict(len(own), mean, shown, best if clear else "")
 
 
 def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
-    """Return the squared errors of left-out rows by the mean and by each rival, means over the targets."""
+    """Return the squared errors of left-out rows by the mean and by each rival, means over the
+    targets."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import LinearRegression
     from sklearn.neighbors import KNeighborsRegressor
 
-    trees = [HistGradientBoostingRegressor(random_state=0).fit(X, each).predict(new_X) for each in t.T]
+    trees = [
+        HistGradientBoostingRegressor(random_state=0).fit(X, each).predict(new_X) for each in t.T
+    ]
     predicted = {
         "mean": np.broadcast_to(t.mean(axis=0), new_t.shape),
         "least squares": LinearRegression().fit(X, t).predict(new_X),

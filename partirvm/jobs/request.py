@@ -1,6 +1,8 @@
-"""The request of a job: queue it, also for a resume or an update; check that its DATA have not changed since.
+"""The request of a job: queue it, also for a resume or an update; check that its DATA have not
+changed since.
 
-``create`` and ``requeue`` run on any machine that can read the job folder; then ``jobs.attempt.run_job`` runs it.
+``create`` and ``requeue`` run on any machine that can read the job folder; then
+``jobs.attempt.run_job`` runs it.
 """
 
 import os
@@ -30,8 +32,13 @@ Places: TypeAlias = Where | Sequence[Where]
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
-    """Return an estimator's request (or the request itself), and its client unless another one is given."""
-    return (asked, client) if isinstance(asked, Request) else (asked.parameters(), client or asked.client)
+    """Return an estimator's request (or the request itself), and its client unless another one is
+    given."""
+    return (
+        (asked, client)
+        if isinstance(asked, Request)
+        else (asked.parameters(), client or asked.client)
+    )
 
 
 def require_places(location: str, places: Iterable[str | None], allow_data: Places) -> None:
@@ -42,8 +49,8 @@ def require_places(location: str, places: Iterable[str | None], allow_data: Plac
         require_address(place)
         if place.rstrip("/") not in allowed and store_of(place) != store_of(location):
             raise UsageError(
-                f"{location}: the job reads {place}, which is not in the job's store: if you trust whoever "
-                f"made the job, pass --allow-data {place}, or allow_data={place!r}"
+                f"{location}: the job reads {place}, which is not in the job's store: if you "
+                f"trust whoever made the job, pass --allow-data {place}, or allow_data={place!r}"
             )
 
 
@@ -54,7 +61,8 @@ def require_code_allowed(location: str, request: Json, allow_code: bool) -> None
 
 
 def parameters_of(request: Json, **changed: Any) -> Request:
-    """Return the parameters of a job with the changes made by resumes and updates, and those in ``changed``."""
+    """Return the parameters of a job with the changes made by resumes and updates, and those in
+    ``changed``."""
     with reading("the options of the job", "start it again"):
         return Request(**{**request["parameters"], **changed})
 
@@ -65,7 +73,8 @@ def open_sources(data: Where, validation: Place) -> tuple[ZarrSource, ZarrSource
 
 
 def open_held_out(request: Json) -> ZarrSource | None:
-    """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged`` does."""
+    """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged``
+    does."""
     place, began = request["validation"], request["validation_fingerprint"]
     if place is not None and began is None:
         raise UsageError(f"{place}: the job began without a held-out dataset: omit --validation")
@@ -73,7 +82,8 @@ def open_held_out(request: Json) -> ZarrSource | None:
 
 
 def open_unchanged(place: str, began: Json) -> ZarrSource:
-    """Open a job's DATA. Raises ``MissingDataError``, or ``ChangedDataError`` if the fingerprint is not ``began``."""
+    """Open a job's DATA. Raises ``MissingDataError``, or ``ChangedDataError`` if the fingerprint is
+    not ``began``."""
     moved = "if the dataset was moved, give the new location with --data or --validation"
     try:
         source = ZarrSource(place)
@@ -81,17 +91,22 @@ def open_unchanged(place: str, began: Json) -> ZarrSource:
         raise MissingDataError(f"{error}; {moved}") from error
     if what := difference(source, began):
         raise ChangedDataError(
-            f"{source.url} has changed since the job began ({what}): start a new job, or restore the old data; "
-            f"{moved}; to use appended rows, run `partirvm update`"
+            f"{source.url} has changed since the job began ({what}): start a new job, or restore "
+            f"the old data; {moved}; to use appended rows, run `partirvm update`"
         )
     return source
 
 
 def difference(source: ZarrSource, began: Json) -> str:
-    """Describe how the data differ from the fingerprint ``began``; return an empty string if they do not."""
+    """Describe how the data differ from the fingerprint ``began``; return an empty string if they
+    do not."""
     now = source.fingerprint()
     rows = f"{began['n_rows']:,} rows at the start, {now['n_rows']:,} now; "
-    return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
+    return (
+        ""
+        if now == began
+        else rows + "values, names, categories, classes, moments or tile size differ"
+    )
 
 
 def scheduler_of(client: Any) -> str:
@@ -100,11 +115,18 @@ def scheduler_of(client: Any) -> str:
 
 
 def create(
-    data: Where, job: str, parameters: Request, validation: Place, overwrite: bool, client: Any = None
+    data: Where,
+    job: str,
+    parameters: Request,
+    validation: Place,
+    overwrite: bool,
+    client: Any = None,
 ) -> JobState:
-    """Create a queued job after all checks that read no rows, and return its state. Raises as ``fit`` does.
+    """Create a queued job after all checks that read no rows, and return its state. Raises as
+    ``fit`` does.
 
-    ``client`` is that of the cluster on which the job will run; the job keeps the address of its scheduler.
+    ``client`` is that of the cluster on which the job will run; the job keeps the address of its
+    scheduler.
     """
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
@@ -130,14 +152,19 @@ def requeue(
     grown: bool = False,
     **changed: Any,
 ) -> JobState:
-    """Queue a job again, with new locations of moved DATA. Raises as ``Job.resume`` or ``Job.update`` does.
+    """Queue a job again, with new locations of moved DATA. Raises as ``Job.resume`` or
+    ``Job.update`` does.
 
     ``client`` is as in ``create``; ``grown`` is for an update.
     """
     changed = {key: value for key, value in changed.items() if value is not None}
-    moved: dict[str, str] = {name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed}
+    moved: dict[str, str] = {
+        name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed
+    }
     if other := sorted(changed.keys() - set(LIMITS)):
-        raise UsageError(f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job")
+        raise UsageError(
+            f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job"
+        )
     store = JobStore(location)
     with store.acquire():
         state = store.folded()
@@ -148,7 +175,11 @@ def requeue(
         if state.status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(request)
-        event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
+        event = (
+            _grown(store, request, allow_code, changed)
+            if grown
+            else _resumed(location, state, request, changed)
+        )
         store.record({"event": "queued", **event, **moved, "scheduler": scheduler_of(client)})
         state = store.folded()
     warn_of_versions(f"{location}: the job", request["versions"])
@@ -156,17 +187,23 @@ def requeue(
 
 
 def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Json:
-    """Return the event of a resume. A finished job needs a larger limit, or more time or memory (``DoneError``)."""
+    """Return the event of a resume. A finished job needs a larger limit, or more time or memory
+    (``DoneError``)."""
     before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
         # the reason for ending at a limit is a word of the limit's name
         option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
-            raise DoneError(f"{location} is done ({state.reason}), and a resume would change nothing")
+            raise DoneError(
+                f"{location} is done ({state.reason}), and a resume would change nothing"
+            )
         limits = [getattr(each, option) for each in (before, after)]
         was, now = [-LEAST_GAIN[effort] for effort in limits] if option == "effort" else limits
         if option in ("max_rounds", "max_vectors", "effort") and now <= was:
-            raise DoneError(f"{location} is done; it reached {option} = {limits[0]}: resume with a larger {option}")
+            raise DoneError(
+                f"{location} is done; it reached {option} = {limits[0]}: resume with a larger "
+                f"{option}"
+            )
     open_unchanged(request["data"], request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
@@ -177,25 +214,34 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
     if last is None or not is_growable(last.state, last.spec):
         raise UsageError(
-            f"{store.location} cannot be updated: it has no fit to add new rows to (no round has finished, "
-            "split-merge ended before its last merge, or the target is constant): start a new job"
+            f"{store.location} cannot be updated: it has no fit to add new rows to (no round has "
+            "finished, split-merge ended before its last merge, or the target is constant): "
+            "start a new job"
         )
     # as many rounds as the last update, or the fit, had
-    rounds = changed.get("max_rounds", request.get("rounds", request["parameters"].get("max_rounds")))
+    rounds = changed.get(
+        "max_rounds", request.get("rounds", request["parameters"].get("max_rounds"))
+    )
     changes: Json = {"max_rounds": None if rounds is None else last.state.round + rounds}
     if last.spec.in_order:
         changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
-    return {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}
+    return {
+        "reason": "updated",
+        "changes": changes,
+        "fingerprint": source.fingerprint(),
+        "rounds": rounds,
+    }
 
 
 def _open_grown(place: str, began: Json) -> ZarrSource:
-    """Open DATA that have more rows than a fingerprint. Raises ``UsageError`` for any other DATA."""
+    """Open DATA that have more rows than a fingerprint. Raises ``UsageError`` for any other
+    DATA."""
     source = ZarrSource(place)
     if not source.has_grown(began):
         what = difference(source, began) or "it is the same"
         raise UsageError(
-            f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
-            "(`ingest --append`), restore changed rows, or start a new job"
+            f"{source.url} has no rows that were appended since the last fit of the job ({what}): "
+            "append rows first (`ingest --append`), restore changed rows, or start a new job"
         )
     return source

@@ -1,18 +1,20 @@
 """Read and write a job folder: its request, its events, its models and its checkpoints.
 
-    JOB/spec.json                     the request: parameters, fingerprint of the DATA, package versions
-    JOB/events/000001.json            one numbered object per event, created exclusively and never changed
-    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number (storage.codec); the one
+    JOB/spec.json                     the request: parameters, fingerprint of the DATA, package
+    versions JOB/events/000001.json            one numbered object per event, created exclusively
+    and never changed JOB/models/000002-000007/         a model, named by the epoch of its writer
+    and a number (storage.codec); the one
                                       that the last event names is the current one
-    JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
-    JOB/cells/…                       rows of local residuals of a model that memory cannot hold (local.cells)
-    JOB/control/abort-000001.json     a request to end attempt 1
-    JOB/lease/000002.json             the process that runs the job (storage.lease)
+    JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint) JOB/cells/…
+    rows of local residuals of a model that memory cannot hold (local.cells)
+    JOB/control/abort-000001.json     a request to end attempt 1 JOB/lease/000002.json
+    the process that runs the job (storage.lease)
 
-All events, and what they name, survive if a process is killed. Only the lease holder writes. Readers ignore whatever a
-process writes after losing the lease: an event holds the epoch and the token of its writer's lease, and the ``about``
-of a group holds its name and this token. A job that overwrites another one continues its epochs, so its first claim
-invalidates whatever the old driver writes. Others may still read the previous group, or the last one may be damaged.
+All events, and what they name, survive if a process is killed. Only the lease holder writes.
+Readers ignore whatever a process writes after losing the lease: an event holds the epoch and the
+token of its writer's lease, and the ``about`` of a group holds its name and this token. A job that
+overwrites another one continues its epochs, so its first claim invalidates whatever the old driver
+writes. Others may still read the previous group, or the last one may be damaged.
 """
 
 import time
@@ -48,15 +50,25 @@ from partirvm.storage.records import (
 
 FORMAT = 12
 READS = 5  # maximum number of reads of a model
-KEPT = {"model": 2, "checkpoint": 3, "cell": 2}  # groups kept; one checkpoint must precede a final one
+KEPT = {
+    "model": 2,
+    "checkpoint": 3,
+    "cell": 2,
+}  # groups kept; one checkpoint must precede a final one
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
-# Schemas (``storage.records``) of a request and of events: the fields that readers use. Objects may have more fields.
+# Schemas (``storage.records``) of a request and of events: the fields that readers use. Objects may
+# have more fields.
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-SPEC: Schema = {"time": TIME, "data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
+SPEC: Schema = {
+    "time": TIME,
+    "data": str,
+    "validation": str | None,
+    "parameters": {"kernel": Any, "basis": Any},
+}
 SPEC |= {
     "scheduler?": str,
     "versions": dict[str, str],
@@ -67,12 +79,19 @@ SPEC |= {
 EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"scheduler?": str, "lost?": int, "last?": TIME}
-EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
+EVENT |= {
+    "history?": int,
+    "seconds?": float | None,
+    "changes?": {},
+    "data?": str,
+    "validation?": str | None,
+}
 EVENT |= {"versions?": dict[str, str]}
 
 
 class JobStore:
-    """Reads and writes one job folder. ``lease`` is the lease of this process, or None without a lease."""
+    """Reads and writes one job folder. ``lease`` is the lease of this process, or None without a
+    lease."""
 
     def __init__(self, location: Where) -> None:
         self.location = address(location).rstrip("/")
@@ -84,16 +103,21 @@ class JobStore:
 
     @classmethod
     def create(cls, location: Where, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create a job folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it, ``StorageError``."""
+        """Create a job folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it,
+        ``StorageError``."""
         store = cls(location)
         folder, place = store.folder, store.location
         with storing(place), ExitStack() as held:
             if folder.exists() and not folder.empty():
                 if not _is_job(folder):
-                    raise ExistsError(f"{place} exists and is not a job, so it is not overwritten: use another folder")
+                    raise ExistsError(
+                        f"{place} exists and is not a job, so it is not overwritten: use another "
+                        "folder"
+                    )
                 if not overwrite:
                     raise ExistsError(
-                        f"{place} already exists: replace a job with --overwrite, or continue it with `partirvm resume`"
+                        f"{place} already exists: replace a job with --overwrite, or continue it "
+                        "with `partirvm resume`"
                     )
                 lease = held.enter_context(leases.acquire(folder))
                 lease.check()
@@ -101,12 +125,16 @@ class JobStore:
                 store._clear(lease, EVENTS, "control", *(f"{kind}s" for kind in KEPT))
                 lease.check()
             try:
-                folder.create(SPEC_NAME, to_json(SPEC_NAME, {"format": FORMAT, "time": time.time(), **spec}))
+                folder.create(
+                    SPEC_NAME, to_json(SPEC_NAME, {"format": FORMAT, "time": time.time(), **spec})
+                )
             except BaseException as error:
                 folder.remove_empty()
                 if not isinstance(error, FileExistsError):
                     raise
-                raise ExistsError(f"{place}: another process has just started a job here") from error
+                raise ExistsError(
+                    f"{place}: another process has just started a job here"
+                ) from error
         return store
 
     def exists(self) -> bool:
@@ -114,7 +142,8 @@ class JobStore:
         return self.folder.exists(SPEC_NAME)
 
     def spec(self) -> dict[str, Any]:
-        """Return the request. Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged."""
+        """Return the request. Raises ``MissingDataError`` if there is no job, ``FormatError`` if it
+        is damaged."""
         try:
             spec = read_json(self.folder, SPEC_NAME)
         except MissingDataError as error:
@@ -135,23 +164,34 @@ class JobStore:
         return leases.holder(self.folder)
 
     def _held(self) -> Lease:
-        """Return the lease of this process. Raises ``LeaseError`` without it: only its holder may write."""
+        """Return the lease of this process. Raises ``LeaseError`` without it: only its holder may
+        write."""
         if self.lease is None:
-            raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
+            raise LeaseError(
+                f"{self.location}: only the holder of the lease may write to this job: call "
+                "acquire first"
+            )
         self.lease.check()
         return self.lease
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, which names the groups written since the last event; cells go with a model."""
+        """Append an event with the time, which names the groups written since the last event; cells
+        go with a model."""
         lease = self._held()
-        named = {kind: name for kind, name in self._saved.items() if kind != "cell" or "model" in self._saved}
+        named = {
+            kind: name
+            for kind, name in self._saved.items()
+            if kind != "cell" or "model" in self._saved
+        }
         event = {"event": entry["event"], "time": time.time(), **entry, **named}
         event |= {"epoch": lease.epoch, "token": lease.token}
         with storing(f"{self.location}/{EVENTS}"):
             number, created = self._last_event(), False
             while not created:
                 name = numbered(EVENTS, number := number + 1)
-                with suppress(FileExistsError):  # another writer, or a network disk whose listing lags behind
+                with suppress(
+                    FileExistsError
+                ):  # another writer, or a network disk whose listing lags behind
                     self.folder.create(name, to_json(name, event))
                     created = True
         lease.check()
@@ -165,17 +205,23 @@ class JobStore:
         return max(numbers(self.folder, EVENTS, first=1), default=0)
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all valid events in order. Raises ``FormatError`` or ``MissingDataError`` for damage or a gap."""
+        """Return all valid events in order. Raises ``FormatError`` or ``MissingDataError`` for
+        damage or a gap."""
         events = list[dict[str, Any]]()
-        found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
+        found = {
+            n: read_json(self.folder, numbered(EVENTS, n), EVENT)
+            for n in numbers(self.folder, EVENTS, first=1)
+        }
         claims = leases.claims(self.folder)
         for number, event in found.items():
-            if any(event["epoch"] < later and number > claim["mark"] for later, claim in claims.items()):
+            if any(
+                event["epoch"] < later and number > claim["mark"] for later, claim in claims.items()
+            ):
                 continue
             if event["token"] != claims.get(event["epoch"], {}).get("token"):
                 raise FormatError(
-                    f"{self.location}: {numbered(EVENTS, number)} belongs to a different job from the claim of epoch "
-                    f"{event['epoch']} in lease/: restore these files"
+                    f"{self.location}: {numbered(EVENTS, number)} belongs to a different job from "
+                    f"the claim of epoch {event['epoch']} in lease/: restore these files"
                 )
             if events[-1:] != [event]:  # equal if written again by a client that received no reply
                 events.append(event)
@@ -186,26 +232,35 @@ class JobStore:
         return fold(self.events(), self.spec())
 
     def state(self) -> JobState:
-        """Return the state of the job, computed from its events, its lease and the requests to end it."""
+        """Return the state of the job, computed from its events, its lease and the requests to end
+        it."""
         while True:
             before, state, last = self.holder(), self.folded(), self.holder()
-            one, two = (None if each is None else (each.epoch, each.over) for each in (before, last))
+            one, two = (
+                None if each is None else (each.epoch, each.over) for each in (before, last)
+            )
             if one == two:  # no driver has begun or ended in the meantime
                 break
         held = last is not None and last.alive()
         lost = last is not None and not (held or last.over)
         state = observed(state, held=held, requested=self.requested(state.attempt), lost=lost)
-        return replace(state, doing=last.doing) if last is not None and state.status is Status.RUNNING else state
+        return (
+            replace(state, doing=last.doing)
+            if last is not None and state.status is Status.RUNNING
+            else state
+        )
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
-        """Request that an attempt end, with ``what`` "abort" or "cancel"; does nothing if already requested."""
+        """Request that an attempt end, with ``what`` "abort" or "cancel"; does nothing if already
+        requested."""
         name = f"control/{what}-{attempt:06d}.json"
         request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
 
     def requested(self, attempt: int) -> tuple[str, str] | None:
-        """Return the strongest request for this attempt with its reason, "" if unreadable; None if there is none."""
+        """Return the strongest request for this attempt with its reason, "" if unreadable; None if
+        there is none."""
         for what in REQUESTS:
             if self.folder.exists(name := f"control/{what}-{attempt:06d}.json"):
                 with suppress(MissingDataError, FormatError):
@@ -220,7 +275,8 @@ class JobStore:
         self._write("model", partial(save_model, model))
 
     def keep_cells(self, write: Callable[[str], Cells]) -> Cells:
-        """Call a function that writes local-residual rows to a new folder, which the next model's event names."""
+        """Call a function that writes local-residual rows to a new folder, which the next model's
+        event names."""
         cells = cast(Cells, self._write("cell", lambda place, about: write(place)))
         self.folder.flush(self._saved["cell"])
         return cells
@@ -231,7 +287,8 @@ class JobStore:
         self.record({"event": "checkpoint"})
 
     def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> object:
-        """Write a group and return what the function returns. After an error, nothing of the group remains."""
+        """Write a group and return what the function returns. After an error, nothing of the group
+        remains."""
         lease = self._held()
         self._numbers[kind] += 1
         name = f"{kind}s/{lease.epoch:06d}-{self._numbers[kind]:06d}"
@@ -240,7 +297,8 @@ class JobStore:
             try:
                 found = write(place, {"name": name, "token": lease.token})
             except BaseException:
-                lease.check()  # a new holder, which removes unfinished groups, may have caused the error
+                # a new holder, which removes unfinished groups, may have caused the error
+                lease.check()
                 with suppress(OSError):
                     self.folder.remove(name)
                 raise
@@ -249,29 +307,39 @@ class JobStore:
         return found
 
     def _tidy(self, kind: str, *newest: str) -> None:
-        """Remove all groups except the ``newest``, the last ones that events name, and those of later writers."""
+        """Remove all groups except the ``newest``, the last ones that events name, and those of
+        later writers."""
         assert self.lease is not None
         with suppress(OSError):
             found = [f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")]
             if not found:
                 return
             before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
-            self._stay[kind] = stay = [*(name for name in before if name not in newest), *newest][-KEPT[kind] :]
+            self._stay[kind] = stay = [*(name for name in before if name not in newest), *newest][
+                -KEPT[kind] :
+            ]
             for name in found:
                 if name not in stay and name < f"{kind}s/{self.lease.epoch + 1:06d}":
                     self.folder.remove(f"{name}/{HEAD}")
                     self.folder.remove(name)
 
     def _naming(self, kind: str) -> list[dict[str, Any]]:
-        """Return the last events that name a group of this kind, or none after a cancel, which removes the groups."""
+        """Return the last events that name a group of this kind, or none after a cancel, which
+        removes the groups."""
         events = self.events()
         over = any(event["event"] == Status.CANCELLED for event in events)
         return [] if over else [event for event in events if kind in event][-KEPT[kind] :]
 
-    def _read(self, kind: str, event: dict[str, Any], load: Callable[..., Any], allow_code: bool) -> Any:
-        """Return the contents of a group that an event names. Raises ``FormatError`` if it is another event's."""
+    def _read(
+        self, kind: str, event: dict[str, Any], load: Callable[..., Any], allow_code: bool
+    ) -> Any:
+        """Return the contents of a group that an event names. Raises ``FormatError`` if it is
+        another event's."""
         name = event[kind]
-        if read_json(self.folder.at(name), HEAD).get("about") != {"name": name, "token": event["token"]}:
+        if read_json(self.folder.at(name), HEAD).get("about") != {
+            "name": name,
+            "token": event["token"],
+        }:
             raise FormatError(f"{self.folder.place(name)}: damaged, or another {kind}")
         return load(self.folder.place(name), allow_code=allow_code)
 
@@ -280,7 +348,8 @@ class JobStore:
         return bool(self._naming("model"))
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last model that an event names. Raises ``MissingDataError`` if it is missing or damaged."""
+        """Return the last model that an event names. Raises ``MissingDataError`` if it is missing
+        or damaged."""
         self.spec()
         for left in reversed(range(READS)):
             if not (found := self._naming("model")):
@@ -291,10 +360,15 @@ class JobStore:
             except MissingDataError:  # a driver may remove a model while it is read
                 if not left:
                     raise
-        raise MissingDataError(f"{self.location}: the job has no model yet, or was cancelled and its model discarded")
+        raise MissingDataError(
+            f"{self.location}: the job has no model yet, or was cancelled and its model discarded"
+        )
 
-    def restore(self, wanted: Callable[[Any], bool] = lambda value: True, *, allow_code: bool = False) -> Any:
-        """Return the newest ``wanted`` checkpoint that can be read, or None. Raises ``MissingDataError`` for damage."""
+    def restore(
+        self, wanted: Callable[[Any], bool] = lambda value: True, *, allow_code: bool = False
+    ) -> Any:
+        """Return the newest ``wanted`` checkpoint that can be read, or None. Raises
+        ``MissingDataError`` for damage."""
         damaged: list[str] = []
         for event in reversed(self._naming("checkpoint")):
             value = None  # frees the previous one, which may be large
@@ -306,7 +380,9 @@ class JobStore:
             if wanted(value):
                 return value
         if damaged:
-            raise MissingDataError(f"{self.location}: no checkpoint can be read: " + "; ".join(damaged))
+            raise MissingDataError(
+                f"{self.location}: no checkpoint can be read: " + "; ".join(damaged)
+            )
         return None
 
     def forget(self) -> None:
@@ -315,7 +391,8 @@ class JobStore:
             self._clear(self._held(), *(f"{kind}s" for kind in KEPT))
 
     def _clear(self, lease: Lease, *names: str) -> None:
-        """Remove folders, one child after another, unless another process takes the lease in the meantime."""
+        """Remove folders, one child after another, unless another process takes the lease in the
+        meantime."""
         for name in names:
             for child in self.folder.list(name, hidden=True):
                 lease.check()
@@ -324,8 +401,12 @@ class JobStore:
 
 
 def _is_job(folder: Folder) -> bool:
-    """Return True if partirvm wrote the request of a job here, or a claim of its lease, whether damaged or not."""
-    for name in (SPEC_NAME, *(numbered("lease", number) for number in listed_numbers(folder, "lease"))):
+    """Return True if partirvm wrote the request of a job here, or a claim of its lease, whether
+    damaged or not."""
+    for name in (
+        SPEC_NAME,
+        *(numbered("lease", number) for number in listed_numbers(folder, "lease")),
+    ):
         with suppress(OSError):
             if f'"object": "{name}"'.encode() in folder.read(name, MOST_JSON):
                 return True
@@ -340,4 +421,6 @@ def _no_job(folder: Folder) -> str:
         found = "no job here: this is a file, and a job is a folder"
     else:
         found = f"no job here: {SPEC_NAME} is missing"
-    return f"{folder.location}: {found}: check the path, or start a job with `partirvm fit DATA JOB`"
+    return (
+        f"{folder.location}: {found}: check the path, or start a job with `partirvm fit DATA JOB`"
+    )

@@ -1,6 +1,8 @@
-"""Kernels and design matrices: pure NumPy functions that compute blocks of the design matrix from coordinates.
+"""Kernels and design matrices: pure NumPy functions that compute blocks of the design matrix from
+coordinates.
 
-``Gaussian(0.5)`` is a kernel; ``Gaussian("learn")`` is a ``kernel`` option of an estimator, which learns it.
+``Gaussian(0.5)`` is a kernel; ``Gaussian("learn")`` is a ``kernel`` option of an estimator, which
+learns it.
 """
 
 from partirvm.kernels.base import ALIASES, KERNELS, Family, Kernel, NoKernel, kernel_from_spec
@@ -10,7 +12,14 @@ from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpl
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
 from partirvm.options.values import document
 
-_FAMILIES: tuple[type[Family], ...] = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
+_FAMILIES: tuple[type[Family], ...] = (
+    Gaussian,
+    Laplacian,
+    Matern32,
+    Matern52,
+    Polynomial,
+    Categorical,
+)
 
 WITH_GAMMA = {family.name: family for family in _FAMILIES}
 """Kernels that are fully specified by a name and gamma."""
@@ -18,5 +27,9 @@ WITH_GAMMA = {family.name: family for family in _FAMILIES}
 for _family in _FAMILIES:
     document(_family)
 
-NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
+NAMES: dict[str, type[Kernel]] = {
+    **WITH_GAMMA,
+    Linear.name: Linear,
+    LinearSpline.name: LinearSpline,
+}
 """Kernels that can be selected by name alone."""

@@ -1,7 +1,9 @@
-"""Base classes of kernels k(x, z), small frozen dataclasses in the model's coordinates, and of families, set by gamma.
+"""Base classes of kernels k(x, z), small frozen dataclasses in the model's coordinates, and of
+families, set by gamma.
 
-Once prepared for its centres, a kernel computes blocks of values, one group of columns at a time. ``spec`` and
-``kernel_from_spec`` are inverse functions; a spec is plain JSON, so a model file contains no code.
+Once prepared for its centres, a kernel computes blocks of values, one group of columns at a time.
+``spec`` and ``kernel_from_spec`` are inverse functions; a spec is plain JSON, so a model file
+contains no code.
 """
 
 import numbers
@@ -17,22 +19,28 @@ from partirvm.options.values import Value, held
 from partirvm.types import Bool, DeclaredState, Float
 
 KERNELS: dict[str, type["Kernel"]] = {}
-"""Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is defined."""
+"""Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is
+defined."""
 
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
 NEGLIGIBLE = 1e-30
-"""A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can still rise again."""
+"""A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can
+still rise again."""
 
-GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
+GROUP = (
+    16  # Number of columns that are computed together, so that temporary arrays stay in the cache
+)
 PIECE_ROWS = 128
-"""Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster."""
+"""Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not
+faster."""
 
 
 class Kernel(DeclaredState):
     """Base class of kernel functions k(x, z), which are frozen dataclasses.
 
-    ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one with components. A
-    ``decreasing`` kernel decreases from 1 at its centre. Class definitions set these and the ``name``.
+    ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one
+    with components. A ``decreasing`` kernel decreases from 1 at its centre. Class definitions set
+    these and the ``name``.
     """
 
     name: ClassVar[str]
@@ -57,14 +65,16 @@ class Kernel(DeclaredState):
 
     @property
     def local(self) -> bool:
-        """True if the kernel, or each of its components, decreases: a point may then be far from all centres."""
+        """True if the kernel, or each of its components, decreases: a point may then be far from
+        all centres."""
         return all(part.local for part in self.components) if self.inside else self.decreasing
 
     def prepare(self, centres: Float, origin: Float | None = None) -> "PreparedKernel":
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if it is given, a column's
-        bits must not depend on the other centres. Raises ``UsageError`` if the number of features differs.
+        Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if it is
+        given, a column's bits must not depend on the other centres. Raises ``UsageError`` if the
+        number of features differs.
         """
         return self.form(self, centres, origin)
 
@@ -84,36 +94,44 @@ class Kernel(DeclaredState):
     def exported(self, x: Any, Z: Float) -> Any:
         """Return k(x, z) for the M centres Z (M, d) as ``operations`` on the quantity x (n, d).
 
-        Only operations of the kernel's own class count: a derived class may have other values. Raises ``UsageError``
-        without them.
+        Only operations of the kernel's own class count: a derived class may have other values.
+        Raises ``UsageError`` without them.
         """
         own = type(self)
         if "operations" not in vars(own):
             raise UsageError(
-                f"the kernel {self.name!r} cannot be exported: the class {own.__name__} does not define `operations`, "
-                "its formula in the operations of exports (partirvm.export.graph); add that method, or use a kernel of "
-                "partirvm.kernels"
+                f"the kernel {self.name!r} cannot be exported: the class {own.__name__} does not "
+                "define `operations`, its formula in the operations of exports "
+                "(partirvm.export.graph); add that method, or use a kernel of partirvm.kernels"
             )
         return self.operations(x, Z)
 
     def operations(self, x: Any, Z: Float) -> Any:
-        """Return k(x, z) for the M centres Z (M, d) by operators and NumPy functions of the quantity x (n, d).
+        """Return k(x, z) for the M centres Z (M, d) by operators and NumPy functions of the
+        quantity x (n, d).
 
-        A quantity and its operations are those of ``export.graph``. Each class that can be exported defines its own.
+        A quantity and its operations are those of ``export.graph``. Each class that can be exported
+        defines its own.
         """
         raise NotImplementedError
 
     def spec(self) -> dict[str, Any]:
-        """Return the name and fields as JSON. Raises ``UsageError`` for a callable that is local to this process."""
+        """Return the name and fields as JSON. Raises ``UsageError`` for a callable that is local to
+        this process."""
         options = ("multiples", "metric")  # options of an estimator
-        return {"name": self.name, **{name: _plain(value) for name, value in vars(self).items() if name not in options}}
+        return {
+            "name": self.name,
+            **{name: _plain(value) for name, value in vars(self).items() if name not in options},
+        }
 
     def with_numbers(self) -> Self:
-        """Return the kernel itself. Raises ``UsageError`` for a family that is only an option of an estimator."""
+        """Return the kernel itself. Raises ``UsageError`` for a family that is only an option of an
+        estimator."""
         return self
 
     def learnable(self) -> dict[str, float]:
-        """Return the natural logarithms of the p learnable parameters, all of which are ≥ 0, by name; −∞ for 0."""
+        """Return the natural logarithms of the p learnable parameters, all of which are ≥ 0, by
+        name; −∞ for 0."""
         field, found = self.learned, dict[str, float]()
         if field:
             with np.errstate(divide="ignore"):
@@ -133,17 +151,23 @@ class Kernel(DeclaredState):
 
     @property
     def logs(self) -> Float:
-        """Natural logarithms of the learnable parameters, (p,). A parameter that is 0 has −∞ and stays 0."""
+        """Natural logarithms of the learnable parameters, (p,). A parameter that is 0 has −∞ and
+        stays 0."""
         return np.array(list(self.learnable().values()), dtype=float)
 
     def with_logs(self, logs: Float) -> Self:
         """Return the kernel whose learnable parameters have the given logarithms (p,)."""
-        counts = [len(getattr(self, self.learned, ())), *(len(part.learnable()) for part in self.components)]
+        counts = [
+            len(getattr(self, self.learned, ())),
+            *(len(part.learnable()) for part in self.components),
+        ]
         if len(logs) != sum(counts):
             raise UsageError(f"{len(logs)} logarithms for {sum(counts)} parameters of a kernel")
         mine, *shares = np.split(logs, np.cumsum(counts)[:-1])
         parts = [part.with_logs(share) for part, share in zip(self.components, shares, strict=True)]
-        return self._with({self.learned: tuple(np.exp(mine).tolist())} if self.learned else {}, parts)
+        return self._with(
+            {self.learned: tuple(np.exp(mine).tolist())} if self.learned else {}, parts
+        )
 
     def _with(self, own: dict[str, Any], components: list[Any]) -> Self:
         """Return the kernel with new values of its own parameters and new components."""
@@ -153,14 +177,18 @@ class Kernel(DeclaredState):
         return replace(cast(Any, self), **own) if own else self
 
     def relevances(self, n_features: int) -> Float | None:
-        """Return the gamma of each feature (n_features,), the weighted sum over any components; None without gamma."""
+        """Return the gamma of each feature (n_features,), the weighted sum over any components;
+        None without gamma."""
         found = [part.relevances(n_features) for part in self.components]
         weights = getattr(self, "weights", (1.0,) * len(found))
-        weighted = [weight * own for weight, own in zip(weights, found, strict=True) if own is not None]
+        weighted = [
+            weight * own for weight, own in zip(weights, found, strict=True) if own is not None
+        ]
         return np.sum(weighted, axis=0) if found and len(weighted) == len(found) else None
 
     def effective(self, n_features: int) -> Bool:
-        """Return the features (n_features,) on which the values depend: those with a gamma, all without gammas."""
+        """Return the features (n_features,) on which the values depend: those with a gamma, all
+        without gammas."""
         own = None if self.components else self.relevances(n_features)
         if own is not None:
             return own > NEGLIGIBLE
@@ -178,30 +206,36 @@ class Kernel(DeclaredState):
 
 @dataclass(frozen=True)
 class NoKernel(Kernel, name="none"):
-    """Placeholder for fits without a kernel: there are no candidates, and the design has only its leading columns."""
+    """Placeholder for fits without a kernel: there are no candidates, and the design has only its
+    leading columns."""
 
 
 class PreparedKernel:
     """Base class of kernels prepared for m centres."""
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) for points (n, d) into ``out`` (n, m), which may be columns of a wider array."""
+        """Write k(points, centres) for points (n, d) into ``out`` (n, m), which may be columns of a
+        wider array."""
         raise NotImplementedError
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, (p,); ``values`` (n, m) are k at these points."""
+        """Return Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, (p,); ``values`` (n, m) are k
+        at these points."""
         return np.zeros(0)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d): 0 for categories, user functions, and at a kink."""
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d): 0 for categories, user functions, and
+        at a kink."""
         return np.zeros(points.shape)
 
 
 @dataclass(frozen=True, repr=False)
 class Family(Kernel, Value):
-    """Base class of families. With a numeric gamma, a family is a kernel; with a word, it is only an option of a fit.
+    """Base class of families. With a numeric gamma, a family is a kernel; with a word, it is only
+    an option of a fit.
 
-    ``value`` and ``slope`` compute its function and derivative, which may have further parameters, ``numbers``.
+    ``value`` and ``slope`` compute its function and derivative, which may have further parameters,
+    ``numbers``.
     """
 
     gamma: Any = held("gamma")
@@ -218,33 +252,47 @@ class Family(Kernel, Value):
 
     def __post_init__(self) -> None:
         for name, check in self.numbers.items():
-            object.__setattr__(self, name, check(f"{name} of the {self.name} kernel", getattr(self, name)))
+            object.__setattr__(
+                self, name, check(f"{name} of the {self.name} kernel", getattr(self, name))
+            )
         if not isinstance(self.gamma, str):
             object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
 
     def with_numbers(self) -> Self:
-        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if estimator options are set."""
+        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if estimator
+        options are set."""
         if isinstance(self.gamma, str):
-            raise UsageError(f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels")
+            raise UsageError(
+                f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels"
+            )
         if (self.multiples, self.metric) != ((1.0,), "auto"):
-            raise UsageError(f"{self!r} must not set multiples or metric here: only estimators accept them")
+            raise UsageError(
+                f"{self!r} must not set multiples or metric here: only estimators accept them"
+            )
         return self
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return the options that the value stands for: the kernel itself if gamma is numeric, otherwise its name."""
+        """Return the options that the value stands for: the kernel itself if gamma is numeric,
+        otherwise its name."""
         found = super().flat(given_for)
         if not isinstance(self.gamma, str):
             del found["gamma"]
             return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
         if self.spec() != type(self)(self.gamma).spec():
-            raise UsageError(f"{self!r} needs a numeric gamma, from which an estimator's gamma='learn-shared' starts")
+            raise UsageError(
+                f"{self!r} needs a numeric gamma, from which an estimator's gamma='learn-shared' "
+                "starts"
+            )
         return found
 
     def widths(self, n_features: int) -> Float:
-        """Return the gamma of each feature, (n_features,). Raises ``UsageError`` if their number does not match."""
+        """Return the gamma of each feature, (n_features,). Raises ``UsageError`` if their number
+        does not match."""
         gamma = self.with_numbers().gamma
         if len(gamma) not in (1, n_features):
-            raise UsageError(f"gamma has {len(gamma)} values but the data have {n_features} features")
+            raise UsageError(
+                f"gamma has {len(gamma)} values but the data have {n_features} features"
+            )
         return np.broadcast_to(np.asarray(gamma, dtype=float), (n_features,))
 
     def relevances(self, n_features: int) -> Float | None:
@@ -257,28 +305,32 @@ class Family(Kernel, Value):
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
 
     def used(self, x: Any, Z: Float) -> tuple[Any, Float, Float]:
-        """Return the quantity x (n, d), the centres Z (M, d) and gamma (d,) without the features whose gamma is 0."""
+        """Return the quantity x (n, d), the centres Z (M, d) and gamma (d,) without the features
+        whose gamma is 0."""
         widths = self.widths(Z.shape[1])
         columns = np.flatnonzero(widths)
         return x.some(columns), Z[:, columns], widths[columns]
 
     def squares(self, x: Any, Z: Float) -> Any:
-        """Return r² = Σ_j gamma_j (x_j − z_j)² (n, M) for the quantity x (n, d) and the centres Z (M, d)."""
+        """Return r² = Σ_j gamma_j (x_j − z_j)² (n, M) for the quantity x (n, d) and the centres Z
+        (M, d)."""
         x, Z, widths = self.used(x, Z)
         root = np.sqrt(widths)
         return x.graph("Squares", x * root, (Z * root).T)
 
     def shared(self, gradient: Float) -> Float:
-        """Return the gradient with respect to a shared log gamma from the gradients of all features (d,)."""
+        """Return the gradient with respect to a shared log gamma from the gradients of all features
+        (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
 
 
 @dataclass(frozen=True)
 class Products:
-    """Matrix products of points with m centres, for groups of ``size`` columns and blocks of ``PIECE_ROWS`` rows.
+    """Matrix products of points with m centres, for groups of ``size`` columns and blocks of
+    ``PIECE_ROWS`` rows.
 
-    Smaller products are padded to this shape, so that the bits of an element depend only on its point and its centre:
-    BLAS selects its algorithm by the shape of the whole product.
+    Smaller products are padded to this shape, so that the bits of an element depend only on its
+    point and its centre: BLAS selects its algorithm by the shape of the whole product.
     """
 
     right: Float
@@ -293,7 +345,8 @@ class Products:
         return cls(right, group)
 
     def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
-        """Write ``left`` (n, k) times the centres into ``out`` (n, m), and apply ``finish`` to each group (g, n)."""
+        """Write ``left`` (n, k) times the centres into ``out`` (n, m), and apply ``finish`` to each
+        group (g, n)."""
         n, left = len(left), padded(left, PIECE_ROWS)
         for some in runs(out.shape[1], self.size):
             block = self.block(left, some)[:, :n]
@@ -311,16 +364,20 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """Pad the points (n, d) to a multiple of rows by repeating the last: the row count affects the bits of products."""
+    """Pad the points (n, d) to a multiple of rows by repeating the last: the row count affects the
+    bits of products."""
     n = len(points)
     return points if n % multiple == 0 else points[np.minimum(np.arange(n + -n % multiple), n - 1)]
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m), the rows of ``place`` (g, n)."""
+    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m), the rows of
+    ``place`` (g, n)."""
     columns = out.T
     for some in runs(len(columns), size):
-        place = np.empty((some.stop - some.start, columns.shape[1]))  # the bits do not depend on the layout of out
+        place = np.empty(
+            (some.stop - some.start, columns.shape[1])
+        )  # the bits do not depend on the layout of out
         write(some, place)
         columns[some] = place
 
@@ -331,28 +388,37 @@ def runs(m: int, size: int = GROUP) -> list[slice]:
 
 
 def origin_of(centres: Float, origin: Float | None) -> Float:
-    """Return the point (d,) from which coordinates are measured: the given one, or the mean of the centres (m, d)."""
+    """Return the point (d,) from which coordinates are measured: the given one, or the mean of the
+    centres (m, d)."""
     if origin is None:
         return np.asarray(centres.mean(axis=0)) if len(centres) else np.zeros(centres.shape[1])
     return origin
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
-    """Return the kernel of a spec, ``{"name": ..., parameters}``. Raises ``UsageError`` for an invalid spec."""
+    """Return the kernel of a spec, ``{"name": ..., parameters}``. Raises ``UsageError`` for an
+    invalid spec."""
     name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name not in KERNELS:
-        raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}")
+        raise UsageError(
+            f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}"
+        )
     try:
-        return KERNELS[name](**{field: value for field, value in spec.items() if field != "name"}).with_numbers()
+        return KERNELS[name](
+            **{field: value for field, value in spec.items() if field != "name"}
+        ).with_numbers()
     except TypeError as error:
         raise UsageError(f"the spec of the {name} kernel has wrong fields: {error}") from error
 
 
 def part_of(given: Any) -> Kernel:
-    """Return a component kernel that is passed as a kernel or as a spec. Raises ``UsageError`` for anything else."""
+    """Return a component kernel that is passed as a kernel or as a spec. Raises ``UsageError`` for
+    anything else."""
     found = kernel_from_spec(given) if isinstance(given, dict) else given
     if not isinstance(found, Kernel) or found.inside == "kernels":
-        raise UsageError(f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)")
+        raise UsageError(
+            f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)"
+        )
     return found.with_numbers()
 
 
@@ -363,10 +429,13 @@ def _plain(value: Any) -> Any:
 
 
 def _checked(name: str, gamma: Any) -> tuple[float, ...]:
-    """Return gamma as numbers; a tuple of floats is returned as it is, as scikit-learn's clone requires."""
+    """Return gamma as numbers; a tuple of floats is returned as it is, as scikit-learn's clone
+    requires."""
     values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
     if values.ndim != 1 or not (values <= 1e150).all() or (values < 0).any() or not values.any():
-        expected = "it must be a positive number, or one number from 0 to 1e150 per feature, not all 0"
+        expected = (
+            "it must be a positive number, or one number from 0 to 1e150 per feature, not all 0"
+        )
         raise UsageError(f"gamma of the {name} kernel is {gamma!r}: {expected}")
     same = type(gamma) is tuple and all(type(each) is float for each in gamma)
     return gamma if same else tuple(values.tolist())

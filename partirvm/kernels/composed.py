@@ -1,4 +1,5 @@
-"""Kernels built from others: weighted sums, products, kernels on some columns, and several for the same centres."""
+"""Kernels built from others: weighted sums, products, kernels on some columns, and several for the
+same centres."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,22 +13,28 @@ from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, ru
 from partirvm.options.constraints import Check
 from partirvm.types import Bool, Float, Int
 
-SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
+SIZE = 64
+"""Number of columns evaluated together; at least the group size of the component kernels."""
 
 
 def _items(name: str, given: Any) -> tuple[Any, ...]:
     """Return the items of a tuple or list. Raises ``UsageError`` if there are none."""
     if isinstance(given, str | dict) or not np.iterable(given) or not len(found := tuple(given)):
-        raise UsageError(f"the parts of the {name} kernel are {given!r}: they must be a non-empty tuple")
+        raise UsageError(
+            f"the parts of the {name} kernel are {given!r}: they must be a non-empty tuple"
+        )
     return found
 
 
 class PreparedParts(PreparedKernel):
-    """The parts of a sum or product, prepared for each group of columns; gradients evaluate the parts again."""
+    """The parts of a sum or product, prepared for each group of columns; gradients evaluate the
+    parts again."""
 
     def __init__(self, kernel: "Sum | Product", centres: Float, origin: Float | None) -> None:
         self.kernel, self.groups = kernel, runs(len(centres), SIZE)
-        chunks = [centres[some] for some in self.groups] or [centres]  # checks d even if there are no centres
+        chunks = [centres[some] for some in self.groups] or [
+            centres
+        ]  # checks d even if there are no centres
         self.prepared = [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks]
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -39,7 +46,9 @@ class PreparedParts(PreparedKernel):
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         total = np.zeros(len(self.kernel.logs))
         for own, terms in self._terms(points, weights):
-            total += np.concatenate([*own, *(part.gradient(points, value, slope) for part, value, slope in terms)])
+            total += np.concatenate(
+                [*own, *(part.gradient(points, value, slope) for part, value, slope in terms)]
+            )
         return total
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -56,39 +65,54 @@ class PreparedParts(PreparedKernel):
         return found
 
     def _terms(self, points: Float, weights: Float) -> Iterator[tuple[list[Float], list[Any]]]:
-        """Yield, for each group, the slopes of own parameters, and each part with its values and slopes (n, g)."""
+        """Yield, for each group, the slopes of own parameters, and each part with its values and
+        slopes (n, g)."""
         for some, parts in zip(self.groups, self.prepared, strict=False):
             values = self._values(some, points)
             slopes, own = self.kernel.slopes(values, weights.T[some])
-            yield own, [(part, value.T, slope.T) for part, value, slope in zip(parts, values, slopes, strict=True)]
+            yield (
+                own,
+                [
+                    (part, value.T, slope.T)
+                    for part, value, slope in zip(parts, values, slopes, strict=True)
+                ],
+            )
 
 
 @dataclass(frozen=True)
 class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedParts):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0 (by default 1 each) that are also learned."""
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0 (by default 1 each) that
+    are also learned."""
 
     parts: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         parts = tuple(map(part_of, _items(self.name, self.parts)))
-        weights = Check("numbers", least=0.0, size=len(parts))("weights", self.weights or (1.0,) * len(parts))
+        weights = Check("numbers", least=0.0, size=len(parts))(
+            "weights", self.weights or (1.0,) * len(parts)
+        )
         if not any(weights):
             raise UsageError(f"the weights of a sum are {weights}: at least one must be positive")
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "weights", weights)
 
     def diagonal(self, points: Float) -> Float:
-        return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
+        return np.asarray(
+            np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts])
+        )
 
     def join(self, values: Sequence[Float]) -> Float:
-        return reduce(np.add, (weight * own for weight, own in zip(self.weights, values, strict=True)))
+        return reduce(
+            np.add, (weight * own for weight, own in zip(self.weights, values, strict=True))
+        )
 
     def operations(self, x: Any, Z: Float) -> Any:
         return self.join([part.exported(x, Z) for part in self.parts])
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
+        """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log
+        weights[i]."""
         sums = [np.einsum("mn,mn->", weights, own) for own in values]
         return [weight * weights for weight in self.weights], [np.multiply(self.weights, sums)]
 
@@ -109,7 +133,8 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
         return self.join([part.exported(x, Z) for part in self.parts])
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """Return weights ∘ ∂k/∂k_i, as the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
+        """Return weights ∘ ∂k/∂k_i, as the product of the other parts: the quotient k/k_i would
+        fail for k_i = 0."""
         others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
         return [reduce(np.multiply, each, weights) for each in others], []
 
@@ -119,7 +144,9 @@ class PreparedColumns(PreparedKernel):
 
     def __init__(self, kernel: "OnColumns", centres: Float, origin: Float | None) -> None:
         self.columns = mine = kernel.mine(centres.shape[1])
-        self.inner = kernel.kernel.prepare(centres[:, mine], None if origin is None else origin[mine])
+        self.inner = kernel.kernel.prepare(
+            centres[:, mine], None if origin is None else origin[mine]
+        )
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(points[:, self.columns], out)
@@ -143,9 +170,14 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", part_of(self.kernel))
         columns = _items(self.name, self.columns)
-        right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
+        right = all(
+            isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns
+        )
         if not right or len(set(columns)) < len(columns):
-            raise UsageError(f"the columns of a kernel are {columns}: they must be distinct feature positions, from 0")
+            raise UsageError(
+                f"the columns of a kernel are {columns}: they must be distinct feature positions, "
+                "from 0"
+            )
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
     def relevances(self, n_features: int) -> Float | None:
@@ -166,9 +198,13 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
     def mine(self, n_features: int) -> list[int]:
-        """Return the positions of the columns. Raises ``UsageError`` if the data have fewer features."""
+        """Return the positions of the columns. Raises ``UsageError`` if the data have fewer
+        features."""
         if max(self.columns) >= n_features:
-            where = f"the columns {list(self.columns)}, but the data have {n_features} features, counted from 0"
+            where = (
+                f"the columns {list(self.columns)}, but the data have {n_features} features, "
+                "counted from 0"
+            )
             raise UsageError(f"the kernel applies to {where}")
         return list(self.columns)
 
@@ -177,8 +213,8 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
 class Several(Kernel, name="several", inside="kernels"):
     """Several kernels for the same centres: each centre contributes one basis function per kernel.
 
-    A target with structure at several scales needs wide and narrow basis functions. Several kernels have no common
-    values (``prepare``) and cannot be part of another kernel.
+    A target with structure at several scales needs wide and narrow basis functions. Several kernels
+    have no common values (``prepare``) and cannot be part of another kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -186,13 +222,18 @@ class Several(Kernel, name="several", inside="kernels"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(map(part_of, _items(self.name, self.kernels))))
         if len(set(map(repr, self.kernels))) < len(self.kernels):
-            raise UsageError(f"several kernels must differ, yet two are equal: {', '.join(map(repr, self.kernels))}")
+            raise UsageError(
+                "several kernels must differ, yet two are equal: "
+                f"{', '.join(map(repr, self.kernels))}"
+            )
 
 
 class PreparedSeveral(PreparedKernel):
-    """Several kernels, each prepared for the centres (m, d) whose kernel number in ``which`` (m,) is its own.
+    """Several kernels, each prepared for the centres (m, d) whose kernel number in ``which`` (m,)
+    is its own.
 
-    ``groups`` holds, for each group, the kernel number, positions in the block, and the prepared kernel.
+    ``groups`` holds, for each group, the kernel number, positions in the block, and the prepared
+    kernel.
     """
 
     def __init__(self, several: Several, centres: Float, which: Int, origin: Float | None) -> None:
@@ -222,16 +263,22 @@ class PreparedSeveral(PreparedKernel):
 
 
 def replaced(kernel: Kernel, columns: Int, kind: Any, make: Callable[[Any, Int], Kernel]) -> Kernel:
-    """Return the kernel with inner kernels of a class, which see ``columns``, replaced by ``make(kernel, columns)``."""
+    """Return the kernel with inner kernels of a class, which see ``columns``, replaced by
+    ``make(kernel, columns)``."""
     if isinstance(kernel, OnColumns):
-        return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], kind, make))
+        return replace(
+            kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], kind, make)
+        )
     if isinstance(kernel, Product | Sum):
-        return replace(kernel, parts=tuple(replaced(part, columns, kind, make) for part in kernel.parts))
+        return replace(
+            kernel, parts=tuple(replaced(part, columns, kind, make) for part in kernel.parts)
+        )
     return make(kernel, columns) if isinstance(kernel, kind) else kernel
 
 
 def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:
-    """Return the simple kernels of a class inside a kernel, each with the positions of its features."""
+    """Return the simple kernels of a class inside a kernel, each with the positions of its
+    features."""
     found: list[tuple[Any, Int]] = []
 
     def note(each: Kernel, columns: Int) -> Kernel:

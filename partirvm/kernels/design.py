@@ -1,7 +1,8 @@
 """The design matrix Φ (N, M), defined by its centres and computed in blocks.
 
-The *leading* columns come first: the constant 1 for the bias, and explicit basis functions (``Basis``). Kernel column m
-is k(·, centre m). With K kernels, a row gets the labels ``row · K + kernel``; with one, labels are row numbers.
+The *leading* columns come first: the constant 1 for the bias, and explicit basis functions
+(``Basis``). Kernel column m is k(·, centre m). With K kernels, a row gets the labels ``row · K +
+kernel``; with one, labels are row numbers.
 """
 
 import hashlib
@@ -17,20 +18,26 @@ from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
 from partirvm.types import BIAS, Bool, DeclaredState, Float, Int, Scaling
 
-NONE = np.zeros(0, np.int64)  # Empty integer array, used if there are no centres or no leading columns
+NONE = np.zeros(
+    0, np.int64
+)  # Empty integer array, used if there are no centres or no leading columns
 TEMPER = 0.5
-"""Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the inverse variance, a sparse
-mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3 %."""
+"""Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the
+inverse variance, a sparse mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3
+%."""
 
 MOST_CERTAIN = 0.75
-"""Maximum share of the noise variance by which it is reduced where the effects of levels are well known."""
+"""Maximum share of the noise variance by which it is reduced where the effects of levels are well
+known."""
 
 
 @dataclass(frozen=True)
 class LocalNoise(DeclaredState):
-    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in kernel coordinates.
+    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in kernel
+    coordinates.
 
-    The mean of the factor over the rows of the fit is one. Far from all centres it is exp(−``shift``), near one.
+    The mean of the factor over the rows of the fit is one. Far from all centres it is
+    exp(−``shift``), near one.
     """
 
     kernel: Kernel
@@ -39,17 +46,22 @@ class LocalNoise(DeclaredState):
     shift: float
 
     def factor(self, points: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float:
-        """Return the noise factor (n,) at points (n, d); ``product`` multiplies kernel values (n, m) by weights."""
-        return np.asarray(np.exp(product(self.kernel.values(points, self.centres), self.weights) - self.shift))
+        """Return the noise factor (n,) at points (n, d); ``product`` multiplies kernel values (n,
+        m) by weights."""
+        return np.asarray(
+            np.exp(product(self.kernel.values(points, self.centres), self.weights) - self.shift)
+        )
 
 
 @dataclass(frozen=True)
 class Design(DeclaredState):
-    """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column per centre.
+    """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column
+    per centre.
 
-    ``centres`` (m, d) are rows in raw units, with ``labels`` (m,) int64. ``origin`` (d,), in the kernel's coordinates,
-    makes the bits of a column independent of the others; without it, rounding errors are smallest. ``active`` holds the
-    increasing numbers of the basis ``functions`` that are columns. ``noise`` is the noise factor of each row.
+    ``centres`` (m, d) are rows in raw units, with ``labels`` (m,) int64. ``origin`` (d,), in the
+    kernel's coordinates, makes the bits of a column independent of the others; without it, rounding
+    errors are smallest. ``active`` holds the increasing numbers of the basis ``functions`` that are
+    columns. ``noise`` is the noise factor of each row.
     """
 
     kernel: Kernel
@@ -70,7 +82,9 @@ class Design(DeclaredState):
     @property
     def leading(self) -> Int:
         """Labels of the leading columns (L,): the bias, then the basis functions."""
-        return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(self.active)])
+        return np.concatenate(
+            [np.full(int(self.bias), BIAS, dtype=np.int64), label_of(self.active)]
+        )
 
     @property
     def all_labels(self) -> Int:
@@ -100,8 +114,14 @@ class Design(DeclaredState):
 
     @cached_property
     def basis(self) -> str:
-        """Hash of all but centres (a callable's text has its address): columns with equal hash and label are equal."""
-        facts = (self.kernel, self.scaling.key, None if self.origin is None else self.origin.tolist(), self.functions)
+        """Hash of all but centres (a callable's text has its address): columns with equal hash and
+        label are equal."""
+        facts = (
+            self.kernel,
+            self.scaling.key,
+            None if self.origin is None else self.origin.tolist(),
+            self.functions,
+        )
         return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -113,7 +133,8 @@ class Design(DeclaredState):
 
     @property
     def effective(self) -> Bool:
-        """The scaled inputs (d',) on which a column depends; a Python function may depend on all features."""
+        """The scaled inputs (d',) on which a column depends; a Python function may depend on all
+        features."""
         d, found = self.centres.shape[1], np.zeros(self.scaling.n_inputs, dtype=np.bool_)
         if len(self.active):
             assert self.functions is not None
@@ -130,7 +151,8 @@ class Design(DeclaredState):
         return np.asarray(each[self.which, np.arange(len(centres))])
 
     def block(self, X: Float, out: Float | None = None) -> Float:
-        """Return Φ at raw inputs X (n, d), in ``out`` or a new array (n, M) stored column by column."""
+        """Return Φ at raw inputs X (n, d), in ``out`` or a new array (n, M) stored column by
+        column."""
         block = np.empty((self.n_columns, len(X))).T if out is None else out
         self.lead(X, block)
         if len(self.centres):
@@ -138,7 +160,8 @@ class Design(DeclaredState):
         return block
 
     def lead(self, X: Float, out: Float) -> None:
-        """Write the leading columns at raw inputs X (n, d) to the first columns of ``out`` (n, M)."""
+        """Write the leading columns at raw inputs X (n, d) to the first columns of ``out`` (n,
+        M)."""
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
@@ -153,66 +176,102 @@ class Design(DeclaredState):
     def noise_factor(
         self, X: Float, product: Callable[[Float, Float], Float] = np.matmul, power: float = 1.0
     ) -> Float | float:
-        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall one; 1 if constant.
+        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall one;
+        1 if constant.
 
-        It includes the variance of level effects. ``product`` multiplies kernel values (n, m) by weights, and
-        ``power`` is the exponent of the local noise factor.
+        It includes the variance of level effects. ``product`` multiplies kernel values (n, m) by
+        weights, and ``power`` is the exponent of the local noise factor.
         """
-        local = 1.0 if self.noise is None else self.noise.factor(self.scaling.inputs(X), product) ** power
+        local = (
+            1.0
+            if self.noise is None
+            else self.noise.factor(self.scaling.inputs(X), product) ** power
+        )
         return local * self.scaling.noise_factor(X) if self.scaling.doubtful else local
 
     def row_weights(self, X: Float) -> Float | None:
-        """Return the row weights (n,) at raw inputs X (n, d) for a fit of the mean; None if they are all one."""
+        """Return the row weights (n,) at raw inputs X (n, d) for a fit of the mean; None if they
+        are all one."""
         return np.asarray(self.noise_factor(X) ** -TEMPER) if self.weighs_rows else None
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p, (p,); ``block`` (n, M) is Φ at the raw inputs X (n, d)."""
+        """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p, (p,); ``block`` (n, M) is Φ at the raw
+        inputs X (n, d)."""
         kernels = slice(self.n_leading, None)
-        return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
+        return self._prepared.gradient(
+            self.scaling.inputs(X), block[:, kernels], weights[:, kernels]
+        )
 
     def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel coordinates, (n, d'), for raw X, weights (M,) or (n, M), Φ (n, M)."""
+        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel coordinates, (n, d'), for raw X, weights (M,) or (n,
+        M), Φ (n, M)."""
         points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
         weights = np.broadcast_to(weights, block.shape)[:, kernels]
-        inner = self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
+        inner = (
+            self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
+        )
         return inner(points, block[:, kernels], weights)
 
     def raw_gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂Φ_nm/∂x_n, (n, d), in the units of raw inputs X (n, d) without gaps.
+        """Return Σ_m weights[n, m] ∂Φ_nm/∂x_n, (n, d), in the units of raw inputs X (n, d) without
+        gaps.
 
-        Level codes that are coordinates have derivative 0. Raises ``UsageError`` for user functions.
+        Level codes that are coordinates have derivative 0. Raises ``UsageError`` for user
+        functions.
         """
-        linear = self.functions is None or all(function == LINEAR for function, _ in self.functions.parts)
-        if not linear or any(inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels):
-            raise UsageError("a kernel or basis that is a Python function has no gradient with respect to the inputs")
+        linear = self.functions is None or all(
+            function == LINEAR for function, _ in self.functions.parts
+        )
+        if not linear or any(
+            inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels
+        ):
+            raise UsageError(
+                "a kernel or basis that is a Python function has no gradient with respect to the "
+                "inputs"
+            )
         found = self.input_gradient(X, block, weights)
         for place, j in enumerate((self.active % X.shape[1]).tolist(), start=int(self.bias)):
             found[:, j] += weights[:, place]
         return self.scaling.raw_gradient(X, found)
 
     def noise_gradient(self, X: Float) -> Float:
-        """Return the gradient (n, d) of the logarithm of the noise factor at raw inputs X (n, d) without gaps."""
+        """Return the gradient (n, d) of the logarithm of the noise factor at raw inputs X (n, d)
+        without gaps."""
         assert self.noise is not None
         points, centres = self.scaling.inputs(X), self.noise.centres
         values = self.noise.kernel.values(points, centres)
         weights = np.broadcast_to(self.noise.weights, values.shape)
-        return self.scaling.raw_gradient(X, self.noise.kernel.prepare(centres).input_gradient(points, values, weights))
+        return self.scaling.raw_gradient(
+            X, self.noise.kernel.prepare(centres).input_gradient(points, values, weights)
+        )
 
     def take(self, centres: Int | slice, *, leading: Int | None = None) -> "Design":
-        """Return the design with the centres at these positions and the leading columns with these labels, or all."""
+        """Return the design with the centres at these positions and the leading columns with these
+        labels, or all."""
         some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         if leading is None:
             return some
-        return replace(some, bias=bool((leading == BIAS).any()), active=np.sort(label_of(leading[leading < BIAS])))
+        return replace(
+            some,
+            bias=bool((leading == BIAS).any()),
+            active=np.sort(label_of(leading[leading < BIAS])),
+        )
 
     def join(self, other: "Design") -> "Design":
-        """Return the design with the centres of this design, then of ``other``, and the leading columns of both."""
+        """Return the design with the centres of this design, then of ``other``, and the leading
+        columns of both."""
         active, bias = np.union1d(self.active, other.active), self.bias or other.bias
-        centres, labels = np.concatenate([self.centres, other.centres]), np.concatenate([self.labels, other.labels])
+        centres, labels = (
+            np.concatenate([self.centres, other.centres]),
+            np.concatenate([self.labels, other.labels]),
+        )
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
     def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> "Design":
-        """Return the design whose centres are rows with these points (k, d) and numbers (k,), each with K columns."""
+        """Return the design whose centres are rows with these points (k, d) and numbers (k,), each
+        with K columns."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
-        return replace(self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE)
+        return replace(
+            self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE
+        )

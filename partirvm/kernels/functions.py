@@ -1,9 +1,11 @@
-"""User-defined Python functions: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
+"""User-defined Python functions: kernels, and explicit basis functions φ_b(x) as leading columns of
+a design.
 
-A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
-process only. One that comes from a file is called only with permission (``permission``). Functions are called for
-arbitrary blocks of rows in the model's coordinates; they must not change their arguments, and each value must depend
-only on its own row, or on its point and its centre.
+A function is a path "module:function", which every process imports at first use, or any callable,
+for fits in this process only. One that comes from a file is called only with permission
+(``permission``). Functions are called for arbitrary blocks of rows in the model's coordinates; they
+must not change their arguments, and each value must depend only on its own row, or on its point and
+its centre.
 """
 
 import pkgutil
@@ -17,7 +19,14 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
-from partirvm.kernels.permission import PATH, Function, FunctionHolder, functions_of, register, require_permission
+from partirvm.kernels.permission import (
+    PATH,
+    Function,
+    FunctionHolder,
+    functions_of,
+    register,
+    require_permission,
+)
 from partirvm.kernels.permission import _allowed as allowed_names
 from partirvm.types import BIAS, DeclaredState, Float, Int, pulled_back
 
@@ -58,9 +67,11 @@ class PreparedFunction(PreparedKernel):
 
 @dataclass(frozen=True)
 class FunctionKernel(FunctionHolder, Kernel, name="function", form=PreparedFunction):
-    """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
+    """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values
+    (n, m).
 
-    It is called for ``GROUP`` centres at a time, padded, so that a column does not depend on the other columns.
+    It is called for ``GROUP`` centres at a time, padded, so that a column does not depend on the
+    other columns.
     """
 
     function: str | Function
@@ -75,9 +86,11 @@ class FunctionKernel(FunctionHolder, Kernel, name="function", form=PreparedFunct
 
 @dataclass(frozen=True)
 class Basis(FunctionHolder, DeclaredState):
-    """The B basis functions of points (n, d), in order. Function b has the label −2 − b (``label_of``).
+    """The B basis functions of points (n, d), in order. Function b has the label −2 − b
+    (``label_of``).
 
-    Each part is a path, a callable, or "linear" (the features themselves), with the number of its functions.
+    Each part is a path, a callable, or "linear" (the features themselves), with the number of its
+    functions.
     """
 
     parts: tuple[tuple[str | Function, int], ...]
@@ -94,20 +107,29 @@ class Basis(FunctionHolder, DeclaredState):
         return sum(size for _, size in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """Return φ_b(x) (n, B) for points (n, d), in bits that do not depend on the block. Raises ``UsageError``."""
+        """Return φ_b(x) (n, B) for points (n, d), in bits that do not depend on the block. Raises
+        ``UsageError``."""
         found = []
         for function, size in self.parts:
             if function != LINEAR:
                 require_permission(self, function, "basis")
-            values = points if function == LINEAR else evaluated(function, "basis", padded(points, PIECE_ROWS))
+            values = (
+                points
+                if function == LINEAR
+                else evaluated(function, "basis", padded(points, PIECE_ROWS))
+            )
             if values.shape[1] != size:
-                what = f"basis {title_of(function)} returned {values.shape[1]} columns, but {size} in the first call"
+                what = (
+                    f"basis {title_of(function)} returned {values.shape[1]} columns, but {size} in "
+                    "the first call"
+                )
                 raise UsageError(f"{what}: their number must not depend on the rows")
             found.append(values[: len(points)])
         return np.hstack(found)
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
-        """Yield a name for each function: a feature, or the function's name (``f`` if it has none) and a position."""
+        """Yield a name for each function: a feature, or the function's name (``f`` if it has none)
+        and a position."""
         for function, size in self.parts:
             own = title_of(function).rpartition(":")[2].rpartition(".")[2]
             own = own if own.isidentifier() else "f"
@@ -119,12 +141,14 @@ class Basis(FunctionHolder, DeclaredState):
 
 
 def label_of(function: Int) -> Int:
-    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula returns b."""
+    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula
+    returns b."""
     return BIAS - 1 - function
 
 
 def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
-    """Return the labels of the leading columns by name: ``bias``, then the functions; repeats get a number.
+    """Return the labels of the leading columns by name: ``bias``, then the functions; repeats get a
+    number.
 
     >>> labels_by_name(Basis((("linear", 2), ("linear", 2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
@@ -136,33 +160,43 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
     return found
 
 
-def evaluated(given: str | Function, what: str, points: Float, centres: Float | None = None) -> Float:
-    """Return the checked values of a kernel (n, m), or of basis functions (n, B); ``what`` is the role in messages."""
+def evaluated(
+    given: str | Function, what: str, points: Float, centres: Float | None = None
+) -> Float:
+    """Return the checked values of a kernel (n, m), or of basis functions (n, B); ``what`` is the
+    role in messages."""
     function, what = function_of(given, what), f"{what} {title_of(given)}"
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
-        found = np.asarray(function(points) if centres is None else function(points, centres), dtype=np.float64)
+        found = np.asarray(
+            function(points) if centres is None else function(points, centres), dtype=np.float64
+        )
     except Exception as error:
         raise UsageError(f"{what} failed for {shapes}: {type(error).__name__}: {error}") from error
     right = found.ndim == 2 and len(found) == len(points)
     if not right or (centres is not None and found.shape[1] != len(centres)):
         right_shape = f"({len(points)}, {'B' if centres is None else len(centres)})"
-        raise UsageError(f"{what} returned the shape {found.shape} for {shapes}: it must return {right_shape}")
+        raise UsageError(
+            f"{what} returned the shape {found.shape} for {shapes}: it must return {right_shape}"
+        )
     if bad := found.size - int(np.isfinite(found).sum()):
-        raise UsageError(f"{what} returned {found.size:,} values, of which {bad:,} are NaN or infinite")
+        raise UsageError(
+            f"{what} returned {found.size:,} values, of which {bad:,} are NaN or infinite"
+        )
     return found
 
 
 def function_of(given: str | Function, what: str) -> Function:
-    """Return a callable as it is, or import "module:function". Raises ``UsageError`` if it is missing."""
+    """Return a callable as it is, or import "module:function". Raises ``UsageError`` if it is
+    missing."""
     if not isinstance(given, str):
         return given
     try:
         found: Function = pkgutil.resolve_name(given)
     except Exception as error:
         raise UsageError(
-            f"{what} {given} cannot be imported ({type(error).__name__}: {error}): its module must be installed, or be "
-            "on PYTHONPATH, here and on every worker"
+            f"{what} {given} cannot be imported ({type(error).__name__}: {error}): its module "
+            "must be installed, or be on PYTHONPATH, here and on every worker"
         ) from error
     if not callable(found):
         raise UsageError(f"{what} {given}: it is a {type(found).__name__}, which is not callable")
@@ -173,26 +207,38 @@ def require_function(given: Any, what: str) -> None:
     """Raise ``UsageError`` unless ``given`` is a callable, or has the form "module:function"."""
     path = isinstance(given, str) and PATH.fullmatch(given)
     if isinstance(given, type) or not (path or callable(given)):
-        raise UsageError(f"the {what} is {given!r}: it must be '{LINEAR}', a callable, or 'module:function'")
+        raise UsageError(
+            f"the {what} is {given!r}: it must be '{LINEAR}', a callable, or 'module:function'"
+        )
 
 
 def title_of(function: Any) -> str:
     """Return the name of a function for messages."""
-    return function if isinstance(function, str) else str(getattr(function, "__qualname__", repr(function)))
+    return (
+        function
+        if isinstance(function, str)
+        else str(getattr(function, "__qualname__", repr(function)))
+    )
 
 
 def name_of(function: Any, what: str) -> str:
-    """Return the path of a function. Raises ``UsageError`` for a callable that is local to this process."""
+    """Return the path of a function. Raises ``UsageError`` for a callable that is local to this
+    process."""
     if isinstance(function, str):
         return function
-    raise UsageError(f"the {what} {title_of(function)!r} is local to this process: name it as 'module:function'")
+    raise UsageError(
+        f"the {what} {title_of(function)!r} is local to this process: name it as 'module:function'"
+    )
 
 
 def require_no_code(value: Any, place: str) -> None:
-    """Raise ``UsageError`` if a kernel, a basis or a spec would import a function that is not allowed."""
-    names = dict.fromkeys(name for name in functions_of(value) if isinstance(name, str) and name not in allowed_names)
+    """Raise ``UsageError`` if a kernel, a basis or a spec would import a function that is not
+    allowed."""
+    names = dict.fromkeys(
+        name for name in functions_of(value) if isinstance(name, str) and name not in allowed_names
+    )
     if names:
         raise UsageError(
-            f"{place}: its kernel or basis is {', '.join(names)}, which would be imported from this machine and run. "
-            "If you trust it, pass --allow-code, or allow_code=True"
+            f"{place}: its kernel or basis is {', '.join(names)}, which would be imported from "
+            "this machine and run. If you trust it, pass --allow-code, or allow_code=True"
         )

@@ -1,8 +1,9 @@
 """Kernels that are not radial: Laplacian, categorical, linear spline; linear and polynomial.
 
-The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is, with a = min(x, z) and b = max(x, z), a product over
-dimensions of 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x, z ≥ 0 this is a Mercer kernel; for
-negative inputs, as in Tipping (2001), it is not. The last two kernels are functions of s = Σ_j gamma_j x_j z_j.
+The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is, with a = min(x, z) and b = max(x,
+z), a product over dimensions of 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x,
+z ≥ 0 this is a Mercer kernel; for negative inputs, as in Tipping (2001), it is not. The last two
+kernels are functions of s = Σ_j gamma_j x_j z_j.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
+from partirvm.kernels.base import (
+    Family,
+    Kernel,
+    PreparedKernel,
+    Products,
+    by_groups,
+    origin_of,
+    runs,
+)
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.kernels.permission import Function
 from partirvm.options.constraints import Check
@@ -20,10 +29,15 @@ from partirvm.types import Float
 
 
 class PreparedSteps(PreparedKernel):
-    """The kernel exp(−Σ_j c_j): steps c_j are |u − v|, u = gamma ∘ (x − origin), or for categories gamma_j [x ≠ z]."""
+    """The kernel exp(−Σ_j c_j): steps c_j are |u − v|, u = gamma ∘ (x − origin), or for categories
+    gamma_j [x ≠ z]."""
 
     def __init__(self, kernel: Family, centres: Float, origin: Float | None) -> None:
-        self.kernel, self.widths, self.origin = kernel, kernel.widths(centres.shape[1]), origin_of(centres, origin)
+        self.kernel, self.widths, self.origin = (
+            kernel,
+            kernel.widths(centres.shape[1]),
+            origin_of(centres, origin),
+        )
         self.compared = isinstance(kernel, Categorical)
         self.centres = self._scaled(centres)
 
@@ -54,7 +68,9 @@ class PreparedSteps(PreparedKernel):
         return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
 
     def _scaled(self, points: Float) -> Float:
-        return np.ascontiguousarray((points if self.compared else (points - self.origin) * self.widths).T)
+        return np.ascontiguousarray(
+            (points if self.compared else (points - self.origin) * self.widths).T
+        )
 
     def _steps(self, U: Float, j: int, some: slice) -> Float:
         """Compute the steps of feature j between a group of centres and all points, (g, n)."""
@@ -64,7 +80,8 @@ class PreparedSteps(PreparedKernel):
 
 @dataclass(frozen=True, repr=False)
 class Laplacian(Family, name="laplacian", form=PreparedSteps):
-    """Laplacian (ℓ1) kernel ``exp(−Σ_j gamma_j |x_j − z_j|)``, as in ``sklearn.metrics.pairwise.laplacian_kernel``.
+    """Laplacian (ℓ1) kernel ``exp(−Σ_j gamma_j |x_j − z_j|)``, as in
+    ``sklearn.metrics.pairwise.laplacian_kernel``.
 
     Examples
     --------
@@ -80,7 +97,8 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Family, name="categorical", form=PreparedSteps):
-    """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use ``OnColumns``.
+    """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use
+    ``OnColumns``.
 
     Examples
     --------
@@ -95,7 +113,8 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
 
 
 def _spline(points: Float, centres: Float) -> Float:
-    """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, (n, m)."""
+    """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h =
+    b/2, (n, m)."""
     found = np.ones((len(points), len(centres)), points.dtype)
     for x, z in zip(points.T, centres.T, strict=True):
         a, h = np.minimum(x[:, None], z), np.maximum(0.5 * x[:, None], 0.5 * z)
@@ -115,7 +134,8 @@ class LinearSpline(Kernel, name="linear-spline", form=PreparedFunction):
 
 @dataclass(frozen=True)
 class Linear(Kernel, name="linear", form=PreparedFunction):
-    """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
+    """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has
+    a scale."""
 
     function: ClassVar[Function] = staticmethod(lambda points, centres: points @ centres.T)
 
@@ -133,15 +153,22 @@ class PreparedInner(PreparedKernel):
         Products.of(self.centres).fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = degree·(s + coef0)^(degree − 1) gamma_j x_j z_j."""
-        return self.kernel.shared(np.einsum("md,md->d", self._slopes(points, weights).T @ points, self.centres))
+        """Return the weighted sum of ∂k/∂ log gamma_j = degree·(s + coef0)^(degree − 1) gamma_j x_j
+        z_j."""
+        return self.kernel.shared(
+            np.einsum("md,md->d", self._slopes(points, weights).T @ points, self.centres)
+        )
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         return self._slopes(points, weights) @ self.centres
 
     def _slopes(self, points: Float, weights: Float) -> Float:
         kernel = self.kernel
-        return weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
+        return (
+            weights
+            * kernel.degree
+            * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,7 +186,10 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
 
     degree: int = field_with_text(3, "Degree of the polynomial, at least 1.")
     coef0: float = field_with_text(1.0, "Constant that is added to the inner product, at least 0.")
-    numbers: ClassVar[dict[str, Check]] = {"degree": Check("whole", least=1), "coef0": Check("real", least=0)}
+    numbers: ClassVar[dict[str, Check]] = {
+        "degree": Check("whole", least=1),
+        "coef0": Check("real", least=0),
+    }
 
     def value(self, work: Float) -> None:
         """Replace s by (s + coef0)^degree."""

@@ -1,13 +1,15 @@
 """Permission to call the Python functions of kernels and bases.
 
-A function that code of this process passes to a constructor may be called. A function that comes from a file, as a name
-"module:function" or in any other form, may be called only with explicit permission: ``allow_code=True`` or
-``--allow-code`` when the file is opened, or ``allow_functions`` before. It does not matter how the object was restored.
+A function that code of this process passes to a constructor may be called. A function that comes
+from a file, as a name "module:function" or in any other form, may be called only with explicit
+permission: ``allow_code=True`` or ``--allow-code`` when the file is opened, or ``allow_functions``
+before. It does not matter how the object was restored.
 
-Permission is never part of an object's state, which a file can contain: it is kept here, by the identity of objects
-whose constructors ran in this process. Two ways of copying an object keep its permission: copies inside this process,
-and pickles that a process sends to its children or gets back from them. Such a pickle carries a code that only
-processes of the same family can compute, because they share the ``authkey`` of multiprocessing.
+Permission is never part of an object's state, which a file can contain: it is kept here, by the
+identity of objects whose constructors ran in this process. Two ways of copying an object keep its
+permission: copies inside this process, and pickles that a process sends to its children or gets
+back from them. Such a pickle carries a code that only processes of the same family can compute,
+because they share the ``authkey`` of multiprocessing.
 """
 
 import copyreg
@@ -33,7 +35,8 @@ _allowed = set[str]()
 """Names passed to ``allow_functions``."""
 
 _called = set[str]()
-"""Names that this process has called with permission; only pickles that were made here may use it."""
+"""Names that this process has called with permission; only pickles that were made here may use
+it."""
 
 _made: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Objects, by id, whose constructors ran in this process."""
@@ -45,14 +48,15 @@ _given: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 def allow_functions(*names: str) -> None:
     """Allow this process to call functions, given as "module:function", that models and jobs name.
 
-    Needed for a model with a user's kernel or basis that was restored by pickle, joblib, skops or MLflow, which have no
-    ``allow_code``. Child processes and Dask workers that this process uses may call them, too. Raises ``UsageError``
-    for anything but such names.
+    Needed for a model with a user's kernel or basis that was restored by pickle, joblib, skops or
+    MLflow, which have no ``allow_code``. Child processes and Dask workers that this process uses
+    may call them, too. Raises ``UsageError`` for anything but such names.
 
     Examples
     --------
     >>> from partirvm import allow_functions
-    >>> allow_functions("kernels_of_mine:periodic")  # joblib.load("model.joblib").predict(X) now calls this function
+    >>> # joblib.load("model.joblib").predict(X) now calls this function
+    >>> allow_functions("kernels_of_mine:periodic")
     """
     for name in names:
         if not (isinstance(name, str) and PATH.fullmatch(name)):
@@ -92,12 +96,14 @@ def is_permitted(holder: Any, function: str | Function) -> bool:
 
 
 def require_permission(holder: Any, function: str | Function, what: str) -> None:
-    """Raise ``UsageError`` unless an object may call its function; ``what`` is its role in the message."""
+    """Raise ``UsageError`` unless an object may call its function; ``what`` is its role in the
+    message."""
     if not is_permitted(holder, function):
         name = function if isinstance(function, str) else path_of(function)
         raise UsageError(
-            f"the {what} {name} comes from a file, and is called only with your permission: if you trust the file, "
-            f"call partirvm.allow_functions({name!r}) first, or load a file of partirvm with allow_code=True"
+            f"the {what} {name} comes from a file, and is called only with your permission: if "
+            f"you trust the file, call partirvm.allow_functions({name!r}) first, or load a file "
+            "of partirvm with allow_code=True"
         )
     if isinstance(function, str):
         _called.add(function)
@@ -105,11 +111,14 @@ def require_permission(holder: Any, function: str | Function, what: str) -> None
 
 def path_of(function: Any) -> str:
     """Return a callable as "module:function"."""
-    return f"{getattr(function, '__module__', None)}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{module}:{name}"
 
 
 def proof_of(names: list[str]) -> Proof:
-    """Return this process's number and the code with which it permits the names to other processes of its family."""
+    """Return this process's number and the code with which it permits the names to other processes
+    of its family."""
     process = os.getpid()
     return process, _code(process, names)
 
@@ -117,7 +126,8 @@ def proof_of(names: list[str]) -> Proof:
 def is_proven(names: list[str], proof: Proof) -> bool:
     """Return True if another process of the family has permitted the names.
 
-    A process does not trust its own pickles, which may be files: what it may call itself is noted here.
+    A process does not trust its own pickles, which may be files: what it may call itself is noted
+    here.
     """
     process, code = proof
     if not names:
@@ -131,7 +141,8 @@ def _code(process: int, names: list[str]) -> bytes:
 
 
 def _is_restoring() -> bool:
-    """Return True if skops calls: it restores some objects by a constructor, with arguments from the file."""
+    """Return True if skops calls: it restores some objects by a constructor, with arguments from
+    the file."""
     if "skops" not in sys.modules:
         return False
     frame = sys._getframe(1)
@@ -143,7 +154,8 @@ def _is_restoring() -> bool:
 
 
 class FunctionHolder:
-    """Base class of frozen dataclasses that call Python functions, all of which ``functions_of`` finds."""
+    """Base class of frozen dataclasses that call Python functions, all of which ``functions_of``
+    finds."""
 
     def __reduce__(self) -> Any:
         functions = list(functions_of(self))
@@ -171,7 +183,8 @@ def _restored(kind: type, values: tuple[Any, ...], proof: Proof | None) -> Any:
 
 
 def functions_of(value: Any) -> Iterator[str | Function]:
-    """Yield each function, by name or as a callable, in a kernel, a basis, a parameter or a spec."""
+    """Yield each function, by name or as a callable, in a kernel, a basis, a parameter or a
+    spec."""
     inner: Any = value if isinstance(value, tuple | list) else ()
     if isinstance(value, str):
         if PATH.fullmatch(value):
@@ -205,7 +218,8 @@ NAMED = ("kernel", "basis")
 class FunctionParameters:
     """Base class of estimators, whose parameters ``kernel`` and ``basis`` may be functions.
 
-    A parameter may be called if code of this process has set it, as its constructor and ``set_params`` do.
+    A parameter may be called if code of this process has set it, as its constructor and
+    ``set_params`` do.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -228,7 +242,9 @@ class FunctionParameters:
     def _permitted(self) -> set[str]:
         """Return the names of the parameters that code of this process has set."""
         found = _given.get(self, {})
-        return {name for name in NAMED if name in found and found[name] is getattr(self, name, None)}
+        return {
+            name for name in NAMED if name in found and found[name] is getattr(self, name, None)
+        }
 
     def _permit(self, names: set[str]) -> None:
         """Note that exactly these parameters may be called."""
@@ -260,10 +276,15 @@ class FunctionParameters:
 
 
 def _unpickled(kind: Any, state: Any, names: list[str], proof: Proof) -> Any:
-    """Return an unpickled estimator, whose parameters with these ``names`` are permitted if its pickle was."""
+    """Return an unpickled estimator, whose parameters with these ``names`` are permitted if its
+    pickle was."""
     found = kind.__new__(kind)
     found.__setstate__(state)
-    paths = [each for each in functions_of([getattr(found, name) for name in names]) if isinstance(each, str)]
+    paths = [
+        each
+        for each in functions_of([getattr(found, name) for name in names])
+        if isinstance(each, str)
+    ]
     if is_proven(paths, proof):
         found._permit(set(names))
     return found

@@ -1,10 +1,12 @@
-"""Kernels of the squared distance r² = Σ_j gamma_j (x_j − z_j)²: Gaussian and Matérn, also along directions.
+"""Kernels of the squared distance r² = Σ_j gamma_j (x_j − z_j)²: Gaussian and Matérn, also along
+directions.
 
-With u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin), −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix product of
-coordinates extended by 1 and ‖u‖². ``origin`` is near the centres, so that inputs far from zero lose no digits.
+With u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin), −r² = 2u·v − ‖v‖² − ‖u‖² is one matrix
+product of coordinates extended by 1 and ‖u‖². ``origin`` is near the centres, so that inputs far
+from zero lose no digits.
 
-Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r; scikit-learn's length
-scale is 1/√gamma. Their derivatives with respect to r² are finite at r = 0.
+Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r;
+scikit-learn's length scale is 1/√gamma. Their derivatives with respect to r² are finite at r = 0.
 """
 
 from collections.abc import Iterator
@@ -31,19 +33,26 @@ from partirvm.types import Bool, Float
 
 
 class PreparedRadial(PreparedKernel):
-    """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
+    """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is
+    √gamma."""
 
     def __init__(self, kernel: "RadialKernel", centres: Float, origin: Float | None) -> None:
         m, d = centres.shape
-        self.kernel, self.root, self.origin = kernel, np.sqrt(kernel.widths(d)), origin_of(centres, origin)
+        self.kernel, self.root, self.origin = (
+            kernel,
+            np.sqrt(kernel.widths(d)),
+            origin_of(centres, origin),
+        )
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
-        # larger products are faster, above all on several threads, but with an origin bits must not depend on m
+        # larger products are faster, above all on several threads, but with an origin bits must not
+        # depend on m
         self.products = Products.of(rows, GROUP * (min(m // GROUP + 1, 4) if origin is None else 4))
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its function."""
+        """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its
+        function."""
         self.products.fill(self._widened(points), out, self.kernel.value)
 
     def _widened(self, points: Float) -> Float:
@@ -53,15 +62,22 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield S = weights ∘ ∂k/∂r², (g, n), for each group of centres."""
-        widened = points if type(self.kernel) is Gaussian else self._widened(points)  # its slope is −k
+        widened = (
+            points if type(self.kernel) is Gaussian else self._widened(points)
+        )  # its slope is −k
         for some in runs(len(self.centres), self.products.size):
-            block = np.empty(values.T[some].shape) if widened is points else self.products.block(widened, some)
+            block = (
+                np.empty(values.T[some].shape)
+                if widened is points
+                else self.products.block(widened, some)
+            )
             self.kernel.slope(block, values.T[some])
             block *= weights.T[some]
             yield some, block
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
+        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u,
+        u∘u, 1]."""
         U, d = (points - self.origin) * self.root, points.shape[1]
         left = np.column_stack([U, U * U, np.ones(len(U))])
         sums, V, total = np.empty((len(self.centres), 2 * d + 1)), self.centres, np.zeros(d)
@@ -79,30 +95,43 @@ class PreparedRadial(PreparedKernel):
         sums = np.zeros((len(points), d + 1))
         for some, block in self.slopes(points, values, weights):
             sums += block.T @ right[some]
-        return np.asarray(2 * self.root * ((points - self.origin) * self.root * sums[:, d:] - sums[:, :d]))
+        return np.asarray(
+            2 * self.root * ((points - self.origin) * self.root * sums[:, d:] - sums[:, :d])
+        )
 
 
 class RadialTriangle:
-    """Values of a radial kernel between n points (n, d): ``values`` holds the columns of the lower triangle in turn.
+    """Values of a radial kernel between n points (n, d): ``values`` holds the columns of the lower
+    triangle in turn.
 
-    This takes half the exponentials of a full matrix, and slopes take none. Bits depend on n and on the other points.
+    This takes half the exponentials of a full matrix, and slopes take none. Bits depend on n and on
+    the other points.
     """
 
     def __init__(self, kernel: "RadialKernel", points: Float) -> None:
         self.kernel, root = kernel, np.sqrt(kernel.widths(points.shape[1]))
         self.U: Float = (points - points.mean(axis=0)) * root
         squares, one = np.einsum("nd,nd->n", self.U, self.U), np.ones(len(points))
-        product = np.column_stack([2 * self.U, -squares, -one]) @ np.column_stack([self.U, one, squares]).T
+        product = (
+            np.column_stack([2 * self.U, -squares, -one])
+            @ np.column_stack([self.U, one, squares]).T
+        )
         self.negative: Float = lapack.dtrttp(product.T, uplo="L")[0]
         self.values = self.negative.copy()
         kernel.value(self.values)
 
     def gradient(self, weights: Float) -> Float:
-        """Return Σ weights ∂k/∂ log gamma_j for weights in the layout of ``values``; it may be called only once."""
+        """Return Σ weights ∂k/∂ log gamma_j for weights in the layout of ``values``; it may be
+        called only once."""
         self.kernel.slope(self.negative, self.values)
         self.negative *= weights
         (n, d), U = self.U.shape, self.U
-        sums = blas.dsymm(1.0, lapack.dtpttr(n, self.negative, uplo="L")[0], np.column_stack([U, np.ones(n)]), lower=1)
+        sums = blas.dsymm(
+            1.0,
+            lapack.dtpttr(n, self.negative, uplo="L")[0],
+            np.column_stack([U, np.ones(n)]),
+            lower=1,
+        )
         return self.kernel.shared((U**2).T @ sums[:, d] - np.einsum("nd,nd->d", U, sums[:, :d]))
 
 
@@ -192,29 +221,42 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 
 
 class PreparedDirections(PreparedKernel):
-    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates along the directions."""
+    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates along the
+    directions."""
 
     def __init__(self, kernel: "Directions", centres: Float, origin: Float | None) -> None:
         if centres.shape[1] != len(kernel.axes[0]):
             counts = f"{len(kernel.axes[0])} features but the data have {centres.shape[1]}"
             raise UsageError(f"the directions of the kernel have {counts}")
         self.kernel, self.matrix, self.origin = kernel, kernel.matrix, origin_of(centres, origin)
-        self.centres, self.projection, r = centres - self.origin, Products.of(self.matrix), len(self.matrix)
-        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), None if origin is None else np.zeros(r))
+        self.centres, self.projection, r = (
+            centres - self.origin,
+            Products.of(self.matrix),
+            len(self.matrix),
+        )
+        self.inner = PreparedRadial(
+            kernel.kernel, self._projected(centres), None if origin is None else np.zeros(r)
+        )
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(self._projected(points), out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_i and of ∂k/∂a_ij = (∂k/∂r²) 2 gamma_i a_i·(x − z) (x_j − z_j)."""
+        """Return the weighted sum of ∂k/∂ log gamma_i and of ∂k/∂a_ij = (∂k/∂r²) 2 gamma_i a_i·(x −
+        z) (x_j − z_j)."""
         if not self.kernel.free:
             return self.inner.gradient(self._projected(points), values, weights)
-        moments = self._moments(points - self.origin, self.inner.slopes(self._projected(points), values, weights))
+        moments = self._moments(
+            points - self.origin, self.inner.slopes(self._projected(points), values, weights)
+        )
         half = self.kernel.kernel.widths(len(self.matrix))[:, None] * (self.matrix @ moments)
-        return np.concatenate([self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix)), 2 * half.ravel()])
+        return np.concatenate(
+            [self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix)), 2 * half.ravel()]
+        )
 
     def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
-        """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
+        """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the
+        origin."""
         n, d = X.shape
         left = np.column_stack([X, np.ones(n)])
         rows, total = np.zeros(n), np.zeros((d, d))
@@ -238,8 +280,9 @@ class PreparedDirections(PreparedKernel):
 class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirections):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    ``axes`` has one direction a_i per row; the ``kernel``'s gamma is one number or one per direction. Kernel learning
-    adjusts gamma and, if ``free``, also the axes. Points are projected once for each block.
+    ``axes`` has one direction a_i per row; the ``kernel``'s gamma is one number or one per
+    direction. Kernel learning adjusts gamma and, if ``free``, also the axes. Points are projected
+    once for each block.
     """
 
     kernel: RadialKernel
@@ -249,9 +292,14 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
     def __post_init__(self) -> None:
         kernel, axes = part_of(self.kernel), as_numbers(self.axes)
         if axes.ndim != 2 or not axes.size or not np.isfinite(axes).all():
-            raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
+            raise UsageError(
+                "axes of the directions kernel must be a matrix of finite numbers, one row per "
+                "direction"
+            )
         if not isinstance(kernel, RadialKernel):
-            raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
+            raise UsageError(
+                f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52"
+            )
         kernel.widths(len(axes))  # checks their number
         object.__setattr__(self, "kernel", kernel)
         object.__setattr__(self, "axes", tuple(map(tuple, axes.tolist())))
@@ -262,8 +310,11 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
         return np.array(self.axes)
 
     def learnable(self) -> dict[str, float]:
-        """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
-        entries = {f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)}
+        """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are
+        free."""
+        entries = {
+            f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)
+        }
         return self.kernel.learnable() | (entries if self.free else {})
 
     def with_logs(self, logs: Float) -> Self:

@@ -1,25 +1,31 @@
-"""Search for a classification kernel with an exact Gaussian process on class indicators (``learning.exact_process``).
+"""Search for a classification kernel with an exact Gaussian process on class indicators
+(``learning.exact_process``).
 
-The indicators are targets that share a covariance, so their number hardly affects the time. Two forms of the kernel are
-compared:
+The indicators are targets that share a covariance, so their number hardly affects the time. Two
+forms of the kernel are compared:
 
-- *one width* for all features, scaled or in their own units, whichever has the higher evidence. Own units suit features
-  with a common unit, such as pixels, some of which hardly vary: scaled to variance 1, these would dominate.
-- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error on left-out rows.
+- *one width* for all features, scaled or in their own units, whichever has the higher evidence. Own
+  units suit features with a common unit, such as pixels, some of which hardly vary: scaled to
+  variance 1, these would dominate.
+- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error
+  on left-out rows.
 
-Skewed scaled features, such as counts, are all warped together if the evidence rises. They are not warped one by one: a
-single warp gains little beside others with long tails, and searching each takes longer (spambase, pooled: log loss .191
-and .173 in 14 CPU seconds, all together .166 and .130 in 9). Unscaled pixels get worse.
+Skewed scaled features, such as counts, are all warped together if the evidence rises. They are not
+warped one by one: a single warp gains little beside others with long tails, and searching each
+takes longer (spambase, pooled: log loss .191 and .173 in 14 CPU seconds, all together .166 and .130
+in 9). Unscaled pixels get worse.
 
-Indicators are steps, for which the evidence of a process trusts detail too much. Left-out rows therefore decide: a
-width per feature must lower the squared error by more than one standard error. With more than ``FEW`` rows, the tied
-evidence of thousands of rows continues from there (``learning.forms``), and then more rows decide: a process of 400
-rows does not see which widths more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width
-per feature). Unscaled features are decided at once, so as not to search many pixels in vain. Two classes with that many
-rows always get a width per feature.
+Indicators are steps, for which the evidence of a process trusts detail too much. Left-out rows
+therefore decide: a width per feature must lower the squared error by more than one standard error.
+With more than ``FEW`` rows, the tied evidence of thousands of rows continues from there
+(``learning.forms``), and then more rows decide: a process of 400 rows does not see which widths
+more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per
+feature). Unscaled features are decided at once, so as not to search many pixels in vain. Two
+classes with that many rows always get a width per feature.
 
-Where two classes hardly overlap, left-out rows also decide between least squares and a logistic link (``clear``). Their
-log losses: even and odd digits .021 and .056, spambase .167 and .196, but a quadratic boundary .039 and .020.
+Where two classes hardly overlap, left-out rows also decide between least squares and a logistic
+link (``clear``). Their log losses: even and odd digits .021 and .056, spambase .167 and .196, but a
+quadratic boundary .039 and .020.
 """
 
 from dataclasses import replace
@@ -56,33 +62,51 @@ ONE, UNSCALED = "one width", "one width for unscaled features"
 """Names of the forms in the history and the plan."""
 
 FIRST_NOISE = 0.5
-"""Initial noise variance ÷ variance of the indicators; from a smaller one, a search explains noise by narrow widths."""
+"""Initial noise variance ÷ variance of the indicators; from a smaller one, a search explains noise
+by narrow widths."""
 
 CLEAR, MARGIN, VARIANCES, NEWTON_STEPS, NUGGET = 0.25, 1.05, (25.0, 150.0, 1000.0), 6, 1e-6
-"""Noise ÷ variance of the indicators below which two classes hardly overlap, and the largest log-loss ratio of a ramp
-to a logistic link; the variances of the latter's predictor, Newton steps for each, and its noise variance."""
+"""Noise ÷ variance of the indicators below which two classes hardly overlap, and the largest
+log-loss ratio of a ramp to a logistic link; the variances of the latter's predictor, Newton steps
+for each, and its noise variance."""
 
 SURE = 2.0
-"""Minimum gain over the classes' shares, in standard errors, where features are many: probabilities, unlike a noise
-variance, are not raised to the errors of folds, so that a gain by chance would make them too sure."""
+"""Minimum gain over the classes' shares, in standard errors, where features are many:
+probabilities, unlike a noise variance, are not raised to the errors of folds, so that a gain by
+chance would make them too sure."""
 
 ONE_STEPS, STEPS, LATE_STEPS, LATE_ROWS = 10, 15, 4, 800
-"""Maximum number of L-BFGS steps in one width, from there in all widths, and in one factor of learned widths, and the
-maximum number of rows for the latter."""
+"""Maximum number of L-BFGS steps in one width, from there in all widths, and in one factor of
+learned widths, and the maximum number of rows for the latter."""
 
 
 def learn_classes(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, warp: bool, columns: int
+    sample: SampledRows,
+    problem: Problem,
+    learning: LearningOptions,
+    seed: int,
+    *,
+    warp: bool,
+    columns: int,
 ) -> Problem:
-    """Learn the classification kernel, and with ``warp`` the warps of its features; return the problem with both.
+    """Learn the classification kernel, and with ``warp`` the warps of its features; return the
+    problem with both.
 
-    Two classes may be pooled. The last logged record holds the kernel. A fit may have ``columns`` columns.
+    Two classes may be pooled. The last logged record holds the kernel. A fit may have ``columns``
+    columns.
     """
     order = in_order(sample, seed)
-    many, most = len(order) > FEW, min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
+    many, most = (
+        len(order) > FEW,
+        min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns),
+    )
     problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
-    if problem.n_classes == 2 and np.exp(one.noise) < CLEAR and clear(sample, problem, one, order, most):
+    if (
+        problem.n_classes == 2
+        and np.exp(one.noise) < CLEAR
+        and clear(sample, problem, one, order, most)
+    ):
         problem = replace(problem, likelihood=POOLED)
     best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
     if asked and not (many and form == ONE):
@@ -98,7 +122,9 @@ def learn_classes(
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
         best = replace(one, kernel=learn(stated, problem, warm, seed).kernel)
         if asked and form == ONE:
-            choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
+            choice = choose(
+                left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form
+            )
         if choice["form"] == EACH:
             return problem.with_kernel(best.kernel)
     best = without_weak_features(rows, best) if choice["form"] == EACH else one
@@ -110,13 +136,17 @@ def learn_classes(
 def one_width(
     sample: SampledRows, problem: Problem, order: Int, most: int, *, warp: bool
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
-    """Search one width; return the problem, with warps if they help, its process rows and fit, and the form's name.
+    """Search one width; return the problem, with warps if they help, its process rows and fit, and
+    the form's name.
 
     Warping all skewed features together must raise the evidence by at least log n nats.
     """
     sample.on_step("widths")
     rows = ProcessRows.of(sample, problem, order[:most])
-    kernels, noise = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}, float(np.log(FIRST_NOISE))
+    kernels, noise = (
+        {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)},
+        float(np.log(FIRST_NOISE)),
+    )
     starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}
     found = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
     form = max(found, key=lambda form: found[form].value)
@@ -131,11 +161,17 @@ def one_width(
 
 
 def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether least squares on indicators predicts two classes in left-out rows as well as a logistic link.
+    """Return whether least squares on indicators predicts two classes in left-out rows as well as a
+    logistic link.
 
-    Both use the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
+    Both use the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the
+    best for these rows.
     """
-    share, unit, found = float(np.mean(np.asarray(problem.codes))), replace(one, signal=0.0, noise=np.log(NUGGET)), []
+    share, unit, found = (
+        float(np.mean(np.asarray(problem.codes))),
+        replace(one, signal=0.0, noise=np.log(NUGGET)),
+        [],
+    )
     for kept, outside in splits(order, most):
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         root, white = rows.whitened(unit, new)
@@ -154,31 +190,51 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
 
 
 def unscaled(problem: Problem) -> Kernel:
-    """Return the kernel with one width for features in their own units: the gammas times the features' variances."""
+    """Return the kernel with one width for features in their own units: the gammas times the
+    features' variances."""
     square = problem.empty.scaling.x_scale**2
-    return with_gammas(problem.empty.kernel, len(square), lambda g, inputs: g * square[inputs] / square[inputs].mean())
+    return with_gammas(
+        problem.empty.kernel,
+        len(square),
+        lambda g, inputs: g * square[inputs] / square[inputs].mean(),
+    )
 
 
 def left_out(
-    sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int, each: ProcessFit | None = None
+    sample: SampledRows,
+    problem: Problem,
+    one: ProcessFit,
+    order: Int,
+    most: int,
+    each: ProcessFit | None = None,
 ) -> Float:
-    """Return the squared errors of n left-out rows, times the row weights, with one width, a width each, and neither.
+    """Return the squared errors of n left-out rows, times the row weights, with one width, a width
+    each, and neither.
 
-    Both are learned from the other rows; for ``each``, if given, only a common factor of its widths is. The errors are
-    means over indicators, whose mean square is 1.
+    Both are learned from the other rows; for ``each``, if given, only a common factor of its widths
+    is. The errors are means over indicators, whose mean square is 1.
     """
     found = []
     for kept, outside in splits(order, most):
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         own = climb(rows, one, ONE_STEPS if each is None else LATE_STEPS, together=True)
-        other = climb(rows, own, STEPS) if each is None else climb(rows, each, LATE_STEPS, together=True)
+        other = (
+            climb(rows, own, STEPS)
+            if each is None
+            else climb(rows, each, LATE_STEPS, together=True)
+        )
         errors = [*(rows.predicted(fit, new)[0] for fit in (own, other)), new.t]
         found.append([(each**2).mean(axis=1) / new.inverse for each in errors])
     return np.concatenate(found, axis=1)
 
 
 def choose(errors: Float, one: str) -> dict[str, Any]:
-    """Choose between the form ``one`` and a width per feature by squared errors (3, n); return what was compared."""
+    """Choose between the form ``one`` and a width per feature by squared errors (3, n); return what
+    was compared."""
     gain, (by_one, by_each) = errors[0] - errors[1], np.sqrt(errors[:2].mean(axis=1)).tolist()
     wins = gain.mean() > gain.std() / np.sqrt(len(gain))
-    return {"form": EACH if wins else one, "rows": len(gain), "errors": {one: by_one, EACH: by_each}}
+    return {
+        "form": EACH if wins else one,
+        "rows": len(gain),
+        "errors": {one: by_one, EACH: by_each},
+    }

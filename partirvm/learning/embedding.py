@@ -1,15 +1,18 @@
-"""Categorical levels as points: a feature with many levels becomes a few coordinates, which kernels compare.
+"""Categorical levels as points: a feature with many levels becomes a few coordinates, which kernels
+compare.
 
-In a first model, a level l has the effect φ(x)·w_l on the target, with functions φ of the numeric features
-(``types.level_functions``), beside one common to all rows and those of other features. The weights w_l have a normal
-prior with mean 0; its covariance and the noise follow by EM (Laird & Ware 1982, "Random-effects models for longitudinal
-data"), so a level with few rows stays near 0, the point for levels without rows. A level's coordinates are principal
-components of the effects over the rows. Half of the rows decide how many of the components found on the other half are
-useful, and whether the whole effect, as one more number, says more than they do.
+In a first model, a level l has the effect φ(x)·w_l on the target, with functions φ of the numeric
+features (``types.level_functions``), beside one common to all rows and those of other features. The
+weights w_l have a normal prior with mean 0; its covariance and the noise follow by EM (Laird & Ware
+1982, "Random-effects models for longitudinal data"), so a level with few rows stays near 0, the
+point for levels without rows. A level's coordinates are principal components of the effects over
+the rows. Half of the rows decide how many of the components found on the other half are useful, and
+whether the whole effect, as one more number, says more than they do.
 
-An effect learned from a row's own target says more about this row than about a new one. In training, the rows therefore
-have the effects learned without their fold (``data.folds``), with the variances found on all rows. The variance of an
-effect, S for an unknown level, adds to the variance of a target (``FeatureMap.doubts``).
+An effect learned from a row's own target says more about this row than about a new one. In
+training, the rows therefore have the effects learned without their fold (``data.folds``), with the
+variances found on all rows. The variance of an effect, S for an unknown level, adds to the variance
+of a target (``FeatureMap.doubts``).
 """
 
 from __future__ import annotations
@@ -39,25 +42,29 @@ JOINT_DIMENSIONS = 8
 SWITCHED_OFF = "switched off, no effect of its levels on other rows"
 
 ROWS = 200_000
-"""Maximum number of rows from which effects are learned; 100,000 taxi trips led to 1 % larger errors."""
+"""Maximum number of rows from which effects are learned; 100,000 taxi trips led to 1 % larger
+errors."""
 
 SUMS = 4_000_000
-"""Maximum number of elements in the sums φφᵀ of all levels of a feature; more levels leave fewer functions."""
+"""Maximum number of elements in the sums φφᵀ of all levels of a feature; more levels leave fewer
+functions."""
 
 FUNCTIONS = 4
 """Maximum number of functions of a numeric feature."""
 
 TURNS, STEPS, CONVERGED = 2, 100, 1e-3
-"""Number of times that each feature's effects are fitted, the maximum number of EM steps each time, and the relative
-change in the noise variance at which they end."""
+"""Number of times that each feature's effects are fitted, the maximum number of EM steps each time,
+and the relative change in the noise variance at which they end."""
 
 ENOUGH, MORE = 0.9, 1.05
-"""The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have 1.05 of theirs."""
+"""The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have
+1.05 of theirs."""
 
 
 @dataclass(frozen=True)
 class LevelSums:
-    """Sums of φφᵀ (L, p, p) and φt (L, p) over the rows of each level, and of t² over ``n`` rows."""
+    """Sums of φφᵀ (L, p, p) and φt (L, p) over the rows of each level, and of t² over ``n``
+    rows."""
 
     squares: Float
     products: Float
@@ -69,7 +76,8 @@ class LevelSums:
 class RandomEffects:
     """The posterior of the weights w_l of L levels: ``mean`` (L, p) and ``covariance`` (L, p, p).
 
-    ``prior`` (p, p) is the covariance of the weights of different levels, ``noise`` the variance of the noise.
+    ``prior`` (p, p) is the covariance of the weights of different levels, ``noise`` the variance of
+    the noise.
     """
 
     mean: Float
@@ -78,13 +86,15 @@ class RandomEffects:
     noise: float
 
     def variances(self, axes: Float) -> Float:
-        """Return the mean variance (L,) over the rows of the part along ``axes`` (p, k) of each level's effect."""
+        """Return the mean variance (L,) over the rows of the part along ``axes`` (p, k) of each
+        level's effect."""
         return np.asarray(np.einsum("ik,lij,jk->l", axes, self.covariance, axes))
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """The scaling in which levels are numbers, a note on each feature, and the noise variance beside their effects."""
+    """The scaling in which levels are numbers, a note on each feature, and the noise variance
+    beside their effects."""
 
     scaling: Scaling
     notes: tuple[str, ...]
@@ -93,11 +103,13 @@ class Embedding:
 
 @dataclass(frozen=True)
 class LevelRows:
-    """Functions φ (n, p) and targets (n,), times the root of the row weights, and the levels (n,) of each feature.
+    """Functions φ (n, p) and targets (n,), times the root of the row weights, and the levels (n,)
+    of each feature.
 
-    The functions are orthonormal over all rows, so distances between weights are root mean square differences of
-    effects. The first feature stands for the effect common to all rows and has a single level. ``counts[f]`` is the
-    number of levels of a feature, the last but one of which is for unknown and the last for missing codes.
+    The functions are orthonormal over all rows, so distances between weights are root mean square
+    differences of effects. The first feature stands for the effect common to all rows and has a
+    single level. ``counts[f]`` is the number of levels of a feature, the last but one of which is
+    for unknown and the last for missing codes.
     """
 
     functions: Float
@@ -119,7 +131,8 @@ class LevelRows:
         return np.asarray(self.t - np.sum(others, axis=0))
 
     def sums(self, f: int, t: Float) -> LevelSums:
-        """Return the sums of a feature's levels for these targets (n,); unknown levels have none."""
+        """Return the sums of a feature's levels for these targets (n,); unknown levels have
+        none."""
         order, count = np.argsort(self.levels[f], kind="stable"), self.counts[f]
         ends = np.searchsorted(self.levels[f][order], np.arange(count + 1)).tolist()
         parts = [order[start:end] for start, end in pairwise(ends)]
@@ -130,36 +143,45 @@ class LevelRows:
         return LevelSums(squares, products, float(t[known] @ t[known]), len(known) or 1)
 
     def fitted(self, known: Sequence[RandomEffects] = ()) -> list[RandomEffects]:
-        """Return the effects of each feature's levels; those ``known`` from other rows have the variances."""
+        """Return the effects of each feature's levels; those ``known`` from other rows have the
+        variances."""
         effects: list[RandomEffects] = []
         weights: list[Float] = [np.zeros((count, self.functions.shape[1])) for count in self.counts]
         for _ in range(TURNS):
             effects = []
             for f in range(len(self.counts)):
                 sums = self.sums(f, self.without(weights, f))
-                found = posterior_effects(sums, known[f].prior, known[f].noise) if known else random_effects(sums)
+                found = (
+                    posterior_effects(sums, known[f].prior, known[f].noise)
+                    if known
+                    else random_effects(sums)
+                )
                 effects.append(found)
                 weights[f] = found.mean
         return effects
 
     def axes(self, weights: Float, f: int, most: int = DIMENSIONS) -> Float:
-        """Return the principal axes (p, k) of the weights of a feature's levels, each weighted by its rows."""
+        """Return the principal axes (p, k) of the weights of a feature's levels, each weighted by
+        its rows."""
         shares = np.bincount(self.levels[f], self.functions[:, 0] ** 2, minlength=len(weights))
         return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:most].T
 
 
 def posterior_effects(sums: LevelSums, prior: Float, noise: float) -> RandomEffects:
-    """Return the posterior of weights w_l ~ N(0, ``prior``), where t = φ(x)·w_l + noise with this variance."""
+    """Return the posterior of weights w_l ~ N(0, ``prior``), where t = φ(x)·w_l + noise with this
+    variance."""
     covariance = np.linalg.inv(sums.squares / noise + np.linalg.inv(prior))
     mean = np.einsum("lij,lj->li", covariance, sums.products) / noise
     return RandomEffects(mean, covariance, prior, noise)
 
 
 def random_effects(sums: LevelSums) -> RandomEffects:
-    """Return the posterior of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the noise variance.
+    """Return the posterior of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the
+    noise variance.
 
-    Each step also scales the weights of each function by the regression of the targets on the effects, which ends slow
-    changes of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate EM").
+    Each step also scales the weights of each function by the regression of the targets on the
+    effects, which ends slow changes of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate
+    EM").
     """
     size, total, n = sums.products.shape[1], sums.total, sums.n
     there, least = sums.squares[:, 0, 0] > 0, (1e-12 + 1e-9 * total / n) * np.eye(size)
@@ -181,12 +203,14 @@ def random_effects(sums: LevelSums) -> RandomEffects:
 
 
 def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
-    """Return the covariance (p, p) of the weights of a level without rows, from those that have rows.
+    """Return the covariance (p, p) of the weights of a level without rows, from those that have
+    rows.
 
-    The mean of the levels and S are estimated from L = ``count`` effects; so the interval of a new one is that of
-    Student's t with L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L − 1). A normal with this covariance has
-    the same 95 %. Two levels say nearly nothing about a third: its standard deviation is at most the range of the
-    ``targets`` (n,). A single level says nothing, and another one has the deviation of the targets.
+    The mean of the levels and S are estimated from L = ``count`` effects; so the interval of a new
+    one is that of Student's t with L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L −
+    1). A normal with this covariance has the same 95 %. Two levels say nearly nothing about a
+    third: its standard deviation is at most the range of the ``targets`` (n,). A single level says
+    nothing, and another one has the deviation of the targets.
     """
     if count < 2:
         return np.diag(np.eye(len(effects.prior))[0] * targets.var())
@@ -197,9 +221,11 @@ def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
-    """Return how many of a feature's coordinates are useful, and whether the whole effect adds to these.
+    """Return how many of a feature's coordinates are useful, and whether the whole effect adds to
+    these.
 
-    The rows ``left`` judge the ``weights`` learned on ``found``. No coordinate is useful if each raises the error.
+    The rows ``left`` judge the ``weights`` learned on ``found``. No coordinate is useful if each
+    raises the error.
     """
     axes, t = found.axes(weights[f], f), left.without(weights, f)
     near = [weights[f] @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
@@ -209,22 +235,27 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
 
 
 def enough(gains: Sequence[float]) -> int:
-    """Return the fewest coordinates with nearly the best of the ``gains`` of 1, 2, … coordinates; 0 without a gain."""
+    """Return the fewest coordinates with nearly the best of the ``gains`` of 1, 2, … coordinates; 0
+    without a gain."""
     best = max(gains)
     return 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
 
 
 @dataclass(frozen=True)
 class JointEffects:
-    """The effects of levels on several outputs, whose coordinates are common: ``outputs`` has those on each.
+    """The effects of levels on several outputs, whose coordinates are common: ``outputs`` has those
+    on each.
 
-    The weights of all outputs stand side by side, so that distances are root mean square differences of all effects.
+    The weights of all outputs stand side by side, so that distances are root mean square
+    differences of all effects.
     """
 
     outputs: tuple[FoldedEffects, ...]
 
     @classmethod
-    def of(cls, rows: LevelRows, root: Float, folds: Int, targets: Float, normal: Float, seed: int) -> JointEffects:
+    def of(
+        cls, rows: LevelRows, root: Float, folds: Int, targets: Float, normal: Float, seed: int
+    ) -> JointEffects:
         """Learn the effects on ``targets`` (n, C) from rows in these ``folds`` (n,).
 
         Parameters
@@ -236,7 +267,9 @@ class JointEffects:
         normal : (p, p), makes functions orthonormal
         seed : determines the halves of the rows
         """
-        each = (FoldedEffects.of(replace(rows, t=root * t), folds, t, normal, seed) for t in targets.T)
+        each = (
+            FoldedEffects.of(replace(rows, t=root * t), folds, t, normal, seed) for t in targets.T
+        )
         return cls(tuple(each))
 
     def form(self, f: int) -> LevelForm:
@@ -255,14 +288,17 @@ class JointEffects:
         return LevelForm(note, np.array([weights @ axes for weights in blocks]))
 
     def _dimensions(self, f: int) -> int:
-        """Return how many coordinates, learned from one half of the rows, reduce the errors of the other half."""
+        """Return how many coordinates, learned from one half of the rows, reduce the errors of the
+        other half."""
         first = self.outputs[0].halves[0]
         tried = np.hstack([output.tried[f] for output in self.outputs])
         axes = first.axes(tried, f, JOINT_DIMENSIONS)
         gains = np.zeros(axes.shape[1])
         for number in range(axes.shape[1]):
             near = tried @ axes[:, : number + 1] @ axes[:, : number + 1].T
-            for output, weights in zip(self.outputs, np.hsplit(near, len(self.outputs)), strict=True):
+            for output, weights in zip(
+                self.outputs, np.hsplit(near, len(self.outputs)), strict=True
+            ):
                 left = output.halves[1]
                 t = left.without(output.tried, f)
                 gains[number] += t @ t - ((t - left.effect(weights, f)) ** 2).sum()
@@ -271,7 +307,8 @@ class JointEffects:
 
 @dataclass(frozen=True)
 class LevelForm:
-    """What a model keeps of a feature's levels, as in ``FeatureMap``, and a note; None is no such array."""
+    """What a model keeps of a feature's levels, as in ``FeatureMap``, and a note; None is no such
+    array."""
 
     note: str = ""
     table: Float | None = None
@@ -281,10 +318,11 @@ class LevelForm:
 
 @dataclass(frozen=True)
 class FoldedEffects:
-    """The effects of all features' levels, from all ``rows`` (block 0), then without each fold, if there are folds.
+    """The effects of all features' levels, from all ``rows`` (block 0), then without each fold, if
+    there are folds.
 
-    ``halves`` are two halves of the rows, and ``tried`` the weights of the first. ``targets`` (n,) are not weighted,
-    and ``normal`` (p, p) makes functions orthonormal.
+    ``halves`` are two halves of the rows, and ``tried`` the weights of the first. ``targets`` (n,)
+    are not weighted, and ``normal`` (p, p) makes functions orthonormal.
     """
 
     rows: LevelRows
@@ -295,7 +333,9 @@ class FoldedEffects:
     normal: Float
 
     @classmethod
-    def of(cls, rows: LevelRows, folds: Int | None, targets: Float, normal: Float, seed: int) -> FoldedEffects:
+    def of(
+        cls, rows: LevelRows, folds: Int | None, targets: Float, normal: Float, seed: int
+    ) -> FoldedEffects:
         """Learn the effects from rows in these ``folds`` (n,), or only from all rows."""
         whole = rows.fitted()
         if folds is None:
@@ -312,7 +352,8 @@ class FoldedEffects:
         return self.blocks[0][-1].noise
 
     def form(self, f: int, embedded: bool) -> LevelForm:
-        """Return the form of a feature; if it is not ``embedded``, only the variance of unknown levels is needed."""
+        """Return the form of a feature; if it is not ``embedded``, only the variance of unknown
+        levels is needed."""
         if not embedded:
             known = np.zeros((1, self.rows.counts[f]))
             return LevelForm(doubts=self._doubts(f, known, np.eye(len(self.normal))))
@@ -333,7 +374,8 @@ class FoldedEffects:
         )
 
     def _doubts(self, f: int, known: Float, axes: Float) -> Float:
-        """Return variances (B, L + 2) along ``axes`` ÷ the noise: those ``known`` for levels with rows, and others."""
+        """Return variances (B, L + 2) along ``axes`` ÷ the noise: those ``known`` for levels with
+        rows, and others."""
         unknown = self.rows.counts[f] - 2
         there = np.bincount(self.rows.levels[f], minlength=self.rows.counts[f]) > 0
         there[unknown] = False
@@ -370,7 +412,9 @@ def embedded(
     others = {j: count for j, count in counts.items() if count and j not in levels}
     numeric = not problem.n_classes and len(scaling.t_scale) == 1
     if levels or (others and numeric):
-        features, notes, noise = effects_of(tile, folds, problem, columns, levels, others, seed, sums)
+        features, notes, noise = effects_of(
+            tile, folds, problem, columns, levels, others, seed, sums
+        )
     elif not indicators:
         return Embedding(scaling, (), 0.0)
     tables = list(features.tables)
@@ -380,13 +424,17 @@ def embedded(
     features = replace(features, tables=tuple(tables))
     new = len(features.sources) - scaling.n_inputs
     blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
-    shift, scale, blank = (np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank))
+    shift, scale, blank = (
+        np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank)
+    )
     places = [*(j for j, _ in tables), *range(d, d + new)]
     blank[places] = 0.0
     scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
     inputs = folded_inputs(tile.X, features, folds)
     mean = float(np.mean(features.noise_factor(inputs))) - 1.0
-    return Embedding(restandardised(scaling, features.with_doubts(1.0, mean), inputs, places), notes, noise)
+    return Embedding(
+        restandardised(scaling, features.with_doubts(1.0, mean), inputs, places), notes, noise
+    )
 
 
 def effects_of(
@@ -408,7 +456,9 @@ def effects_of(
     others : further categorical features, for which only the variance of unknown levels is found
     """
     scaling, d = problem.empty.scaling, len(columns.features)
-    numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)
+    numbers = np.array(
+        [j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64
+    )
     moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
     every = levels | others if not problem.n_classes and len(scaling.t_scale) == 1 else levels
@@ -423,18 +473,23 @@ def effects_of(
         tables = tuple((j, form.table) for j, form in forms.items() if form.table is not None)
         return replace(features, tables=tables), notes, 0.0
     targets = targets[:, 0]
-    found = FoldedEffects.of(rows.some(present), folds[present] if levels else None, targets, normal, seed)
+    found = FoldedEffects.of(
+        rows.some(present), folds[present] if levels else None, targets, normal, seed
+    )
     forms = {j: found.form(f, j in levels) for f, j in enumerate(every, start=1)}
     notes = tuple(f"{columns.features[j]}: {forms[j].note}" for j in levels)
     tables = tuple((j, form.table) for j, form in forms.items() if form.table is not None)
     effects = tuple((j, form.effect) for j, form in forms.items() if form.effect is not None)
     doubts = tuple((j, form.doubts) for j, form in forms.items() if form.doubts is not None)
-    features = replace(features, tables=tables, effects=effects, doubts=() if problem.n_classes else doubts)
+    features = replace(
+        features, tables=tables, effects=effects, doubts=() if problem.n_classes else doubts
+    )
     return features, notes, found.noise
 
 
 def outputs_of(tile: Tile, problem: Problem) -> Float:
-    """Return the scaled targets (n, C) of rows, or indicators of classes; two classes have one column."""
+    """Return the scaled targets (n, C) of rows, or indicators of classes; two classes have one
+    column."""
     if not problem.n_classes:
         return problem.empty.scaling.targets(tile.t)
     indicators = np.eye(problem.n_classes)[tile.t[:, 0].astype(np.int64)]
@@ -444,7 +499,8 @@ def outputs_of(tile: Tile, problem: Problem) -> Float:
 def level_rows(
     tile: Tile, features: FeatureMap, scaling: Scaling, every: dict[int, int], sums: int
 ) -> tuple[LevelRows, Float]:
-    """Return the rows of a tile, and the matrix (p, p) that makes the functions of their numbers orthonormal.
+    """Return the rows of a tile, and the matrix (p, p) that makes the functions of their numbers
+    orthonormal.
 
     Parameters
     ----------
@@ -461,7 +517,10 @@ def level_rows(
     functions = root[:, None] * level_functions(tile.X, features.numbers, features.moments, p)
     square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(p)
     normal = np.linalg.inv(np.linalg.cholesky(square))
-    codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in every.items())]
+    codes = [
+        np.zeros(len(root), np.int64),
+        *(levels_of(tile.X[:, j], count) for j, count in every.items()),
+    ]
     counts = (3, *(count + 2 for count in every.values()))
     targets = root * scaling.targets(tile.t)[:, 0]
     return LevelRows(functions @ normal.T, targets, np.array(codes), counts), normal

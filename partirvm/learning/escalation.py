@@ -1,9 +1,11 @@
-"""Continue a kernel search that rivals show to be lost (``learning.left_out_judge``): more rows, more starts.
+"""Continue a kernel search that rivals show to be lost (``learning.left_out_judge``): more rows,
+more starts.
 
-A process of a few hundred rows takes short waves and products of waves for noise. The first *level* repeats the search
-on more rows, from starts that the first search does not try: narrower widths, and short widths of only the features
-that a forest of random trees uses. The second level follows the best kernel so far on still more rows. The rows that
-taught nothing decide between all kernels found.
+A process of a few hundred rows takes short waves and products of waves for noise. The first *level*
+repeats the search on more rows, from starts that the first search does not try: narrower widths,
+and short widths of only the features that a forest of random trees uses. The second level follows
+the best kernel so far on still more rows. The rows that taught nothing decide between all kernels
+found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,15 +42,15 @@ FOREST_GAMMAS = (1.0, 4.0, 16.0)
 """Gammas of the features that a forest uses."""
 
 TREES, LEAF_ROWS, USED = 60, 5, 0.6
-"""Number of random trees, minimum number of rows in a leaf, and importance × number of features of a used
-feature: those of pure noise have .3 to .5, those of a product of two others about 1."""
+"""Number of random trees, minimum number of rows in a leaf, and importance × number of features of
+a used feature: those of pure noise have .3 to .5, those of a product of two others about 1."""
 
 FIRST_NOISE = 0.01
 """Initial noise ÷ target variance."""
 
 CLIMBED, STEPS, LATER_STEPS, FAMILY_STEPS = 2, 25, 12, 8
-"""Number of starts that are followed on all rows of the first level, the maximum number of steps from each, on the
-second level, and from one family to another."""
+"""Number of starts that are followed on all rows of the first level, the maximum number of steps
+from each, on the second level, and from one family to another."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,14 @@ class Escalation:
         return self.best is not self.begun
 
     def facts(self) -> dict[str, Any]:
-        """Return what the history says of the left-out rows, with errors in units of the scaled targets."""
+        """Return what the history says of the left-out rows, with errors in units of the scaled
+        targets."""
         return {**asdict(self.last), "first_error": self.first.error, "levels": list(self.rows)}
 
 
-def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int, families: bool) -> Escalation:
+def escalated(
+    judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int, families: bool
+) -> Escalation:
     """Continue the search until the rivals are not better, or the levels end.
 
     judge : judges kernels
@@ -108,7 +113,9 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
     rows : number of rows that taught them
     families : whether the family of the kernel may change
     """
-    begun = min((KernelTrial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss)
+    begun = min(
+        (KernelTrial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss
+    )
     best = begun
     first = judge.verdict(begun.losses)
     verdict = first
@@ -161,7 +168,8 @@ def first_level(
 
 
 def second_level(judge: LeftOutJudge, level: ProcessRows, before: ProcessFit) -> list[KernelTrial]:
-    """Return kernels that a level finds from the best one so far, and from gradients if that explains little."""
+    """Return kernels that a level finds from the best one so far, and from gradients if that
+    explains little."""
     best = climb(level, replace(before, pairs=[]), LATER_STEPS)
     fits = [best]
     if not inside(best.kernel, level.X.shape[1], Directions):
@@ -173,8 +181,11 @@ def second_level(judge: LeftOutJudge, level: ProcessRows, before: ProcessFit) ->
 
 
 def tried(judge: LeftOutJudge, fits: Sequence[ProcessFit], level: ProcessRows) -> list[KernelTrial]:
-    """Return the trials of kernels that a level has found; without those whose covariance was not definite."""
-    return [KernelTrial(fit, judge.losses(fit), len(level.X)) for fit in fits if np.isfinite(fit.value)]
+    """Return the trials of kernels that a level has found; without those whose covariance was not
+    definite."""
+    return [
+        KernelTrial(fit, judge.losses(fit), len(level.X)) for fit in fits if np.isfinite(fit.value)
+    ]
 
 
 def forest_starts(rows: ProcessRows) -> list[Float]:
@@ -200,6 +211,10 @@ def other_families(rows: ProcessRows, widths: ProcessFit) -> list[ProcessFit]:
     present = {radial.name for radial, _ in inside(widths.kernel, d, RadialKernel)}
     names = [name for name in FAMILIES if name not in present]
     return in_threads(
-        lambda name: climb(rows, replace(widths, kernel=with_family(widths.kernel, name, d), pairs=[]), FAMILY_STEPS),
+        lambda name: climb(
+            rows,
+            replace(widths, kernel=with_family(widths.kernel, name, d), pairs=[]),
+            FAMILY_STEPS,
+        ),
         names,
     )

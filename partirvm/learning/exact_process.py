@@ -1,15 +1,18 @@
-"""An exact Gaussian process on a few hundred rows, and the maximisation of its evidence over the kernel parameters.
+"""An exact Gaussian process on a few hundred rows, and the maximisation of its evidence over the
+kernel parameters.
 
     L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
 
-for T targets t (n,) of mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006, *Gaussian Processes for
-Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation takes one Cholesky factor and its inverse: .3
-ms for 100 rows and 8 features, 3.5 ms for 400, 26 ms for 900.
+for T targets t (n,) of mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006,
+*Gaussian Processes for Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation
+takes one Cholesky factor and its inverse: .3 ms for 100 rows and 8 features, 3.5 ms for 400, 26 ms
+for 900.
 
-The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ², row weights W, and
-a large variance v of the weight of each leading column φ_l. Two weak priors are added, since the evidence of many
-widths overfits with few rows: a half-normal on each log parameter above that of half of gamma="scale", and a
-half-normal on log σ² below a tenth of the target variance.
+The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ²,
+row weights W, and a large variance v of the weight of each leading column φ_l. Two weak priors are
+added, since the evidence of many widths overfits with few rows: a half-normal on each log parameter
+above that of half of gamma="scale", and a half-normal on log σ² below a tenth of the target
+variance.
 """
 
 from collections.abc import Sequence
@@ -33,7 +36,8 @@ NARROW_SD = 2.0
 """Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""
 
 NOISE_SHARE, NOISE_SD = 0.1, 2.0
-"""Noise variance ÷ target variance below which the prior falls, and the standard deviation of its log there."""
+"""Noise variance ÷ target variance below which the prior falls, and the standard deviation of its
+log there."""
 
 LEADING = 100.0
 """Prior variance of a leading column with mean square 1, relative to the target variance."""
@@ -43,10 +47,12 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 
 
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] | None:
-    """Return the evidence of targets (n, T) and its derivative with respect to the covariance; None if not definite.
+    """Return the evidence of targets (n, T) and its derivative with respect to the covariance; None
+    if not definite.
 
-    Only the lower triangle of the covariance, in Fortran order, is read, and the array is overwritten. The derivative
-    consists of the columns of its lower triangle, folded: elements below the diagonal are doubled.
+    Only the lower triangle of the covariance, in Fortran order, is read, and the array is
+    overwritten. The derivative consists of the columns of its lower triangle, folded: elements
+    below the diagonal are doubled.
     """
     (n, T), factor, info = targets.shape, covariance, np.zeros(1, dtype=np.intc)
     unlocked("dpotrf", "L", n, factor, n, info)
@@ -54,7 +60,9 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] |
         return None
     weights = lapack.dpotrs(factor, targets, lower=1)[0]
     log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
-    value = -0.5 * (float(np.vdot(targets, weights)) + T * (log_determinant + n * np.log(2 * np.pi)))
+    value = -0.5 * (
+        float(np.vdot(targets, weights)) + T * (log_determinant + n * np.log(2 * np.pi))
+    )
     unlocked("dpotri", "L", n, factor, n, info)
     slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=factor, lower=1, overwrite_c=1)
     slopes.T.flat[:: n + 1] *= 0.5
@@ -65,23 +73,34 @@ class AnyTriangle:
     """Values of a kernel between n points (n, d), as in a ``RadialTriangle``."""
 
     def __init__(self, kernel: Kernel, points: Float) -> None:
-        self.prepared, self.points, self.whole = kernel.prepare(points), points, kernel.values(points, points)
+        self.prepared, self.points, self.whole = (
+            kernel.prepare(points),
+            points,
+            kernel.values(points, points),
+        )
         self.values: Float = lapack.dtrttp(self.whole, uplo="L")[0]
 
     def gradient(self, weights: Float) -> Float:
         """Return Σ weights ∂k/∂ log parameter for weights in the form of ``values``."""
-        return self.prepared.gradient(self.points, self.whole, lapack.dtpttr(len(self.points), weights, uplo="L")[0])
+        return self.prepared.gradient(
+            self.points, self.whole, lapack.dtpttr(len(self.points), weights, uplo="L")[0]
+        )
 
 
 def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
     """Return the values of the kernel between all points."""
     if isinstance(kernel, Directions) and not kernel.free:
         return RadialTriangle(kernel.kernel, points @ kernel.matrix.T)
-    return RadialTriangle(kernel, points) if isinstance(kernel, RadialKernel) else AnyTriangle(kernel, points)
+    return (
+        RadialTriangle(kernel, points)
+        if isinstance(kernel, RadialKernel)
+        else AnyTriangle(kernel, points)
+    )
 
 
 def indicators(problem: Problem, codes: Float) -> Float:
-    """Return targets (n, K) for class codes (n,), for two classes only that of the second; mean 0, mean square 1."""
+    """Return targets (n, K) for class codes (n,), for two classes only that of the second; mean 0,
+    mean square 1."""
     counts = np.bincount(np.asarray(problem.codes), minlength=problem.n_classes)
     first, shares = int(problem.n_classes == 2), counts / counts.sum()
     found = (codes[:, None] == np.arange(problem.n_classes)) - shares
@@ -90,9 +109,11 @@ def indicators(problem: Problem, codes: Float) -> Float:
 
 @dataclass(frozen=True)
 class ProcessFit:
-    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all evaluations so far.
+    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all
+    evaluations so far.
 
-    ``pairs`` hold the curvature that the search has measured, from which a search of the same parameters starts.
+    ``pairs`` hold the curvature that the search has measured, from which a search of the same
+    parameters starts.
     """
 
     kernel: Kernel
@@ -105,9 +126,11 @@ class ProcessFit:
 
 @dataclass(frozen=True)
 class ProcessRows:
-    """The rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance requires.
+    """The rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance
+    requires.
 
-    ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior sds.
+    ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior
+    sds.
     """
 
     sample: SampledRows
@@ -127,7 +150,9 @@ class ProcessRows:
         inverse = scaling.noise_factor(rows.X)
         if rows.weights is not None:
             inverse = inverse / rows.weights
-        targets = indicators(problem, rows.t[:, 0]) if problem.n_classes else scaling.targets(rows.t)
+        targets = (
+            indicators(problem, rows.t[:, 0]) if problem.n_classes else scaling.targets(rows.t)
+        )
         return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
 
     @cached_property
@@ -135,9 +160,12 @@ class ProcessRows:
         return np.asarray(lapack.dtrttp((self.columns @ self.columns.T).T, uplo="L")[0])
 
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
-        """Return the lower triangle of the covariance (n, n) for kernel values and the variances of ``fit``."""
+        """Return the lower triangle of the covariance (n, n) for kernel values and the variances of
+        ``fit``."""
         n = len(self.X)
-        covariance: Float = lapack.dtpttr(n, np.exp(fit.signal) * values + self._of_columns, uplo="L")[0]
+        covariance: Float = lapack.dtpttr(
+            n, np.exp(fit.signal) * values + self._of_columns, uplo="L"
+        )[0]
         covariance.T.flat[:: n + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
@@ -147,20 +175,29 @@ class ProcessRows:
         return float(np.exp(fit.noise) if given is None else np.mean(given))
 
     def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
-        """Return the evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if not definite."""
+        """Return the evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if
+        not definite."""
         kernel = triangle(fit.kernel, self.X)
         found = process_evidence(self.covariance(kernel.values, fit), self.t)
         if found is None:
             return None
         (value, slopes), signal, n = found, np.exp(fit.signal), len(self.X)
         diagonal = slopes[np.arange(n) * (2 * n + 1 - np.arange(n)) // 2]
-        of_noise = 0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (diagonal @ self.inverse)
-        return value, np.concatenate([signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]])
+        of_noise = (
+            0.0
+            if self.problem.noise_variance is not None
+            else np.exp(fit.noise) * (diagonal @ self.inverse)
+        )
+        return value, np.concatenate(
+            [signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]]
+        )
 
     def profile(self, fit: ProcessFit) -> tuple[float, float]:
-        """Return the evidence, without constants, with all variances times the best factor c, and log c.
+        """Return the evidence, without constants, with all variances times the best factor c, and
+        log c.
 
-        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT); −∞ and 0 if not definite.
+        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT); −∞ and 0
+        if not definite.
         """
         covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
         factor, weights, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
@@ -171,12 +208,14 @@ class ProcessRows:
         return value, float(np.log(square / (n * T)))
 
     def levelled(self, fit: ProcessFit) -> ProcessFit:
-        """Return a fit with the best factor for both variances, unless the noise variance is given."""
+        """Return a fit with the best factor for both variances, unless the noise variance is
+        given."""
         more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
         return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
-        """Return the log prior, without constants, of log parameters, log s² and log σ², (p + 2,), and its slopes."""
+        """Return the log prior, without constants, of log parameters, log s² and log σ², (p + 2,),
+        and its slopes."""
         logs = self.problem.empty.kernel.logs
         middle = np.full(len(theta), logs[np.isfinite(logs)].mean() - np.log(2.0))
         middle[-1] = np.log(NOISE_SHARE * self.problem.target_variance)
@@ -196,7 +235,8 @@ class ProcessRows:
         return total
 
     def whitened(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances with new rows (m, n) times L⁻ᵀ.
+        """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances with new rows (m,
+        n) times L⁻ᵀ.
 
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
@@ -206,7 +246,8 @@ class ProcessRows:
         return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
 
     def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return errors (m, T) and log densities (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24)."""
+        """Return errors (m, T) and log densities (m,), with noise, of new rows (ibid. eqs. 2.23 and
+        2.24)."""
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
         factor, white = self.whitened(fit, new)
@@ -216,8 +257,11 @@ class ProcessRows:
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
 
 
-def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False) -> ProcessFit:
-    """Raise the log posterior by at most ``steps`` L-BFGS steps from ``start``; parameters of 0 (log −∞) stay 0.
+def climb(
+    rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False
+) -> ProcessFit:
+    """Raise the log posterior by at most ``steps`` L-BFGS steps from ``start``; parameters of 0
+    (log −∞) stay 0.
 
     If ``together``, one number is added to all log parameters of the kernel.
     """
@@ -246,16 +290,25 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    function, begin, pairs = per_row, np.concatenate([logs, [start.signal, start.noise]]), list(start.pairs)
+    function, begin, pairs = (
+        per_row,
+        np.concatenate([logs, [start.signal, start.noise]]),
+        list(start.pairs),
+    )
     if together:
         function, begin, pairs = per_row_together, np.append(0.0, begin[-2:]), []
         low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
     _, evaluations = ascend(function, begin, low, high, most=steps + 1, pairs=pairs)
-    return replace(best, evaluations=start.evaluations + evaluations, pairs=[] if together else pairs)
+    return replace(
+        best, evaluations=start.evaluations + evaluations, pairs=[] if together else pairs
+    )
 
 
-def from_starts(rows: ProcessRows, starts: Sequence[Float], noise: float, steps: int, count: int) -> list[ProcessFit]:
-    """Return the best fits, at most ``count``, after a few steps from each start; equal optima count once.
+def from_starts(
+    rows: ProcessRows, starts: Sequence[Float], noise: float, steps: int, count: int
+) -> list[ProcessFit]:
+    """Return the best fits, at most ``count``, after a few steps from each start; equal optima
+    count once.
 
     rows : few rows, on which a start costs little
     starts : log parameters (p,) of the problem's kernel
@@ -265,7 +318,10 @@ def from_starts(rows: ProcessRows, starts: Sequence[Float], noise: float, steps:
     """
     kernel = rows.problem.empty.kernel
     level = np.log(rows.problem.target_variance)
-    levelled = [rows.levelled(ProcessFit(kernel.with_logs(start), level, level + np.log(noise))) for start in starts]
+    levelled = [
+        rows.levelled(ProcessFit(kernel.with_logs(start), level, level + np.log(noise)))
+        for start in starts
+    ]
     climbed: list[ProcessFit] = in_threads(lambda fit: climb(rows, fit, steps), levelled)
     distinct = {float(np.round(fit.value)): fit for fit in climbed}
     return [distinct[value] for value in sorted(distinct, reverse=True)[:count]]
@@ -274,9 +330,10 @@ def from_starts(rows: ProcessRows, starts: Sequence[Float], noise: float, steps:
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     """Return the gain in evidence, in nats per row, of a kernel over the leading columns alone.
 
-    The model is an RVM with few centres and one precision for all weights, at its best precision and noise variance, so
-    that thousands of rows can screen kernels. With s the eigenvalues of ΦᵀΦ, c the squared projections of t on the
-    eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    The model is an RVM with few centres and one precision for all weights, at its best precision
+    and noise variance, so that thousands of rows can screen kernels. With s the eigenvalues of ΦᵀΦ,
+    c the squared projections of t on the eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N
+    and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
     """
     root = 1 / np.sqrt(rows.inverse[:, None])
     centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input

@@ -1,10 +1,13 @@
-"""Directions: alternatives to a width per feature, compared by the tied evidence on the same rows and centres.
+"""Directions: alternatives to a width per feature, compared by the tied evidence on the same rows
+and centres.
 
-The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
-directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
-outer product"; Radhakrishnan et al. 2024). A new search starts at these directions and raises the evidence over their
-widths. With more than ``FREE_ROWS`` rows, it then moves the directions themselves, on all rows. A regression also tries
-those of an exact process (``learning.process_search``), which sees waves that a tied RVM takes for noise.
+The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n
+∇f(x_n)∇f(x_n)ᵀ, are the directions in which f changes most and least (Trivedi et al. 2014, "A
+consistent estimator of the expected gradient outer product"; Radhakrishnan et al. 2024). A new
+search starts at these directions and raises the evidence over their widths. With more than
+``FREE_ROWS`` rows, it then moves the directions themselves, on all rows. A regression also tries
+those of an exact process (``learning.process_search``), which sees waves that a tied RVM takes for
+noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +17,28 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
+from partirvm.kernels import (
+    WITH_GAMMA,
+    Directions,
+    Family,
+    Kernel,
+    OnColumns,
+    Several,
+    Sum,
+    kernel_from_spec,
+)
 from partirvm.kernels.base import NEGLIGIBLE
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows, evaluate
-from partirvm.learning.search import ALL_EVALUATIONS, KernelSearch, LearningOptions, axes_of, first_stage, grow
+from partirvm.learning.search import (
+    ALL_EVALUATIONS,
+    KernelSearch,
+    LearningOptions,
+    axes_of,
+    first_stage,
+    grow,
+)
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
@@ -28,26 +47,32 @@ EACH, DIRECTIONS, MEAN = "a width per feature", "a width per direction", "the me
 """Names of two kernel forms in the history and the plan."""
 
 FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
-"""Families by decreasing smoothness, with typical learned gammas relative to those of the Gaussian kernel."""
+"""Families by decreasing smoothness, with typical learned gammas relative to those of the Gaussian
+kernel."""
 
 MOST_ENTRIES = 2048
 """Maximum number d² of entries in all directions."""
 
 FREE_ROWS = 2000
-"""With more rows than this, the directions themselves also move; with fewer, this raised errors by a few %."""
+"""With more rows than this, the directions themselves also move; with fewer, this raised errors by
+a few %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
-    """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
+    """Return the kernel with its radial kernels replaced by those of another family, at a typical
+    gamma."""
 
     def make(old: RadialKernel, columns: Int) -> Kernel:
-        return WITH_GAMMA[family](tuple(FAMILIES[family] / FAMILIES[old.name] * gamma for gamma in old.gamma))
+        return WITH_GAMMA[family](
+            tuple(FAMILIES[family] / FAMILIES[old.name] * gamma for gamma in old.gamma)
+        )
 
     return replaced(kernel, np.arange(n_features), RadialKernel, make)
 
 
 def with_gammas(kernel: Kernel, n_inputs: int, change: Callable[[Float, Int], Float]) -> Kernel:
-    """Return the kernel whose radial kernels have the gammas ``change(gammas, inputs)``, both (k,)."""
+    """Return the kernel whose radial kernels have the gammas ``change(gammas, inputs)``, both
+    (k,)."""
 
     def make(old: RadialKernel, columns: Int) -> Kernel:
         return replace(old, gamma=tuple(change(old.widths(len(columns)), columns).tolist()))
@@ -56,14 +81,20 @@ def with_gammas(kernel: Kernel, n_inputs: int, change: Callable[[Float, Int], Fl
 
 
 def learn(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
+    sample: SampledRows,
+    problem: Problem,
+    learning: LearningOptions,
+    seed: int,
+    turned: Kernel | None = None,
 ) -> KernelSearch:
-    """Maximise the tied evidence over all stages and return the last one; each stage adds a history record.
+    """Maximise the tied evidence over all stages and return the last one; each stage adds a history
+    record.
 
-    Unless the metric is "widths", directions are learned after the widths, with the same rows and centres. The better
-    ones are kept: those of the fitted mean, or those found from the kernel ``turned``, whose search continues only if
-    it starts above the end of the other. If the metric is "auto", directions are kept if they raise the evidence by one
-    nat each. Then all rows follow; with more than ``FREE_ROWS`` rows, the directions also move.
+    Unless the metric is "widths", directions are learned after the widths, with the same rows and
+    centres. The better ones are kept: those of the fitted mean, or those found from the kernel
+    ``turned``, whose search continues only if it starts above the end of the other. If the metric
+    is "auto", directions are kept if they raise the evidence by one nat each. Then all rows follow;
+    with more than ``FREE_ROWS`` rows, the directions also move.
     """
     sample.on_step("widths of more rows")
     d, stage = problem.empty.scaling.n_inputs, first_stage(sample, problem, learning, seed)
@@ -72,7 +103,9 @@ def learn(
         stage = _compared_with_directions(stage, problem, learning, turned)
     count, score = min(learning.centres, len(stage.pool.labels)), partial(evaluate, sample, problem)
     sample.on_step("all rows")
-    whole = stage.again(sample=sample, score=score, count=count, most=min(stage.most, ALL_EVALUATIONS))
+    whole = stage.again(
+        sample=sample, score=score, count=count, most=min(stage.most, ALL_EVALUATIONS)
+    )
     if problem.n_rows > FREE_ROWS and inside(stage.kernel, d, Directions):
         stage = _freed(whole, d)
     elif stage.sample is not sample or count > stage.count:
@@ -81,17 +114,21 @@ def learn(
 
 
 def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
-    """Also move the r directions of kernels if the evidence rises by ½ log N for each further parameter of the metric;
-    otherwise only gamma.
+    """Also move the r directions of kernels if the evidence rises by ½ log N for each further
+    parameter of the metric; otherwise only gamma.
 
-    A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, r of which are gammas (Schwarz 1978,
-    "Estimating the dimension of a model").
+    A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, r of which are
+    gammas (Schwarz 1978, "Estimating the dimension of a model").
     """
-    start = replaced(stage.kernel, np.arange(n_features), Directions, lambda each, _: replace(each, free=True))
+    start = replaced(
+        stage.kernel, np.arange(n_features), Directions, lambda each, _: replace(each, free=True)
+    )
     free = stage.again(start=start)
     shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
     names = np.array(free.start.parameters)[np.isfinite(free.logs)]
-    places = np.eye(len(names))[np.isin(names, stage.start.parameters)]  # parameters that keep their curvature
+    places = np.eye(len(names))[
+        np.isin(names, stage.start.parameters)
+    ]  # parameters that keep their curvature
     free.pairs = [(move @ places, change @ places) for move, change in stage.pairs]
     further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
     if free.climb().best.value - free.first > 0.5 * further * np.log(stage.sample.rows.n_rows):
@@ -109,38 +146,55 @@ def _compared_with_directions(
         other = stage.again(start=turned).climb()
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.peak), evaluations=evaluations)
-    gain, least = found.best.value - stage.best.value, sum("gamma" in name for name in found.kernel.parameters)
+    gain, least = (
+        found.best.value - stage.best.value,
+        sum("gamma" in name for name in found.kernel.parameters),
+    )
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
-    facts: dict[str, Any] = {"number": stage.number + 1, "evaluations": found.evaluations, "choice": choice}
+    facts: dict[str, Any] = {
+        "number": stage.number + 1,
+        "evaluations": found.evaluations,
+        "choice": choice,
+    }
     return replace(found if taken else stage, **facts)
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
-    """Return whether directions can replace the features of a radial kernel: more than one, but not too many."""
+    """Return whether directions can replace the features of a radial kernel: more than one, but not
+    too many."""
     counts = [len(columns) for _, columns in inside(kernel, n_features, RadialKernel)]
     return any(count > 1 for count in counts) and all(count**2 <= MOST_ENTRIES for count in counts)
 
 
 def directed(stage: KernelSearch) -> Kernel:
-    """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number × variance)."""
+    """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number
+    × variance)."""
     sample, scaling = stage.sample, stage.pool.scaling
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows).X)
-    X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded and may be huge
+    X = X - np.where(
+        X.min(axis=0) == X.max(axis=0), X[0], 0.0
+    )  # the mean of a constant is rounded and may be huge
     covariance = np.cov(X, rowvar=False).reshape(outer.shape)
 
     def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
         variance = np.einsum("ij,jk,ik->i", axes, covariance[np.ix_(columns, columns)], axes)
-        return np.asarray(FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0)))
+        return np.asarray(
+            FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0))
+        )
 
     return along_directions(stage.kernel, outer, gamma)
 
 
-def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel, Int, Float], Float]) -> Kernel:
-    """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of their features.
+def along_directions(
+    kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel, Int, Float], Float]
+) -> Kernel:
+    """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of
+    their features.
 
-    ``gamma(kernel, columns, axes)`` returns the gammas (r,) of the directions ``axes`` (r, r) of these features.
+    ``gamma(kernel, columns, axes)`` returns the gammas (r,) of the directions ``axes`` (r, r) of
+    these features.
     """
 
     def make(old: RadialKernel, columns: Int) -> Kernel:
@@ -160,21 +214,30 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
     names, entries = _names(kernel, features), axes_of(kernel.parameters)
     switched = np.flatnonzero(np.isfinite(logs) & (logs <= np.log(NEGLIGIBLE)) & ~entries).tolist()
-    order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]]
+    order = [
+        k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]
+    ]
     off = _first([names[k].removeprefix("gamma of ") for k in switched])
-    verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}
+    verdict = {
+        None: "",
+        True: " over all rows: kernel accepted",
+        False: " over all rows: kernel rejected",
+    }
     text = (
         f"{_judged(entry['choice'] or {})}{_compared(entry['choice'] or {})}{described(kernel)}, "
-        f"{_first([f'{names[k]} {np.exp(logs[k]):.3g}' for k in order])}: from {entry['rows']:,} rows × "
-        f"{entry['candidates']:,} centres, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
-        f"{verdict[entry['taken']]}{off and f'; not in the kernel: {off}'}"
+        f"{_first([f'{names[k]} {np.exp(logs[k]):.3g}' for k in order])}: from {entry['rows']:,} "
+        f"rows × {entry['candidates']:,} centres, {entry['iterations']:,} evaluations, evidence "
+        f"{entry['gain']:+,.1f} "
+        f"nats{verdict[entry['taken']]}{off and f'; not in the kernel: {off}'}"
     )
     return {"text": text}
 
 
 def _first(texts: list[str], most: int = 6) -> str:
     """List the first strings and count the others."""
-    return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+    return ", ".join(texts[:most]) + (
+        f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    )
 
 
 def _judged(choice: dict[str, Any]) -> str:
@@ -183,7 +246,8 @@ def _judged(choice: dict[str, Any]) -> str:
 
 
 def _warps_judged(errors: dict[str, float]) -> str:
-    """Describe the errors of left-out rows with and without warped features; empty if there were none."""
+    """Describe the errors of left-out rows with and without warped features; empty if there were
+    none."""
     if not errors:
         return ""
     figures = f"{errors['warped']:.3g} with warped features, {errors['plain']:.3g} without"
@@ -191,11 +255,15 @@ def _warps_judged(errors: dict[str, float]) -> str:
 
 
 def _kernel_judged(judged: dict[str, Any]) -> str:
-    """Describe the errors of left-out rows with the kernel and with the best rival; empty if there were none."""
+    """Describe the errors of left-out rows with the kernel and with the best rival; empty if there
+    were none."""
     if "rival" not in judged:
         return ""
     rival = f"{judged['rival']} {judged['rival_error']:.3g}"
-    text = f"RMSE of {judged['rows']:,} left-out rows {judged['error']:.3g} of the target's deviation ({rival})"
+    text = (
+        f"RMSE of {judged['rows']:,} left-out rows {judged['error']:.3g} of the target's deviation "
+        f"({rival})"
+    )
     if judged["levels"]:
         rows = " and ".join(f"{rows:,}" for rows in judged["levels"])
         text += f", after {judged['first_error']:.3g} before the search continued on {rows} rows"
@@ -203,20 +271,33 @@ def _kernel_judged(judged: dict[str, Any]) -> str:
 
 
 def _compared(choice: dict[str, Any]) -> str:
-    """Describe the chosen family and form, with the figures compared; empty if nothing was compared."""
+    """Describe the chosen family and form, with the figures compared; empty if nothing was
+    compared."""
     families, text, errors = choice.get("families", {}), "", choice.get("errors", {})
     if len(families) > 1:
-        text = f"{choice['family']}, of {', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "
+        text = (
+            f"{choice['family']}, of "
+            f"{', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "
+        )
     if "form" not in choice:
         return text
     if errors:
         figures = ", ".join(f"{form} {error:.3g}" for form, error in errors.items())
-        return f"{text}{choice['form']}, by the error on {choice['rows']:,} left-out rows ({figures}): "
+        return (
+            f"{text}{choice['form']}, by the error on {choice['rows']:,} left-out rows "
+            f"({figures}): "
+        )
     if choice.get("error"):
-        gain = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} left-out rows"
+        gain = (
+            f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} "
+            "left-out rows"
+        )
         return f"{text}{choice['form']}: directions change the log density by {gain}: "
     if "directions" in choice:
-        return f"{text}{choice['form']}: directions change the evidence by {choice['directions']:+,.1f} nats: "
+        return (
+            f"{text}{choice['form']}: directions change the evidence by "
+            f"{choice['directions']:+,.1f} nats: "
+        )
     return f"{text}{choice['form']}: "
 
 
@@ -227,7 +308,10 @@ def described(kernel: Kernel) -> str:
     >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
     'gaussian × categorical'
     """
-    parts = [f"({described(part)})" if isinstance(part, Sum) else described(part) for part in kernel.components]
+    parts = [
+        f"({described(part)})" if isinstance(part, Sum) else described(part)
+        for part in kernel.components
+    ]
     if isinstance(kernel, Several):
         return f"{len(parts)} kernels ({', '.join(dict.fromkeys(parts))})"
     if isinstance(kernel, Directions):

@@ -1,12 +1,14 @@
 """Judge a learned kernel, beside two cheap rivals, on rows that taught neither.
 
-An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, and so do boosted trees
-and the mean of the nearest rows. If a rival has a clearly smaller error, the function has structure that the search of
-the kernel has missed: the kernel is *lost*, and ``learning.escalation`` continues the search.
+An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, and so
+do boosted trees and the mean of the nearest rows. If a rival has a clearly smaller error, the
+function has structure that the search of the kernel has missed: the kernel is *lost*, and
+``learning.escalation`` continues the search.
 
-If the fit may have local residuals, they may find this structure, too (protein: error .847 by the kernel, .687 by the
-fit). Where the kernel seems lost, its predictions are therefore corrected by a multiple of the mean left-out error of
-the most similar known rows; the multiple is the one with the smallest squared errors of known rows.
+If the fit may have local residuals, they may find this structure, too (protein: error .847 by the
+kernel, .687 by the fit). Where the kernel seems lost, its predictions are therefore corrected by a
+multiple of the mean left-out error of the most similar known rows; the multiple is the one with the
+smallest squared errors of known rows.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +34,8 @@ KNOWN_ROWS = 1600
 """Maximum number of rows from which the left-out rows are predicted."""
 
 LOST, SURE = 1.05, 1.0
-"""Error ÷ that of the best rival from which a kernel is lost, and the difference in standard errors."""
+"""Error ÷ that of the best rival from which a kernel is lost, and the difference in standard
+errors."""
 
 ROUNDS, RATE = 60, 0.15
 """Number and learning rate of boosted trees."""
@@ -88,9 +91,11 @@ class LeftOutJudge:
         return known, ProcessRows.of(self.sample, self.problem, self.new)
 
     def losses(self, fit: ProcessFit) -> Float:
-        """Return the weighted squared errors (m,) of left-out rows with the kernel and the variances of ``fit``.
+        """Return the weighted squared errors (m,) of left-out rows with the kernel and the
+        variances of ``fit``.
 
-        If they are those of a lost kernel and the fit may have local residuals, they are those after a correction.
+        If they are those of a lost kernel and the fit may have local residuals, they are those
+        after a correction.
         """
         known, new = self.rows
         try:
@@ -107,7 +112,8 @@ class LeftOutJudge:
         return self._weighted(errors - self._corrections(fit, left_out))
 
     def absolute_error(self, fit: ProcessFit) -> float:
-        """Return the weighted mean absolute error of left-out rows with the kernel and the variances of ``fit``.
+        """Return the weighted mean absolute error of left-out rows with the kernel and the
+        variances of ``fit``.
 
         It is infinite if the covariance is not definite. Residuals correct nothing.
         """
@@ -119,14 +125,19 @@ class LeftOutJudge:
         return float(np.sqrt(self._weighted(errors)).mean())
 
     def _corrections(self, fit: ProcessFit, left_out: Float) -> Float:
-        """Return corrections (m, T) of left-out rows from the left-out errors (n, T) of known rows."""
+        """Return corrections (m, T) of left-out rows from the left-out errors (n, T) of known
+        rows."""
         known, new = self.rows
         similar = fit.kernel.values(known.X, known.X)
         np.fill_diagonal(similar, -np.inf)
         near = np.argpartition(-similar, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
         means = left_out[near].mean(axis=1)
-        multiple = np.clip((means * left_out).sum(axis=0) / np.maximum((means**2).sum(axis=0), 1e-300), 0.0, 1.0)
-        near = np.argpartition(-fit.kernel.values(new.X, known.X), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        multiple = np.clip(
+            (means * left_out).sum(axis=0) / np.maximum((means**2).sum(axis=0), 1e-300), 0.0, 1.0
+        )
+        near = np.argpartition(-fit.kernel.values(new.X, known.X), NEIGHBOURS, axis=1)[
+            :, :NEIGHBOURS
+        ]
         return np.asarray(multiple * left_out[near].mean(axis=1))
 
     def _weighted(self, errors: Float) -> Float:
@@ -134,7 +145,8 @@ class LeftOutJudge:
         return np.asarray((errors**2).mean(axis=1) / self.rows[1].inverse)
 
     def tied_error(self, design: Design, weights: Float) -> float:
-        """Return the root mean squared error of left-out rows by a design with ``weights`` (M, T)."""
+        """Return the root mean squared error of left-out rows by a design with ``weights`` (M,
+        T)."""
         rows = self.sample.rows.gather(np.sort(self.new))
         errors = design.scaling.targets(rows.t) - design.block(rows.X) @ weights
         return float(np.sqrt(self._weighted(errors).mean()))
@@ -166,11 +178,17 @@ class LeftOutJudge:
         error = float(np.sqrt(losses.mean()))
         rival_error = float(np.sqrt(self.rivals[rival].mean()))
         sure = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
-        return LeftOutVerdict(len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error))
+        return LeftOutVerdict(
+            len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error)
+        )
 
 
 def judge_of(
-    sample: SampledRows, problem: Problem, order: Int, residuals: bool = False, most: int = JUDGED_ROWS
+    sample: SampledRows,
+    problem: Problem,
+    order: Int,
+    residuals: bool = False,
+    most: int = JUDGED_ROWS,
 ) -> LeftOutJudge | None:
     """Return the judge that leaves out the last rows of ``order``; None if there are too few rows.
 

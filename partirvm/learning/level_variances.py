@@ -1,16 +1,17 @@
 """How well the effects of levels are known, for several targets and for classes.
 
-The effects of a feature's levels have a normal distribution, as in ``learning.embedding``, whose covariance S is found
-for each target, or for the indicator of each class. An effect with n rows has a posterior variance, a new one has S.
-Where levels are coordinates, a training row sees an effect learned without its fold, so that the noise variance of a
-fit contains the mean V of the posterior variances without the fold. A prediction for a level then has the difference of
-its variance from V in addition, as for one target the noise factor has it. Where levels are no coordinates, the kernel
+The effects of a feature's levels have a normal distribution, as in ``learning.embedding``, whose
+covariance S is found for each target, or for the indicator of each class. An effect with n rows has
+a posterior variance, a new one has S. Where levels are coordinates, a training row sees an effect
+learned without its fold, so that the noise variance of a fit contains the mean V of the posterior
+variances without the fold. A prediction for a level then has the difference of its variance from V
+in addition, as for one target the noise factor has it. Where levels are no coordinates, the kernel
 itself says how well known levels are known, and only new levels have a further variance.
 
-For classes, an effect u ~ N(0, v) on the logit gives the class in a share p of all rows the probability σ(m + u), of
-variance S: so S determines v. A prediction f for a new level becomes b + (f − b)/√(1 + πv/8), where b is the logit of
-p: it is moderated (``core.link.moderated``) towards the share, which an average over levels must give. Known levels
-keep their predictions.
+For classes, an effect u ~ N(0, v) on the logit gives the class in a share p of all rows the
+probability σ(m + u), of variance S: so S determines v. A prediction f for a new level becomes b +
+(f − b)/√(1 + πv/8), where b is the logit of p: it is moderated (``core.link.moderated``) towards
+the share, which an average over levels must give. Known levels keep their predictions.
 """
 
 from __future__ import annotations
@@ -21,28 +22,37 @@ import numpy as np
 
 from partirvm.core.link import LOGIT_VARIANCES, logit_variance
 from partirvm.data.folds import FOLDS, folds_of_rows
-from partirvm.learning.embedding import LevelRows, RandomEffects, level_rows, of_unknown, outputs_of, posterior_effects
+from partirvm.learning.embedding import (
+    LevelRows,
+    RandomEffects,
+    level_rows,
+    of_unknown,
+    outputs_of,
+    posterior_effects,
+)
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.types import Bool, Columns, FeatureMap, Float, Int, Scaling
 
 NEGLIGIBLE = 0.01
-"""Effects whose variance is less than this multiple of the noise are left out: they change no deviation by 1 %."""
+"""Effects whose variance is less than this multiple of the noise are left out: they change no
+deviation by 1 %."""
 
 INFORMED = 0.05
-"""Least share of the training rows whose level has rows in other folds. With fewer, the fit cannot learn what known
-effects are worth, and they are as uncertain as in training."""
+"""Least share of the training rows whose level has rows in other folds. With fewer, the fit cannot
+learn what known effects are worth, and they are as uncertain as in training."""
 
 COORDINATES, KERNEL, OFF = "coordinates", "kernel", "off"
-"""How a model sees a feature: by coordinates with folds, by the kernel (also as indicators), or not at all."""
+"""How a model sees a feature: by coordinates with folds, by the kernel (also as indicators), or not
+at all."""
 
 
 @dataclass(frozen=True)
 class LevelSample:
     """Rows from which the variances of effects are found.
 
-    ``rows`` have the levels of the features, whose kinds are ``kinds``; ``root`` (n,) are the roots of the row weights
-    and ``folds`` (n,) the folds of the rows.
+    ``rows`` have the levels of the features, whose kinds are ``kinds``; ``root`` (n,) are the roots
+    of the row weights and ``folds`` (n,) the folds of the rows.
     """
 
     rows: LevelRows
@@ -51,7 +61,8 @@ class LevelSample:
     kinds: tuple[str, ...]
 
     def effects(self, target: Float) -> list[RandomEffects | None]:
-        """Return the effects of each feature on a target (n,); None where they are negligible or not used."""
+        """Return the effects of each feature on a target (n,); None where they are negligible or
+        not used."""
         fitted = replace(self.rows, t=self.root * target).fitted()[1:]
         return [
             None if kind == OFF or np.trace(effects.prior) < NEGLIGIBLE * effects.noise else effects
@@ -65,7 +76,8 @@ class LevelSample:
         return there
 
     def in_training(self, effects: RandomEffects, f: int) -> tuple[float, bool]:
-        """Return the mean variance of the effects that training rows see, and whether enough rows are informed."""
+        """Return the mean variance of the effects that training rows see, and whether enough rows
+        are informed."""
         levels = self.rows.levels[f]
         total = 0.0
         informed = 0
@@ -73,7 +85,9 @@ class LevelSample:
             inside = self.folds == fold
             others = self.rows.some(np.flatnonzero(~inside))
             sums = others.sums(f, others.t)
-            variances = posterior_effects(sums, effects.prior, effects.noise).variances(np.eye(len(effects.prior)))
+            variances = posterior_effects(sums, effects.prior, effects.noise).variances(
+                np.eye(len(effects.prior))
+            )
             total += variances[levels[inside]].sum()
             informed += int(np.count_nonzero(sums.squares[levels[inside], 0, 0]))
         return total / max(len(levels), 1), informed >= INFORMED * len(levels)
@@ -94,7 +108,8 @@ class LevelSample:
         return found
 
     def of_class(self, indicator: Float, share: float) -> list[Float]:
-        """Return each feature's variances (L + 2,) of the logits of a class with this indicator (n,) and share."""
+        """Return each feature's variances (L + 2,) of the logits of a class with this indicator
+        (n,) and share."""
         found = []
         for f, effects in enumerate(self.effects(indicator - share), start=1):
             known = self.known(f)
@@ -114,7 +129,8 @@ class LevelSample:
 def with_level_variances(
     sample: SampledRows, problem: Problem, columns: Columns, scaling: Scaling, sums: int
 ) -> Scaling:
-    """Return the scaling with the variances of the effects of levels, if there are several targets or classes.
+    """Return the scaling with the variances of the effects of levels, if there are several targets
+    or classes.
 
     Parameters
     ----------
@@ -132,11 +148,16 @@ def with_level_variances(
     d = len(columns.features)
     numbers = np.array([j for j in range(d) if j not in counts], dtype=np.int64)
     moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
-    rows, _ = level_rows(tile, replace(FeatureMap.plain(d), numbers=numbers, moments=moments), scaling, counts, sums)
+    rows, _ = level_rows(
+        tile, replace(FeatureMap.plain(d), numbers=numbers, moments=moments), scaling, counts, sums
+    )
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
     present = np.flatnonzero(root)
     levels = LevelSample(
-        rows.some(present), root[present], folds_of_rows(sample.rows.rows)[present], kinds_of(scaling, counts)
+        rows.some(present),
+        root[present],
+        folds_of_rows(sample.rows.rows)[present],
+        kinds_of(scaling, counts),
     )
     log_shares = np.zeros(0)
     if problem.n_classes:
@@ -146,19 +167,26 @@ def with_level_variances(
         indicators = np.eye(problem.n_classes)[tile.t[present, 0].astype(np.int64)]
         classes = range(1 if problem.n_classes == 2 else 0, problem.n_classes)
         of_outputs = [levels.of_class(indicators[:, k], float(shares[k])) for k in classes]
-        tables = [np.mean(of_feature, axis=0)[:, None] for of_feature in zip(*of_outputs, strict=True)]
+        tables = [
+            np.mean(of_feature, axis=0)[:, None] for of_feature in zip(*of_outputs, strict=True)
+        ]
     else:
         of_outputs = [levels.of_target(target) for target in outputs_of(tile, problem)[present].T]
         tables = [np.column_stack(of_feature) for of_feature in zip(*of_outputs, strict=True)]
-    variances = tuple((j, table[None]) for j, table in zip(counts, tables, strict=True) if table.any())
+    variances = tuple(
+        (j, table[None]) for j, table in zip(counts, tables, strict=True) if table.any()
+    )
     if not variances:
         return scaling
-    features = replace(scaling.features or FeatureMap.plain(d), variances=variances, log_shares=log_shares)
+    features = replace(
+        scaling.features or FeatureMap.plain(d), variances=variances, log_shares=log_shares
+    )
     return replace(scaling, features=features)
 
 
 def kinds_of(scaling: Scaling, counts: dict[int, int]) -> tuple[str, ...]:
-    """Return how the model sees each categorical feature, given their numbers of levels by position."""
+    """Return how the model sees each categorical feature, given their numbers of levels by
+    position."""
     tables = {} if scaling.features is None else dict(scaling.features.tables)
     kinds = []
     for j in counts:

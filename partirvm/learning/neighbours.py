@@ -1,10 +1,12 @@
-"""The last stage of a fit: decide whether errors of the nearest rows correct its predictions, and collect these rows.
+"""The last stage of a fit: decide whether errors of the nearest rows correct its predictions, and
+collect these rows.
 
-Rows that are left out of the fit in folds (``residual_folds``) decide: a local kernel is learned from half of them,
-each predicted from its neighbours outside its fold, and judges the other half beside the fit alone, and the reverse.
-With more rows, neighbours are nearer, so the gain on a sample is a lower bound. If the correction is kept, the errors
-of all rows are left-out errors or, for larger data, residuals from one pass (``residual_rows``), and the kernel is
-learned again. Several targets share their neighbours, each with its own kernel; the gain is the mean over targets.
+Rows that are left out of the fit in folds (``residual_folds``) decide: a local kernel is learned
+from half of them, each predicted from its neighbours outside its fold, and judges the other half
+beside the fit alone, and the reverse. With more rows, neighbours are nearer, so the gain on a
+sample is a lower bound. If the correction is kept, the errors of all rows are left-out errors or,
+for larger data, residuals from one pass (``residual_rows``), and the kernel is learned again.
+Several targets share their neighbours, each with its own kernel; the gain is the mean over targets.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,22 +51,23 @@ PARTS = 8
 """Number of parts of the row order (``spread``)."""
 
 LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
-"""Maximum number of rows from which family, metric and kernel are learned, and of rows for calibration. The noise is
-learned from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside near copies determine it."""
+"""Maximum number of rows from which family, metric and kernel are learned, and of rows for
+calibration. The noise is learned from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside
+near copies determine it."""
 
 FEWER, FEWER_NATS = 0.005, 0.005
 """Gains in the error and in the mean log density that justify more neighbours in predictions."""
 
 NATS, RMSE, LOSS = 0.02, 0.02, 0.03
-"""Gains in the mean log density and in the error of left-out rows, one of which suffices, and the fraction by which the
-error may rise in any case."""
+"""Gains in the mean log density and in the error of left-out rows, one of which suffices, and the
+fraction by which the error may rise in any case."""
 
 SURE = 2.0
 """Number of standard errors by which the error must fall or rise to count."""
 
 TRIAL_ROWS, FEW_NEIGHBOURS = RESIDUAL_TRIAL
-"""Maximum number of rows of a trial, and maximum k in it and in the metric search. The last search uses
-``RESIDUAL_NEIGHBOURS``; its kernel works for 60 neighbours as well."""
+"""Maximum number of rows of a trial, and maximum k in it and in the metric search. The last search
+uses ``RESIDUAL_NEIGHBOURS``; its kernel works for 60 neighbours as well."""
 
 LEAST_LEFT_OUT = 20
 """Minimum number of left-out rows."""
@@ -78,10 +81,11 @@ def fit_residuals(
     spent: Spent,
     keep: Keep | None = None,
 ) -> ResidualsFitted:
-    """Decide from left-out rows whether a fit gets local residuals, and make them; None without a metric or memory.
+    """Decide from left-out rows whether a fit gets local residuals, and make them; None without a
+    metric or memory.
 
-    ``keep`` writes the rows to disk if they do not fit in memory. ``progress`` is also called before each evaluation of
-    a search and may raise an exception to end the work.
+    ``keep`` writes the rows to disk if they do not fit in memory. ``progress`` is also called
+    before each evaluation of a search and may raise an exception to end the work.
     """
     metric, T = Metric.of(asked.design, source.columns), len(asked.left_out)
     left_out = len(asked.left_out[0].rows)
@@ -104,45 +108,76 @@ def fit_residuals(
         return gains
     if not in_memory and keep is None:
         return replace(gains, rmse=(), lacking=size)
-    families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
+    families = (
+        list(kriging.CORRELATIONS)
+        if options.residual_family == "auto"
+        else [options.residual_family]
+    )
     kernels, scales = _searched(families, many, trials, progress)
     metric = metric.scaled(scales)
     records[:, : metric.width] *= scales
     cells = Cells.of(records, n_targets=T)
-    k, own = min(options.neighbours, folds.most_neighbours), folds.own_records(records, metric.width)
-    if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
+    k, own = (
+        min(options.neighbours, folds.most_neighbours),
+        folds.own_records(records, metric.width),
+    )
+    if (
+        sampled_rows(source.n_rows, shuffled=False) is not None
+    ):  # not all rows of positive weight were left out
         place = None if in_memory else keep
-        cells = cells_of(asked, metric, source, executor, progress, spent, place, records[:, : metric.width])
+        cells = cells_of(
+            asked, metric, source, executor, progress, spent, place, records[:, : metric.width]
+        )
         near = nearest(cells, own, k)
     else:
         near = folds.near(records, metric.width, k)
     kernels = _learned(own, near[:, :RESIDUAL_NEIGHBOURS], metric.width, kernels, progress)
-    kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
+    kernels = [
+        replace(each, inflation=trial.inflation)
+        for each, trial in zip(kernels, trials, strict=True)
+    ]
     some = slice(CALIBRATION_ROWS)
     tried = _by_number(own[some], near[some], metric.width, kernels)
     errors = own[some, metric.width : LOG_FACTOR].T
     k = max(map(fewest, errors, tried))
     found = LocalResiduals(metric, tuple(kernels), k, cells, ())
-    corrected, after = _calibrated(asked, rows[some], errors, found, [of_target[k] for of_target in tried])
+    corrected, after = _calibrated(
+        asked, rows[some], errors, found, [of_target[k] for of_target in tried]
+    )
     if options.residual != LOCAL and spoils(gains.density_gain, errors, after):
         return replace(gains, rmse=(), rmse_gain=corrected.rmse_gain)
     return replace(corrected, density_gain=gains.density_gain)
 
 
 def left_out_records(
-    asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
+    asked: FitResiduals,
+    metric: Metric,
+    source: Source,
+    executor: Executor,
+    progress: Callable[..., None],
+    spent: Spent,
 ) -> tuple[Float, Float]:
-    """Return the records (n, width) of the left-out rows, with their errors, and their inputs (n, d)."""
+    """Return the records (n, width) of the left-out rows, with their errors, and their inputs (n,
+    d)."""
     rows, u = asked.left_out[0].rows, asked.left_out[0].targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
     factor = np.ones(len(u))
-    for start in range(0, len(u), PANEL_ROWS):  # a panel holds a kernel value for each row and centre of the noise
-        factor[start : start + PANEL_ROWS] *= asked.design.noise_factor(X[start : start + PANEL_ROWS])
+    for start in range(
+        0, len(u), PANEL_ROWS
+    ):  # a panel holds a kernel value for each row and centre of the noise
+        factor[start : start + PANEL_ROWS] *= asked.design.noise_factor(
+            X[start : start + PANEL_ROWS]
+        )
     errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
     points, tiles = metric(asked.design.scaling.inputs(X)), rows // source.tile_rows
-    parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]
-    records = np.column_stack([points, *errors, np.log(factor), 1.0 / (u * factor), np.concatenate(parts)])
+    parts = [
+        source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows]
+        for tile in np.unique(tiles)
+    ]
+    records = np.column_stack(
+        [points, *errors, np.log(factor), 1.0 / (u * factor), np.concatenate(parts)]
+    )
     return records, X
 
 
@@ -154,18 +189,26 @@ def spread(rows: Int) -> Int:
 def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
     """Return the neighbourhoods and errors of rows for each target, in groups of ``panel_rows``.
 
-    ``own`` are the records of the rows and ``near`` those of their neighbours; points have ``rank`` coordinates.
+    ``own`` are the records of the rows and ``near`` those of their neighbours; points have ``rank``
+    coordinates.
     """
     rows = panel_rows(near.shape[1])
     parts = [slice(start, start + rows) for start in range(0, len(own), rows)]
-    found = [hoods_of(near[some], own[some, :rank], own[some, LOG_FACTOR], own[some, NOISE]) for some in parts]
+    found = [
+        hoods_of(near[some], own[some, :rank], own[some, LOG_FACTOR], own[some, NOISE])
+        for some in parts
+    ]
     errors = own[:, rank:LOG_FACTOR].T
-    return [(list(hoods), [each[some] for some in parts]) for *hoods, each in zip(*found, errors, strict=True)]
+    return [
+        (list(hoods), [each[some] for some in parts])
+        for *hoods, each in zip(*found, errors, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A local kernel of one target on m left-out rows, half of which taught the kernel that corrects the other half.
+    """A local kernel of one target on m left-out rows, half of which taught the kernel that
+    corrects the other half.
 
     rises : (m,), the rise in the log density of each row over the fit alone
     before, after : (m,), the errors without and with the correction
@@ -178,10 +221,14 @@ class Trial:
 
 
 def _trials(
-    asked: FitResiduals, folds: LeftOutFolds, records: Float, rank: int, progress: Callable[..., None]
+    asked: FitResiduals,
+    folds: LeftOutFolds,
+    records: Float,
+    rank: int,
+    progress: Callable[..., None],
 ) -> tuple[list[LocalKernel], ResidualsFitted, bool, list[Panels]]:
-    """Return kernels learned from left-out rows, their gains with the corrected RMSE, whether these justify the
-    correction, and the panels of all rows of the trial.
+    """Return kernels learned from left-out rows, their gains with the corrected RMSE, whether these
+    justify the correction, and the panels of all rows of the trial.
 
     asked : the fit
     folds : rows left out in folds, the first of which are used
@@ -192,12 +239,23 @@ def _trials(
     m = min(len(folds.rows), TRIAL_ROWS)
     k = min(asked.options.neighbours, FEW_NEIGHBOURS, folds.most_neighbours)
     own, near = folds.own_records(records, rank)[:m], folds.near(records, rank, k)[:m]
-    trials = [_trial(asked, folds, own, near, rank, target, progress) for target in range(len(asked.left_out))]
-    before, after = np.stack([each.before for each in trials]), np.stack([each.after for each in trials])
+    trials = [
+        _trial(asked, folds, own, near, rank, target, progress)
+        for target in range(len(asked.left_out))
+    ]
+    before, after = (
+        np.stack([each.before for each in trials]),
+        np.stack([each.after for each in trials]),
+    )
     rises = np.mean([mixture_rises(each.rises) for each in trials], axis=0)
     rmse = tuple(np.sqrt(np.mean(after**2, axis=1)).tolist())
     gains = ResidualsFitted(None, error_gain(before, after)[0], float(np.mean(rises)), rmse)
-    return [each.kernel for each in trials], gains, helps(rises, before, after), _panels(own, near, rank)
+    return (
+        [each.kernel for each in trials],
+        gains,
+        helps(rises, before, after),
+        _panels(own, near, rank),
+    )
 
 
 def _trial(
@@ -229,7 +287,9 @@ def _trial(
         kernel = learned(panels, starts_of(panels), progress)[0]
         kernel = replace(kernel, inflation=inflation)
         hoods, _ = _panels(own[judged], near[judged], rank)[target]
-        mean, variance = map(np.concatenate, zip(*(moments(kernel, each) for each in hoods), strict=True))
+        mean, variance = map(
+            np.concatenate, zip(*(moments(kernel, each) for each in hoods), strict=True)
+        )
         after[judged] = before[judged] - mean
         of_local = -0.5 * (np.log(2 * np.pi * variance) + after[judged] ** 2 / variance)
         rises[judged] = of_local - of_alone[judged]
@@ -238,18 +298,20 @@ def _trial(
 
 
 def mixture_rises(rise: Float) -> Float:
-    """Return how much a mixture raises the log density of m rows, given the ``rise`` (m,) under the local kernel.
+    """Return how much a mixture raises the log density of m rows, given the ``rise`` (m,) under the
+    local kernel.
 
-    The fit alone has weight 1/m in it. One large error beside near copies, where a kernel learned from few rows
-    predicts no variance, thus costs less than log(m)/m of the mean and cannot outweigh the rest: many rows teach the
-    noise later.
+    The fit alone has weight 1/m in it. One large error beside near copies, where a kernel learned
+    from few rows predicts no variance, thus costs less than log(m)/m of the mean and cannot
+    outweigh the rest: many rows teach the noise later.
     """
     m = len(rise)
     return np.asarray(np.logaddexp(np.log1p(-1.0 / m) + rise, -np.log(m)))
 
 
 def error_gain(before: Float, after: Float) -> tuple[float, float]:
-    """Return the fraction by which the root mean squared error over all targets falls, and its standard error.
+    """Return the fraction by which the root mean squared error over all targets falls, and its
+    standard error.
 
     ``before`` and ``after`` (T, m) are the errors of m rows.
     """
@@ -262,8 +324,9 @@ def error_gain(before: Float, after: Float) -> tuple[float, float]:
 def helps(rises: Float, before: Float, after: Float) -> bool:
     """Return True if the correction is worth its rows.
 
-    The mean log density must rise by ``NATS`` and its standard error, or the error fall by ``RMSE`` and ``SURE``
-    standard errors while the density does not fall. ``rises`` (m,) are those of the log density.
+    The mean log density must rise by ``NATS`` and its standard error, or the error fall by ``RMSE``
+    and ``SURE`` standard errors while the density does not fall. ``rises`` (m,) are those of the
+    log density.
     """
     gain, error = error_gain(before, after)
     nats = float(rises.mean())
@@ -272,20 +335,27 @@ def helps(rises: Float, before: Float, after: Float) -> bool:
 
 
 def spoils(nats: float, before: Float, after: Float) -> bool:
-    """Return True if the correction costs more in the error than it gains in the density, ``nats`` per row.
+    """Return True if the correction costs more in the error than it gains in the density, ``nats``
+    per row.
 
-    The error must rise by more than ``LOSS`` and ``SURE`` standard errors. A rise of a tenth of the error is worth a
-    tenth of a nat.
+    The error must rise by more than ``LOSS`` and ``SURE`` standard errors. A rise of a tenth of the
+    error is worth a tenth of a nat.
     """
     gain, error = error_gain(before, after)
     return gain < -max(LOSS, SURE * error, nats)
 
 
-def _alone(asked: FitResiduals, folds: LeftOutFolds, target: int, own: Float) -> tuple[float, Float]:
-    """Return the ratio of predicted variance to squared left-out errors, at least 1, and the log densities (m,) under
-    the fit alone of the errors of the first m rows of ``folds``, whose records ``own`` (m, width) are given."""
+def _alone(
+    asked: FitResiduals, folds: LeftOutFolds, target: int, own: Float
+) -> tuple[float, Float]:
+    """Return the ratio of predicted variance to squared left-out errors, at least 1, and the log
+    densities (m,) under the fit alone of the errors of the first m rows of ``folds``, whose records
+    ``own`` (m, width) are given."""
     left_out, T, m = asked.left_out[target], len(asked.left_out), len(own)
-    beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
+    beta, variance = (
+        float(np.broadcast_to(each, T)[target])
+        for each in (asked.fit.beta, asked.fit.target_variance)
+    )
     calibration = left_out.calibration(beta, variance)
     assert calibration is not None
     expected, variances = folds.left_out[target].expected()
@@ -308,11 +378,15 @@ def _searched(
 ) -> tuple[list[LocalKernel], Float]:
     """Return the kernel of each target, with the best of ``families``, and coordinate scales (r,).
 
-    ``kernels`` were learned from a few rows; both results are learned from ``many``. Scales are geometric means over
-    the targets. They stay 1 unless the log density of n rows rises by more than ½ r log n (Schwarz 1978).
+    ``kernels`` were learned from a few rows; both results are learned from ``many``. Scales are
+    geometric means over the targets. They stay 1 unless the log density of n rows rises by more
+    than ½ r log n (Schwarz 1978).
     """
     plain = [_family(families, *each, poll) for each in zip(many, kernels, strict=True)]
-    found = [learned(each, [start], poll, scales=True) for each, (start, *_) in zip(many, plain, strict=True)]
+    found = [
+        learned(each, [start], poll, scales=True)
+        for each, (start, *_) in zip(many, plain, strict=True)
+    ]
     logs, n = np.log([scales for _, scales, _ in found]), sum(map(len, many[0][1]))
     rise = n * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
     if rise <= 0.5 * logs.size * np.log(n):
@@ -324,67 +398,103 @@ def _searched(
 
 
 def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
-    """Return what is learned from many rows (``learned``) with the family that fits them best in density and error."""
-    tried: list[Learned] = in_threads(lambda family: learned(many, [replace(kernel, family=family)], poll), families)
+    """Return what is learned from many rows (``learned``) with the family that fits them best in
+    density and error."""
+    tried: list[Learned] = in_threads(
+        lambda family: learned(many, [replace(kernel, family=family)], poll), families
+    )
     return min(tried, key=lambda found: np.log(_corrected(found[0], many)) - found[2])
 
 
-def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
-    """Return the kernel of each target, learned from the records of left-out rows and of their neighbours.
+def _learned(
+    own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll
+) -> list[LocalKernel]:
+    """Return the kernel of each target, learned from the records of left-out rows and of their
+    neighbours.
 
     The noise is learned from all rows, with fewer neighbours, which takes a quarter of the time.
     """
     few, least = min(LEARNING_ROWS, len(own)), min(near.shape[1], FEW_NEIGHBOURS)
-    for panels, form in ((_panels(own[:few], near[:few], rank), True), (_panels(own, near[:, :least], rank), False)):
-        starts = [[replace(each, noise=factor * each.noise) for factor in (1.0, 10.0, 0.1)] for each in kernels]
-        kernels = [learned(each, some, poll, form=form)[0] for each, some in zip(panels, starts, strict=True)]
+    for panels, form in (
+        (_panels(own[:few], near[:few], rank), True),
+        (_panels(own, near[:, :least], rank), False),
+    ):
+        starts = [
+            [replace(each, noise=factor * each.noise) for factor in (1.0, 10.0, 0.1)]
+            for each in kernels
+        ]
+        kernels = [
+            learned(each, some, poll, form=form)[0]
+            for each, some in zip(panels, starts, strict=True)
+        ]
     return list(kernels)
 
 
 def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel]) -> list[ByNumber]:
-    """Return the mean and variance of row errors for each target, by number of neighbours: a third, two thirds, all.
+    """Return the mean and variance of row errors for each target, by number of neighbours: a third,
+    two thirds, all.
 
     ``some`` are the records of the rows, ``near`` those of their neighbours.
     """
     found = [ByNumber() for _ in kernels]
     for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
-        for kernel, (hoods, _), of_target in zip(kernels, _panels(some, near[:, :count], rank), found, strict=True):
-            mean, variance = map(np.concatenate, zip(*in_threads(partial(moments, kernel), hoods), strict=True))
+        for kernel, (hoods, _), of_target in zip(
+            kernels, _panels(some, near[:, :count], rank), found, strict=True
+        ):
+            mean, variance = map(
+                np.concatenate, zip(*in_threads(partial(moments, kernel), hoods), strict=True)
+            )
             of_target[count] = mean, variance
     return found
 
 
 def fewest(errors: Float, found: ByNumber) -> int:
-    """Return the smallest number of neighbours beyond which more gain less than ``FEWER`` and ``FEWER_NATS``.
+    """Return the smallest number of neighbours beyond which more gain less than ``FEWER`` and
+    ``FEWER_NATS``.
 
     ``found`` holds the mean and variance (m,) of the ``errors`` (m,) for each number.
     """
     rmse = {k: float(np.sqrt(np.mean((errors - mean) ** 2))) for k, (mean, _) in found.items()}
-    losses = {k: 0.5 * float(np.mean(np.log(v) + (errors - mean) ** 2 / v)) for k, (mean, v) in found.items()}
+    losses = {
+        k: 0.5 * float(np.mean(np.log(v) + (errors - mean) ** 2 / v))
+        for k, (mean, v) in found.items()
+    }
     most, nats = (1.0 + FEWER) * min(rmse.values()), min(losses.values()) + FEWER_NATS
     return min((k for k in found if rmse[k] <= most and losses[k] <= nats), default=max(found))
 
 
 def _calibrated(
-    asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, predicted: Sequence[tuple[Float, Float]]
+    asked: FitResiduals,
+    some: Int,
+    errors: Float,
+    found: LocalResiduals,
+    predicted: Sequence[tuple[Float, Float]],
 ) -> tuple[ResidualsFitted, Float]:
-    """Calibrate local residuals on ``some`` (m,) of the left-out rows; return them with the gain in RMSE, and the
-    corrected errors (T, m).
+    """Calibrate local residuals on ``some`` (m,) of the left-out rows; return them with the gain in
+    RMSE, and the corrected errors (T, m).
 
-    ``errors`` (T, m) are the errors of these rows; ``predicted`` holds the mean and variance (m,) that the other rows
-    predict for them, for each target.
+    ``errors`` (T, m) are the errors of these rows; ``predicted`` holds the mean and variance (m,)
+    that the other rows predict for them, for each target.
     """
     calibrations, after, shown = list[Calibration](), list[Float](), list[NumberDiagnostics]()
     for target, (mean, variance) in enumerate(predicted):
-        kernel, left_out, scaling = found.kernels[target], asked.left_out[target], asked.design.scaling
+        kernel, left_out, scaling = (
+            found.kernels[target],
+            asked.left_out[target],
+            asked.design.scaling,
+        )
         rest, t = errors[target] - mean, left_out.targets[some, 0]
         top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
         calibrations.append(Calibration(len(some), kernel.noise, 1.0, top, levels))
         after.append(rest)
         # without coverage: these rows calibrate the intervals
         diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())
-        shown.append(diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target))
+        shown.append(
+            diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)
+        )
     found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
     rests = np.stack(after)
     rmse = tuple(np.sqrt(np.mean(rests**2, axis=1)).tolist())
-    return ResidualsFitted(found, error_gain(errors, rests)[0], rmse=rmse, diagnostics=tuple(shown)), rests
+    return ResidualsFitted(
+        found, error_gain(errors, rests)[0], rmse=rmse, diagnostics=tuple(shown)
+    ), rests

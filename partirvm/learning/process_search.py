@@ -1,17 +1,21 @@
-"""Search for a regression kernel with the evidence of an exact Gaussian process on a subset of the rows.
+"""Search for a regression kernel with the evidence of an exact Gaussian process on a subset of the
+rows.
 
-A tied RVM with a few hundred centres cannot express a function with much detail: its evidence takes the detail for
-noise and increases the widths. An exact process has every row as a centre. L-BFGS raises its evidence in the kernel's
-log parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise,
-so that detail is explained before anything is taken for noise. The candidates:
+A tied RVM with a few hundred centres cannot express a function with much detail: its evidence takes
+the detail for noise and increases the widths. An exact process has every row as a centre. L-BFGS
+raises its evidence in the kernel's log parameters, the signal variance and the noise variance
+together, from several widths (``STARTS``) and little noise, so that detail is explained before
+anything is taken for noise. The candidates:
 
-- *widths*: from several widths of all features, and from the features that individually raise the evidence.
-- *families*: a few steps lead from the best Gaussian widths to those of the Matérn kernels, with as many parameters.
-- *directions* (``learning.turning``): the evidence does not penalise their d² entries; left-out rows decide: the mean
-  log density must rise by more than its standard error.
+- *widths*: from several widths of all features, and from the features that individually raise the
+  evidence.
+- *families*: a few steps lead from the best Gaussian widths to those of the Matérn kernels, with as
+  many parameters.
+- *directions* (``learning.turning``): the evidence does not penalise their d² entries; left-out
+  rows decide: the mean log density must rise by more than its standard error.
 
-Then rows that taught nothing judge the kernel beside cheap rivals (``learning.left_out_judge``). If it is lost, the
-search continues on more rows (``learning.escalation``).
+Then rows that taught nothing judge the kernel beside cheap rivals (``learning.left_out_judge``). If
+it is lost, the search continues on more rows (``learning.escalation``).
 """
 
 from collections.abc import Sequence
@@ -40,22 +44,27 @@ from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
 ROWS, LAST_ROWS = 400, 1000
-"""Number of rows in the searches (500 would double their time), and in the last steps from the best of them."""
+"""Number of rows in the searches (500 would double their time), and in the last steps from the best
+of them."""
 
 WORK = 1.25e7
-"""Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes some hundred evaluations."""
+"""Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes some
+hundred evaluations."""
 
 FEW = 2000
-"""Up to this many rows, the process kernel is the result; with more rows, the tied search starts from it."""
+"""Up to this many rows, the process kernel is the result; with more rows, the tied search starts
+from it."""
 
 STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Initial inverse widths, relative to that of gamma="scale"."""
 
 FIRST_ROWS = 100
-"""Minimum number of rows in the steps from each start; half of a search's rows find the same optima."""
+"""Minimum number of rows in the steps from each start; half of a search's rows find the same
+optima."""
 
 SCREENED_ROWS, SCREENED = 4000, 100
-"""Maximum number of rows for screening single features (400 miss a wave in half of the draws), and of features."""
+"""Maximum number of rows for screening single features (400 miss a wave in half of the draws), and
+of features."""
 
 FIRST_NOISE = 0.01
 """Initial noise ÷ target variance."""
@@ -67,11 +76,12 @@ STARTS_CLIMBED = 2
 """Number of starts that are followed to the end; a third hardly gains."""
 
 FIRST_STEPS, LATER_STEPS, STEPS, FOLD_STEPS, LAST_STEPS = 6, 35, 20, 5, 10
-"""Maximum number of L-BFGS steps from a start, then from the best starts, from another kernel, in a fold, and at the
-end."""
+"""Maximum number of L-BFGS steps from a start, then from the best starts, from another kernel, in a
+fold, and at the end."""
 
 FOLDS, LEFT_OUT = 5, 400
-"""Number of folds in which directions are compared with widths, and of left-out rows after which no fold follows."""
+"""Number of folds in which directions are compared with widths, and of left-out rows after which no
+fold follows."""
 
 
 WIDE = 10
@@ -81,7 +91,8 @@ CONFIRMED = 0.98
 """Error of an earlier kernel ÷ that of the last stage, below which the earlier one is kept."""
 
 BETTER = 0.5
-"""Minimum fall of the squared error from that of the mean alone, in standard errors, for a kernel to be used."""
+"""Minimum fall of the squared error from that of the mean alone, in standard errors, for a kernel
+to be used."""
 
 
 def searchable(problem: Problem) -> bool:
@@ -102,10 +113,11 @@ def first_widths(sample: SampledRows, problem: Problem, order: Int, most: int) -
 def warped_if_better(
     sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit, judged: bool
 ) -> tuple[Problem, ProcessFit, dict[str, float]]:
-    """Warp skewed features unless that raises the error of rows that taught neither the widths nor the warps.
+    """Warp skewed features unless that raises the error of rows that taught neither the widths nor
+    the warps.
 
-    The mean absolute error of up to ``WARP_ROWS`` rows decides. Mean squared errors of targets with long tails are
-    those of a few rows: on census 8H, they and 500 rows prefer the worse choice.
+    The mean absolute error of up to ``WARP_ROWS`` rows decides. Mean squared errors of targets with
+    long tails are those of a few rows: on census 8H, they and 500 rows prefer the worse choice.
 
     sample : holds the rows
     problem : has features that are not warped
@@ -114,10 +126,14 @@ def warped_if_better(
     widths : the best kernel of features that are not warped
     judged : whether left-out rows may judge
 
-    Returns the problem, its best process, and the errors that were compared (empty if none were), in units of the
-    scaled targets.
+    Returns the problem, its best process, and the errors that were compared (empty if none were),
+    in units of the scaled targets.
     """
-    judge = judge_of(sample, problem, order, most=WARP_ROWS) if judged and problem.target_variance else None
+    judge = (
+        judge_of(sample, problem, order, most=WARP_ROWS)
+        if judged and problem.target_variance
+        else None
+    )
     if judge is None or most + len(judge.new) > len(order):
         return *warped(sample, problem, order, most, widths), {}
     teachers = order[: -len(judge.new)]
@@ -133,7 +149,14 @@ def warped_if_better(
 
 
 def search(
-    sample: SampledRows, problem: Problem, order: Int, most: int, first: ProcessFit, *, family: bool, turned: bool
+    sample: SampledRows,
+    problem: Problem,
+    order: Int,
+    most: int,
+    first: ProcessFit,
+    *,
+    family: bool,
+    turned: bool,
 ) -> tuple[ProcessFit, ProcessFit | None, dict[str, float]]:
     """Search families, then directions on ``most`` rows from the widths ``first``.
 
@@ -145,7 +168,8 @@ def search(
     evidence = {radial[0][0].name: float(best.value)} if radial else {}
     names = [each for each in FAMILIES if radial and each not in evidence]
     others = in_threads(
-        lambda each: climb(rows, replace(first, kernel=with_family(first.kernel, each, d)), STEPS), names
+        lambda each: climb(rows, replace(first, kernel=with_family(first.kernel, each, d)), STEPS),
+        names,
     )
     evidence |= {name: float(found.value) for name, found in zip(names, others, strict=True)}
     best = max([best, *others], key=lambda each: each.value)
@@ -155,7 +179,8 @@ def search(
 
 
 def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
-    """Return the evidence of widths for a problem, from the starts of ``search`` on up to ``ROWS`` rows."""
+    """Return the evidence of widths for a problem, from the starts of ``search`` on up to ``ROWS``
+    rows."""
     order = in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
     kernel = problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs)
@@ -165,7 +190,8 @@ def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
 
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
-    """Return the best of the searches from ``STARTS`` and from what ``more`` rows show, each on ``few`` rows first."""
+    """Return the best of the searches from ``STARTS`` and from what ``more`` rows show, each on
+    ``few`` rows first."""
     kernel = rows.problem.empty.kernel
     starts = jittered(kernel.logs, STARTS, seed=0)
     if 1 < len(kernel.logs) <= SCREENED:
@@ -187,11 +213,12 @@ def left_out(
 ) -> Float:
     """Predict n left-out rows by the mean alone, by widths and, unless None, by directions.
 
-    With one split of many rows, both fits were learned from the kept rows and are used as they are. In folds of few
-    rows, they are learned again from the other folds, at most ``most`` rows: with the parameters of all rows, errors
-    would be a fifth too small. If ``afresh``, the search in a fold starts as that of all rows did: where features are
-    many, a few steps from the optimum of all rows still contain what the left-out rows taught. Returns log densities
-    in nats and squared errors times row weights, for scaled targets, (3, 2, n) or (2, 2, n).
+    With one split of many rows, both fits were learned from the kept rows and are used as they are.
+    In folds of few rows, they are learned again from the other folds, at most ``most`` rows: with
+    the parameters of all rows, errors would be a fifth too small. If ``afresh``, the search in a
+    fold starts as that of all rows did: where features are many, a few steps from the optimum of
+    all rows still contain what the left-out rows taught. Returns log densities in nats and squared
+    errors times row weights, for scaled targets, (3, 2, n) or (2, 2, n).
     """
     found, parts = [], splits(order, most)
     d = problem.empty.scaling.n_inputs
@@ -203,13 +230,21 @@ def left_out(
             own = _from_starts(first, rows, rows)
             radial = inside(widths.kernel, d, RadialKernel)
             if radial:
-                own = climb(rows, replace(own, kernel=with_family(own.kernel, radial[0][0].name, d)), FOLD_STEPS)
+                own = climb(
+                    rows,
+                    replace(own, kernel=with_family(own.kernel, radial[0][0].name, d)),
+                    FOLD_STEPS,
+                )
             fits = [own, None if turned is None else directions(rows, own, 1)]
         elif len(parts) > 1:
             own = climb(rows, widths, FOLD_STEPS)
             fits = [own, None if turned is None else directions(rows, own, 1, turned.pairs)]
-        predicted = [rows.predicted(fit, new) for fit in (noise_alone(rows), *fits) if fit is not None]
-        found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
+        predicted = [
+            rows.predicted(fit, new) for fit in (noise_alone(rows), *fits) if fit is not None
+        ]
+        found.append(
+            [[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted]
+        )
     return np.concatenate(found, axis=-1)
 
 
@@ -220,7 +255,8 @@ def in_order(sample: SampledRows, seed: int) -> Int:
 
 
 def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
-    """Return kept rows, at most ``most``, and left-out rows: one split if there are many rows, folds if few."""
+    """Return kept rows, at most ``most``, and left-out rows: one split if there are many rows,
+    folds if few."""
     if len(order) >= most + LEFT_OUT:
         return [(order[:most], order[most : 3 * most])]
     folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
@@ -272,11 +308,15 @@ class RegressionSearch:
             return None
         return judge_of(self.sample, self.problem, self.order, self.residuals)
 
-    def continued(self, judge: LeftOutJudge | None, fits: Sequence[ProcessFit | None], rows: int) -> Escalation | None:
+    def continued(
+        self, judge: LeftOutJudge | None, fits: Sequence[ProcessFit | None], rows: int
+    ) -> Escalation | None:
         """Continue the search from ``fits``, learned from ``rows`` rows, if rivals are better."""
         if judge is None:
             return None
-        escalation = escalated(judge, self.order, [fit for fit in fits if fit is not None], rows, self.families)
+        escalation = escalated(
+            judge, self.order, [fit for fit in fits if fit is not None], rows, self.families
+        )
         self.facts["judged"] = escalation.facts()
         return escalation
 
@@ -299,7 +339,8 @@ def learn_regression(
     judged: bool = True,
     residuals: bool = False,
 ) -> Problem:
-    """Learn the kernel of a regression, and return the problem with it; the last logged record holds the kernel.
+    """Learn the kernel of a regression, and return the problem with it; the last logged record
+    holds the kernel.
 
     sample : holds the rows
     problem : has the kernel from which the search starts
@@ -317,13 +358,19 @@ def learn_regression(
     widths = first_widths(sample, problem, order, most)
     warp_errors: dict[str, float] = {}
     if warp:
-        problem, widths, warp_errors = warped_if_better(sample, problem, order, most, widths, judged)
-    widths, turned, evidence = search(sample, problem, order, most, widths, family=family, turned=turn)
+        problem, widths, warp_errors = warped_if_better(
+            sample, problem, order, most, widths, judged
+        )
+    widths, turned, evidence = search(
+        sample, problem, order, most, widths, family=family, turned=turn
+    )
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts: dict[str, Any] = {"families": evidence, "family": chosen} if family else {}
     if warp_errors:
         facts["warps"] = warp_errors
-    run = RegressionSearch(sample, problem, learning, order, most, columns, family, seed, judged, residuals, facts)
+    run = RegressionSearch(
+        sample, problem, learning, order, most, columns, family, seed, judged, residuals, facts
+    )
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:
@@ -336,7 +383,8 @@ def learn_regression(
 
 
 def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
-    """Return the kernel of ``learning.steep`` if ``widths`` explain little and it is better; None otherwise."""
+    """Return the kernel of ``learning.steep`` if ``widths`` explain little and it is better; None
+    otherwise."""
     if not explains_little(run.rows(run.order[: run.most]), widths):
         return None
     steep = steep_directions(run.sample, run.problem, run.order, run.columns, widths)
@@ -346,7 +394,8 @@ def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
 
 
 def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None) -> Problem:
-    """Choose between kernels of the process on left-out rows, and follow the better one on more rows."""
+    """Choose between kernels of the process on left-out rows, and follow the better one on more
+    rows."""
     order, problem, metric = run.order, run.problem, run.learning.metric
     most = min(run.most, len(order))
     turned = turned if metric != "auto" or promising(widths, turned, run.d) else None
@@ -376,11 +425,14 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
     return run.result(rows, without_weak_features(rows, best), choice)
 
 
-def by_tied_evidence(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, family: str) -> Problem:
+def by_tied_evidence(
+    run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, family: str
+) -> Problem:
     """Search on with the tied evidence of many rows.
 
-    If rivals were better than the process, rows that taught nothing also judge what this search finds. Otherwise, it
-    may learn from all rows: without 500 of 4,000, the error of kin40k is 2.7 % larger.
+    If rivals were better than the process, rows that taught nothing also judge what this search
+    finds. Otherwise, it may learn from all rows: without 500 of 4,000, the error of kin40k is 2.7 %
+    larger.
     """
     problem, sample = run.problem, run.sample
     judge = run.judge()
@@ -395,21 +447,28 @@ def by_tied_evidence(run: RegressionSearch, widths: ProcessFit, turned: ProcessF
     def log(record: Record) -> None:
         sample.log(replace(record, choice=run.facts | (record.choice or {})))
 
-    problem = problem.with_kernel(with_family(problem.empty.kernel, family, run.d)) if family else problem
+    problem = (
+        problem.with_kernel(with_family(problem.empty.kernel, family, run.d)) if family else problem
+    )
     warm = replace(run.learning, warm=widths.kernel.logs)
     directed = None if turned is None else turned.kernel
     if judge is None or escalation is None or not escalation.first.lost:
-        return problem.with_kernel(learn(replace(sample, log=log), problem, warm, run.seed, directed).kernel)
+        return problem.with_kernel(
+            learn(replace(sample, log=log), problem, warm, run.seed, directed).kernel
+        )
     teachers = sample.only(np.setdiff1d(sample.rows.rows, judge.new))
     stage = learn(replace(teachers, log=log), problem, warm, run.seed, directed)
     return problem.with_kernel(confirmed(run, stage, judge, [widths.kernel, directed]))
 
 
-def confirmed(run: RegressionSearch, stage: KernelSearch, judge: LeftOutJudge, before: list[Kernel | None]) -> Kernel:
-    """Return the kernel of the last stage, or one of those ``before`` it if that is better; then log it.
+def confirmed(
+    run: RegressionSearch, stage: KernelSearch, judge: LeftOutJudge, before: list[Kernel | None]
+) -> Kernel:
+    """Return the kernel of the last stage, or one of those ``before`` it if that is better; then
+    log it.
 
-    Both are compared on rows that taught neither, in the tied RVM of the last stage: more evidence of many rows and a
-    few hundred centres can mean wider kernels and larger errors.
+    Both are compared on rows that taught neither, in the tied RVM of the last stage: more evidence
+    of many rows and a few hundred centres can mean wider kernels and larger errors.
     """
     last_error = judge.tied_error(stage.design(stage.kernel), stage.best.weights)
     best = stage
@@ -424,7 +483,11 @@ def confirmed(run: RegressionSearch, stage: KernelSearch, judge: LeftOutJudge, b
             best_error = error
     if best is not stage:
         best.sample.on_best(best.design(best.kernel))
-        run.facts["judged"] = {**run.facts.get("judged", {}), "tied": last_error, "process": best_error}
+        run.facts["judged"] = {
+            **run.facts.get("judged", {}),
+            "tied": last_error,
+            "process": best_error,
+        }
         best.sample.log(best.record(run.problem))
     return best.kernel
 
@@ -441,8 +504,11 @@ def better_than_mean(square: Float, mean_square: Float, margin: float = BETTER) 
 def _choose(
     found: Float, best: ProcessFit, turned: ProcessFit | None, metric: str
 ) -> tuple[ProcessFit, Float, dict[str, Any]]:
-    """Choose between widths and directions on left-out rows; return the fit, squared errors and what was compared."""
-    choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
+    """Choose between widths and directions on left-out rows; return the fit, squared errors and
+    what was compared."""
+    choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | (
+        {} if metric == "widths" else {"form": EACH}
+    )
     gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":
         choice["rows"], choice["gain"] = len(gains), float(gains.mean())
@@ -453,7 +519,8 @@ def _choose(
 
 
 def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:
-    """Switch weak features off in a kernel, unless its evidence falls by more than ``LOSS`` nats for each."""
+    """Switch weak features off in a kernel, unless its evidence falls by more than ``LOSS`` nats
+    for each."""
     before: tuple[float, Float] | None = None
     for reduced, removed in reductions(best.kernel, rows.X.shape[1]):
         before = before or rows.evaluate(best)
@@ -467,6 +534,15 @@ def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) 
     """Make the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n, variance = len(rows.X), None if rows.problem.n_classes else rows.noise_of(best)
-    facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
-    facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
+    facts = {
+        "number": 1,
+        "candidates": n,
+        "iterations": best.evaluations,
+        "fit_rows": "sample",
+        "choice": choice,
+    }
+    facts |= {
+        "gain": 0.0 if first is None else best.value - first[0],
+        "termination": Termination.CONVERGED,
+    }
     return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)

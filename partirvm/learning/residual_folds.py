@@ -1,8 +1,10 @@
-"""Errors that teach and judge local residuals: rows left out together, and their neighbours' errors without them.
+"""Errors that teach and judge local residuals: rows left out together, and their neighbours' errors
+without them.
 
-Each row is predicted from neighbours outside its fold, whose errors are those of the fit without the fold
-(``core.left_out_together``). A neighbour's leave-one-out error of the whole fit would contain the row itself with the
-wrong sign: on 700 rows of concrete, the log density then seems to fall by .23 nats where it rises by .14 on new rows.
+Each row is predicted from neighbours outside its fold, whose errors are those of the fit without
+the fold (``core.left_out_together``). A neighbour's leave-one-out error of the whole fit would
+contain the row itself with the wrong sign: on 700 rows of concrete, the log density then seems to
+fall by .23 nats where it rises by .14 on new rows.
 """
 
 from collections.abc import Callable
@@ -26,7 +28,8 @@ class LeftOutFolds:
     rows : (m,), positions of the rows in the records
     members : for each of F folds, its places in ``rows``
     left_out : for each target, the errors and variances of ``rows``
-    shifts : (F, n, T), the change of the leave-one-out errors of all n rows when the fold is left out
+    shifts : (F, n, T), the change of the leave-one-out errors of all n rows when the fold is left
+        out
     """
 
     rows: Int
@@ -35,7 +38,8 @@ class LeftOutFolds:
     shifts: Float
 
     def own_records(self, records: Float, rank: int) -> Float:
-        """Return the records (m, width) of the rows, with the errors of the fits without their folds."""
+        """Return the records (m, width) of the rows, with the errors of the fits without their
+        folds."""
         own = records[self.rows]
         for target, left_out in enumerate(self.left_out):
             own[:, rank + target] = left_out.expected()[0] / np.sqrt(left_out.targets[:, 1])
@@ -54,23 +58,33 @@ class LeftOutFolds:
 
     @property
     def most_neighbours(self) -> int:
-        """The number of rows outside the largest fold, less one, since a search leaves room for the row itself."""
+        """The number of rows outside the largest fold, less one, since a search leaves room for the
+        row itself."""
         return int(self.shifts.shape[1]) - max(map(len, self.members)) - 1
 
 
 def nearest(cells: Cells, own: Float, k: int) -> Float:
-    """Return the records (m, k, width) of the neighbours of rows with records ``own``, not counting itself."""
-    return np.concatenate([near for _, near in cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])])
+    """Return the records (m, k, width) of the neighbours of rows with records ``own``, not counting
+    itself."""
+    return np.concatenate(
+        [near for _, near in cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])]
+    )
 
 
-def left_out_folds(asked: FitResiduals, X: Float, rows: Int, poll: Callable[[], Any]) -> LeftOutFolds:
-    """Leave out ``rows`` (m,), positions among the left-out rows at the inputs X (n, d), in folds."""
+def left_out_folds(
+    asked: FitResiduals, X: Float, rows: Int, poll: Callable[[], Any]
+) -> LeftOutFolds:
+    """Leave out ``rows`` (m,), positions among the left-out rows at the inputs X (n, d), in
+    folds."""
     design, members = asked.design, tuple(folds_of(len(rows)))
     posterior, betas = asked.fit.posterior, np.atleast_1d(asked.fit.beta)
     parts = posterior.targets or (posterior,)
     changes, left_out = list[Float](), list[LeftOut]()
     for whole, part, beta in zip(asked.left_out, parts, betas.tolist(), strict=True):
-        folds = [_left_out(design, whole, part, beta, X[rows[places]], rows[places]) for places in members]
+        folds = [
+            _left_out(design, whole, part, beta, X[rows[places]], rows[places])
+            for places in members
+        ]
         poll()
         changes.append(np.column_stack([change for _, change in folds]))
         order = np.argsort(np.concatenate(members))
@@ -84,14 +98,17 @@ def left_out_folds(asked: FitResiduals, X: Float, rows: Int, poll: Callable[[], 
         block = design.block(X[panel])
         factor = np.ones(len(block)) * design.noise_factor(X[panel])
         for target, (whole, change) in enumerate(zip(asked.left_out, changes, strict=True)):
-            # 1/(1 − h) = 1 + βwv of the leave-one-out variance v, whose u is the weight over the noise factor
+            # 1/(1 − h) = 1 + βwv of the leave-one-out variance v, whose u is the weight over the
+            # noise factor
             leverage = 1.0 + betas[target] * factor ** (1.0 - TEMPER) * whole.variances[panel, 0]
             shifts[:, panel, target] = -((block @ change) * leverage[:, None]).T
         poll()
     return LeftOutFolds(rows, members, tuple(left_out), shifts)
 
 
-def _left_out(design: Design, whole: LeftOut, part: Any, beta: float, X: Float, rows: Int) -> tuple[LeftOut, Float]:
+def _left_out(
+    design: Design, whole: LeftOut, part: Any, beta: float, X: Float, rows: Int
+) -> tuple[LeftOut, Float]:
     """Leave out the rows of one fold for one target; return their errors and the change (M,) of μ.
 
     design : the design of the fit
@@ -107,10 +124,17 @@ def _left_out(design: Design, whole: LeftOut, part: Any, beta: float, X: Float, 
     block = design.block(X)
     residuals = target - block @ part.mean
     places = np.flatnonzero(np.isin(fold.rows, design.rows)).tolist()
-    own = [(place, design.n_leading + np.flatnonzero(design.rows == fold.rows[place])) for place in places]
+    own = [
+        (place, design.n_leading + np.flatnonzero(design.rows == fold.rows[place]))
+        for place in places
+    ]
     precisions = beta * u * factor ** (1.0 - TEMPER)
-    found = left_out_together(block, residuals[:, None], precisions, part.mean[:, None], part.root(), own)
+    found = left_out_together(
+        block, residuals[:, None], precisions, part.mean[:, None], part.root(), own
+    )
     errors = np.sqrt(u)[:, None] * (residuals[:, None] - found.shifts[:, :, 0])
     variances = u[:, None] * found.variances
-    left_out = LeftOut(errors, variances, found.owner, fold.rows, fold.targets, whole.nearest, whole.least_square)
+    left_out = LeftOut(
+        errors, variances, found.owner, fold.rows, fold.targets, whole.nearest, whole.least_square
+    )
     return left_out, found.change[:, 0]

@@ -39,17 +39,27 @@ def cells_of(
 ) -> Cells:
     """Return the cells of all rows with positive weight, from one pass.
 
-    ``points`` (m, r) are some rows' points. ``keep`` makes a folder for the records; without it, they stay in memory.
+    ``points`` (m, r) are some rows' points. ``keep`` makes a folder for the records; without it,
+    they stay in memory.
     """
-    task, began = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric), time.perf_counter()
-    pieces = (records for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ())))
+    task, began = (
+        partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric),
+        time.perf_counter(),
+    )
+    pieces = (
+        records
+        for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ()))
+    )
     found = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
     spent.add(began, 1, source.n_rows)
     return found
 
 
-def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
-    """Return the cells of at most ``n`` records, passed in pieces (rows, width), in the leaf order of ``points``.
+def sorted_cells(
+    pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1
+) -> Cells:
+    """Return the cells of at most ``n`` records, passed in pieces (rows, width), in the leaf order
+    of ``points``.
 
     ``keep`` writes them to a folder; without it, they stay in memory.
     """
@@ -60,7 +70,10 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
     places = leaf_order(points, LEAVES * count)
 
     def written(place: str) -> Cells:
-        with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
+        with (
+            open_folder(place).scratch() as scratch,
+            ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter,
+        ):
             for records in pieces:
                 sorter.add(np.column_stack([places(records[:, :rank]), records]))
             cells = runs_of((block[:, 1:] for block in sorter.blocks()), most)
@@ -72,7 +85,9 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
     return keep(written)
 
 
-def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:
+def records_of_tile(
+    design: Design, mean: Float, metric: Metric, source: Source, number: int
+) -> Float:
     """Return the records of a tile's rows with positive weight."""
     tile, numbers, scaling = source.tile(number), source.original_rows(number), design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
@@ -83,6 +98,12 @@ def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source,
         some = there[start : start + PANEL_ROWS]
         X, fitted = tile.X[some], design.block(tile.X[some]) @ mean
         errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
-        others = np.log(np.ones(len(X)) * design.noise_factor(X)), 1.0 / weights[some], numbers[some]
-        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), errors, *others])
+        others = (
+            np.log(np.ones(len(X)) * design.noise_factor(X)),
+            1.0 / weights[some],
+            numbers[some],
+        )
+        found[start : start + len(some)] = np.column_stack(
+            [metric(scaling.inputs(X)), errors, *others]
+        )
     return found

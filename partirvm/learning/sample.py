@@ -1,4 +1,5 @@
-"""A sample of rows in memory for small fits before a fit or between its rounds, and a kernel's evidence on it."""
+"""A sample of rows in memory for small fits before a fit or between its rounds, and a kernel's
+evidence on it."""
 
 import time
 import uuid
@@ -30,12 +31,14 @@ from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
 FIRST_UPDATES, UPDATES = 10, 3
-"""Number of updates of α and β in the first evaluation of a search, and in later ones, which start from the last α and
-β: five found the same optima on kin40k, two ended too early when there is one width."""
+"""Number of updates of α and β in the first evaluation of a search, and in later ones, which start
+from the last α and β: five found the same optima on kin40k, two ended too early when there is one
+width."""
 
 SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
-"""Slopes use single precision from this number of columns on, if the variances of all weights are below this multiple
-of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence always uses double precision."""
+"""Slopes use single precision from this number of columns on, if the variances of all weights are
+below this multiple of the noise variance: an element of βΦΣ then has an error below 1e-3. The
+evidence always uses double precision."""
 
 STAGES = (
     "widths",
@@ -52,15 +55,18 @@ Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
 
 OnStep = Callable[[int, int, str], None]
-"""Callback of kernel learning with the number of the current stage, the number of stages, and a text on the stage."""
+"""Callback of kernel learning with the number of the current stage, the number of stages, and a
+text on the stage."""
 
 OnProgress = Callable[[Sequence[Pass], int, int], None]
-"""Progress callback with the passes, the number of tiles done and the total; it may raise to end the work."""
+"""Progress callback with the passes, the number of tiles done and the total; it may raise to end
+the work."""
 
 
 @dataclass
 class Spent:
-    """Work since the last history entry: seconds and number of passes, and the total number of rows they read.
+    """Work since the last history entry: seconds and number of passes, and the total number of rows
+    they read.
 
     ``since`` is the time of that entry (``perf_counter``).
     """
@@ -77,21 +83,36 @@ class Spent:
         self.rows += rows
 
     def share(self, of: int = 1) -> dict[str, float]:
-        """Return and subtract the share of the next of ``of`` history entries. Time outside passes is that of fits."""
+        """Return and subtract the share of the next of ``of`` history entries. Time outside passes
+        is that of fits."""
         passing, passes, rows = self.passing / of, self.passes // of, self.rows // of
         elapsed = (time.perf_counter() - self.since) / of
-        self.passing, self.passes, self.rows = self.passing - passing, self.passes - passes, self.rows - rows
+        self.passing, self.passes, self.rows = (
+            self.passing - passing,
+            self.passes - passes,
+            self.rows - rows,
+        )
         self.since += elapsed
         solving = max(elapsed - passing, 0.0)
-        return {"pass_seconds": passing, "passes": passes, "pass_rows": rows, "solve_seconds": solving}
+        return {
+            "pass_seconds": passing,
+            "passes": passes,
+            "pass_rows": rows,
+            "solve_seconds": solving,
+        }
 
 
 def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) -> Entry:
-    """Make a history entry from a record, its times from ``Spent``, and the seconds since ``began`` (``perf_counter``).
+    """Make a history entry from a record, its times from ``Spent``, and the seconds since ``began``
+    (``perf_counter``).
 
     ``saved`` tells whether a model was saved.
     """
-    entry = {**asdict(record), "termination": record.termination.value, "seconds": time.perf_counter() - began}
+    entry = {
+        **asdict(record),
+        "termination": record.termination.value,
+        "seconds": time.perf_counter() - began,
+    }
     return {**entry, **spent, "peak_memory": peak_memory(), "saved": saved}
 
 
@@ -99,9 +120,10 @@ def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) 
 class SampledRows:
     """Rows held in memory, and the executor for passes over them.
 
-    ``whole`` is True if they are all rows of the source. ``room`` is the number of bytes for kernel blocks kept between
-    passes. ``log`` is called with each history record, ``on_best`` with a design of the best kernel, ``on_step`` with
-    each of ``STAGES`` that begins, and with "" before each evaluation of the evidence.
+    ``whole`` is True if they are all rows of the source. ``room`` is the number of bytes for kernel
+    blocks kept between passes. ``log`` is called with each history record, ``on_best`` with a
+    design of the best kernel, ``on_step`` with each of ``STAGES`` that begins, and with "" before
+    each evaluation of the evidence.
     """
 
     rows: GatheredRows
@@ -126,7 +148,9 @@ class SampledRows:
         self.on_progress(passes, 0, 0)
         token, runs = self._runs
         began, progress = time.perf_counter(), partial(self.on_progress, passes)
-        found = self.executor.run(passes, self.rows, progress, Keeping(token, self.room, next(runs)))
+        found = self.executor.run(
+            passes, self.rows, progress, Keeping(token, self.room, next(runs))
+        )
         self.spent.add(began, len(passes), len(passes) * self.rows.n_rows)
         return found
 
@@ -135,11 +159,13 @@ class SampledRows:
         forget(self._runs[0])
 
     def check_interrupted(self, info: StepInfo | None = None) -> None:
-        """Call the progress callback without a pass, so that it can interrupt dense computations."""
+        """Call the progress callback without a pass, so that it can interrupt dense
+        computations."""
         self.on_progress((), 0, 0)
 
     def only(self, rows: Int) -> Self:
-        """Return a sample of some of the rows; ``rows`` are increasing row numbers of the source."""
+        """Return a sample of some of the rows; ``rows`` are increasing row numbers of the
+        source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
     def candidates(self, problem: Problem, rows: Int) -> Design:
@@ -154,18 +180,30 @@ class SampledRows:
 
 @contextmanager
 def gathered(
-    source: Source, rows: Int | None, executor: Executor, on_progress: OnProgress, spent: Spent, **options: Any
+    source: Source,
+    rows: Int | None,
+    executor: Executor,
+    on_progress: OnProgress,
+    spent: Spent,
+    **options: Any,
 ) -> Iterator[SampledRows]:
-    """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing; None means all.
+    """Read rows of a source with its executor and hold them in this process; ``rows`` are
+    increasing; None means all.
 
     ``options`` are ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``.
     """
     own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
-    with nullcontext(own) if own is executor else closing(own) as local, one_blas_thread(), on_threads(own.threads):
+    with (
+        nullcontext(own) if own is executor else closing(own) as local,
+        one_blas_thread(),
+        on_threads(own.threads),
+    ):
         on_progress((), 0, 0)
         began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()
-        found = executor.map(partial(rows_of_tile, numbers), source, tiles, partial(on_progress, ()))
+        found = executor.map(
+            partial(rows_of_tile, numbers), source, tiles, partial(on_progress, ())
+        )
         held = GatheredRows(source, numbers, (piece for _, piece in found))
         spent.passing += time.perf_counter() - began
         yield SampledRows(held, rows is None, local, on_progress, spent, **options)
@@ -173,10 +211,12 @@ def gathered(
 
 @dataclass(frozen=True)
 class EvidencePoint:
-    """The result of one evaluation over ``rows`` rows with positive weight; at given α and β, three fields are known.
+    """The result of one evaluation over ``rows`` rows with positive weight; at given α and β, three
+    fields are known.
 
-    ``value`` is the evidence in nats, −∞ before the first evaluation, and ``slope`` (p,) its slopes in the log
-    parameters. ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of the kernel columns.
+    ``value`` is the evidence in nats, −∞ before the first evaluation, and ``slope`` (p,) its slopes
+    in the log parameters. ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ
+    of the kernel columns.
     """
 
     value: float = -np.inf
@@ -188,21 +228,29 @@ class EvidencePoint:
 
 
 def evaluate(
-    sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None = None, fresh: bool = True
+    sample: SampledRows,
+    problem: Problem,
+    design: Design,
+    last: EvidencePoint | None = None,
+    fresh: bool = True,
 ) -> EvidencePoint:
-    """Compute evidence and slopes of a design; α and β start from ``last``, with more updates if ``fresh``.
+    """Compute evidence and slopes of a design; α and β start from ``last``, with more updates if
+    ``fresh``.
 
     Centres that are new since ``last`` are at the end of the design.
     """
     count = FIRST_UPDATES if fresh else UPDATES
-    statistics, tied, found = fitted(sample, problem, design, None if last is None else last.tied, count)
+    statistics, tied, found = fitted(
+        sample, problem, design, None if last is None else last.tied, count
+    )
     (slope,) = sample.run(_slope_pass(design, found, tied.beta, problem.n_classes))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
     return EvidencePoint(found.log_evidence, slope, statistics.n, tied, found.means, determined)
 
 
 def _slope_pass(design: Design, found: Any, beta: float | Float, n_classes: int) -> SlopePass:
-    """Return the pass for the slopes at a posterior; with many columns, in single precision if that suffices."""
+    """Return the pass for the slopes at a posterior; with many columns, in single precision if that
+    suffices."""
     covariances = found.covariances
     if covariances.shape[-1] >= SINGLE_COLUMNS and np.max(beta * found.variance) < SINGLE_VARIANCE:
         covariances = covariances.astype(np.float32)
@@ -212,34 +260,49 @@ def _slope_pass(design: Design, found: Any, beta: float | Float, n_classes: int)
 def fitted(
     sample: SampledRows, problem: Problem, design: Design, tied: Tied | None = None, count: int = 10
 ) -> tuple[GramStatistics, Tied, Any]:
-    """Fit α and β of a design by ``count`` updates; return the statistics, α and β, and the posterior."""
+    """Fit α and β of a design by ``count`` updates; return the statistics, α and β, and the
+    posterior."""
     sample.drop_blocks()
-    variances = problem.target_variance if problem.target_variances is None else problem.target_variances
-    statistics = _statistics(sample, design, problem.n_classes or problem.n_targets, problem.n_classes)
+    variances = (
+        problem.target_variance if problem.target_variances is None else problem.target_variances
+    )
+    statistics = _statistics(
+        sample, design, problem.n_classes or problem.n_targets, problem.n_classes
+    )
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
     tied = _first_tied(problem, variances) if tied is None else tied
-    return (statistics, *updates(statistics, tied, count, *(() if problem.n_classes else (variances, fixed))))
+    return (
+        statistics,
+        *updates(statistics, tied, count, *(() if problem.n_classes else (variances, fixed))),
+    )
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: Any) -> EvidencePoint:
-    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``; ``last`` is ignored."""
+    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``; ``last`` is
+    ignored."""
     sample.drop_blocks()
-    statistics = _statistics(sample, design, fit.n_classes or len(design.scaling.t_shift), fit.n_classes)
+    statistics = _statistics(
+        sample, design, fit.n_classes or len(design.scaling.t_shift), fit.n_classes
+    )
     found = posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(_slope_pass(design, found, fit.beta, fit.n_classes))
     return EvidencePoint(found.log_evidence, slope, statistics.n)
 
 
 def _first_tied(problem: Problem, variances: float | Float) -> Tied:
-    """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual initial noise."""
+    """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual
+    initial noise."""
     if problem.n_classes:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
     variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
-def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0) -> GramStatistics:
-    """Return the statistics of a design's columns and their targets, which are class indicators for classes."""
+def _statistics(
+    sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0
+) -> GramStatistics:
+    """Return the statistics of a design's columns and their targets, which are class indicators for
+    classes."""
     nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
     return GramStatistics.of(design.all_labels, block)

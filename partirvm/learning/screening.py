@@ -1,9 +1,10 @@
 """Starts of a kernel search from the evidence of single features and of pairs of features.
 
-With many features, short widths for all of them make all rows nearly uncorrelated: no slope points to the few features
-that matter. A function of two features that vanishes on average over either of them, such as a product of two waves,
-cannot be seen in any single feature either. The tied evidence of a kernel on one or two features costs a millisecond
-and sees both. The other features keep a wide, nearly constant part.
+With many features, short widths for all of them make all rows nearly uncorrelated: no slope points
+to the few features that matter. A function of two features that vanishes on average over either of
+them, such as a product of two waves, cannot be seen in any single feature either. The tied evidence
+of a kernel on one or two features costs a millisecond and sees both. The other features keep a
+wide, nearly constant part.
 """
 
 from collections.abc import Sequence
@@ -21,16 +22,19 @@ GAMMAS = (0.5, 4.0, 32.0)
 """Gammas of a single feature, from a trend to a wave of eight radians per standard deviation."""
 
 PAIR_GAMMAS = (0.5, 2.0, 8.0)
-"""Gammas of each feature of a pair: the few centres cannot resolve shorter waves of two features."""
+"""Gammas of each feature of a pair: the few centres cannot resolve shorter waves of two
+features."""
 
 JITTER = 0.3
-"""Standard deviation of initial log parameters around a start, since equal features can stay equal."""
+"""Standard deviation of initial log parameters around a start, since equal features can stay
+equal."""
 
 WIDE = 0.01
 """Gamma of the other features, relative to that of gamma="scale"."""
 
 NATS = 2.0
-"""Minimum gain in evidence of a feature or a pair, in nats of a search with ``SEARCH_ROWS`` rows."""
+"""Minimum gain in evidence of a feature or a pair, in nats of a search with ``SEARCH_ROWS``
+rows."""
 
 SEARCH_ROWS = 400
 """Number of rows of the search for which a gain must be worth ``NATS``."""
@@ -64,7 +68,9 @@ class Screening:
         logs = self.kernel.logs
         self.wide = np.where(np.isfinite(logs), logs + np.log(WIDE), -np.inf)
         self.of_wide = tied_gain(self.rows, self.kernel.with_logs(self.wide))
-        self.singles = {int(j): self._single(int(j)) for j in np.flatnonzero(np.isfinite(self.wide))}
+        self.singles = {
+            int(j): self._single(int(j)) for j in np.flatnonzero(np.isfinite(self.wide))
+        }
 
     @property
     def least(self) -> float:
@@ -72,7 +78,8 @@ class Screening:
         return NATS / min(len(self.rows.X), SEARCH_ROWS)
 
     def gain(self, parameters: Sequence[int], gammas: Sequence[float]) -> float:
-        """Return the gain of ``gammas`` for these parameters beyond that of wide ones, in nats per row."""
+        """Return the gain of ``gammas`` for these parameters beyond that of wide ones, in nats per
+        row."""
         self.rows.sample.check_interrupted()
         logs = self.wide.copy()
         logs[list(parameters)] = np.log(gammas)
@@ -83,7 +90,8 @@ class Screening:
         return max((self.gain([j], [gamma]), gamma) for gamma in GAMMAS)
 
     def of_singles(self) -> Float:
-        """Return log parameters (p,): the best gamma of each parameter that gains alone, and wide ones elsewhere."""
+        """Return log parameters (p,): the best gamma of each parameter that gains alone, and wide
+        ones elsewhere."""
         start = self.wide.copy()
         for j, (gain, gamma) in self.singles.items():
             if gain > self.least:
@@ -91,16 +99,19 @@ class Screening:
         return start
 
     def of_pairs(self) -> Float | None:
-        """Return log parameters (p,) with the best gammas of pairs that gain more together than alone; None if none.
+        """Return log parameters (p,) with the best gammas of pairs that gain more together than
+        alone; None if none.
 
-        The pairs are visited in order of decreasing gain, and the first one that a parameter belongs to decides its
-        gamma.
+        The pairs are visited in order of decreasing gain, and the first one that a parameter
+        belongs to decides its gamma.
         """
         together: list[tuple[float, tuple[int, int], tuple[float, float]]] = []
         for pair in self._pairs():
             alone = sum(max(self.singles[j][0], 0.0) for j in pair)
             if max(self.gain(pair, (gamma, gamma)) for gamma in PAIR_GAMMAS) > alone + self.least:
-                gain, gammas = max((self.gain(pair, each), each) for each in product(PAIR_GAMMAS, PAIR_GAMMAS))
+                gain, gammas = max(
+                    (self.gain(pair, each), each) for each in product(PAIR_GAMMAS, PAIR_GAMMAS)
+                )
                 together.append((gain - alone, pair, gammas))
         if not together:
             return None
@@ -114,7 +125,8 @@ class Screening:
         return start
 
     def _pairs(self) -> list[tuple[int, int]]:
-        """Return the pairs to be tried: all pairs of the parameters with the largest gains, at most ``PAIRS``."""
+        """Return the pairs to be tried: all pairs of the parameters with the largest gains, at most
+        ``PAIRS``."""
         order = sorted(self.singles, key=lambda j: -self.singles[j][0])
         while len(order) * (len(order) - 1) > 2 * PAIRS:
             order.pop()
@@ -122,14 +134,16 @@ class Screening:
 
 
 def jittered(logs: Float, scales: Sequence[float], seed: int) -> list[Float]:
-    """Return starts (p,): the log parameters at several inverse widths, with a jitter if there are several."""
+    """Return starts (p,): the log parameters at several inverse widths, with a jitter if there are
+    several."""
     rng = stream(seed, Purpose.PROCESS_STARTS)
     jitter = JITTER if len(logs) > 1 else 0.0
     return [logs + 2 * np.log(scale) + jitter * rng.normal(size=len(logs)) for scale in scales]
 
 
 def screened(rows: ProcessRows, kernel: Kernel) -> list[Float]:
-    """Return starts (p,) of a search of the kernel's log parameters, from single features and from pairs."""
+    """Return starts (p,) of a search of the kernel's log parameters, from single features and from
+    pairs."""
     of_singles = Screening(rows, kernel).of_singles()
     of_pairs = Screening(_thinned(rows), kernel).of_pairs()
     return [of_singles, *([] if of_pairs is None else [of_pairs])]
@@ -138,4 +152,6 @@ def screened(rows: ProcessRows, kernel: Kernel) -> list[Float]:
 def _thinned(rows: ProcessRows) -> ProcessRows:
     """Return every k-th row, at most ``PAIR_ROWS``."""
     step = slice(None, None, -(-len(rows.X) // PAIR_ROWS))
-    return replace(rows, X=rows.X[step], t=rows.t[step], inverse=rows.inverse[step], columns=rows.columns[step])
+    return replace(
+        rows, X=rows.X[step], t=rows.t[step], inverse=rows.inverse[step], columns=rows.columns[step]
+    )

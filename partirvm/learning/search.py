@@ -1,20 +1,25 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between its rounds.
 
-**Before the fit**, the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); the search
-starts where ``learning.process_search`` or ``learning.class_search`` ended. Some rows of the sample are centres: with
-every row as a centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of
-the kernel at once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks.
-There are four stages, each of which starts from the curvature measured by the previous one:
+**Before the fit**, the evidence is that of a tied RVM (``core.tied``; for classes, of their
+indicators); the search starts where ``learning.process_search`` or ``learning.class_search`` ended.
+Some rows of the sample are centres: with every row as a centre, the evidence favours far too narrow
+widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at once, with one evaluation
+of evidence and slopes per step: two passes, which use the same kernel blocks. There are four
+stages, each of which starts from the curvature measured by the previous one:
 
-1. *Search* from the initial kernel, on few rows and centres; a single width starts from the best of several.
-2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
-   that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *All rows*, more centres. Directions (``learning.forms``) move here: on few rows, their entries would fit the noise.
-4. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps remain.
+1. *Search* from the initial kernel, on few rows and centres; a single width starts from the best of
+   several.
+2. *Revival*, once, if features were switched off: all widths are raised again and the search is
+   repeated. Two inputs that matter only jointly both appear irrelevant at first, and are found
+   together after the revival.
+3. *All rows*, more centres. Directions (``learning.forms``) move here: on few rows, their entries
+   would fit the noise.
+4. *Growth*: the number of centres is doubled while the data determine most of the weights; few
+   steps remain.
 
-**Between rounds**, the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
-while the kernel changes: tied or updated α gave no higher evidence. If features are switched off, a second search
-starts with their gamma raised.
+**Between rounds**, the evidence is that of the fit, whose relevance vectors are the centres. Its α
+and β stay constant while the kernel changes: tied or updated α gave no higher evidence. If features
+are switched off, a second search starts with their gamma raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,33 +46,39 @@ LEAST = 20
 """Minimum number of rows for kernel learning."""
 
 CENTRES, MOST_CENTRES = 300, 500
-"""Maximum number of centres in the first stage on all rows, and after growth; more lower the error by 1 % at most.
+"""Maximum number of centres in the first stage on all rows, and after growth; more lower the error
+by 1 % at most.
 
-For classes, at most a quarter of the rows are centres: with fewer, small datasets lack detail; with more, the evidence
-overfits. More than two classes use at most 100, to save time; the errors differ little."""
+For classes, at most a quarter of the rows are centres: with fewer, small datasets lack detail; with
+more, the evidence overfits. More than two classes use at most 100, to save time; the errors differ
+little."""
 
 COARSE_ROWS, COARSE_CENTRES = 3000, 200
-"""Maximum number of rows and centres in searches of widths and of fixed directions, which have few parameters."""
+"""Maximum number of rows and centres in searches of widths and of fixed directions, which have few
+parameters."""
 
 ALL_EVALUATIONS, LAST_EVALUATIONS, AGAIN_EVALUATIONS = 30, 12, 8
-"""Maximum number of evaluations in the first stage on all rows, after growth, and in each search between rounds. With
-the curvature of the previous stage, 12 after growth gain as much as 20 without it."""
+"""Maximum number of evaluations in the first stage on all rows, after growth, and in each search
+between rounds. With the curvature of the previous stage, 12 after growth gain as much as 20 without
+it."""
 
 AXES_SD, MOST_SCALE = 0.3, 10.0
-"""Standard deviation of the normal prior of a direction's entry around its start; .1 and no prior differ little. In a
-search, it scales the entries of the direction with the largest gamma; others have larger scales, up to a limit."""
+"""Standard deviation of the normal prior of a direction's entry around its start; .1 and no prior
+differ little. In a search, it scales the entries of the direction with the largest gamma; others
+have larger scales, up to a limit."""
 
 WORK = 2e8
-"""Maximum rows × centres × features per evaluation, so that a search ends in about a minute on one core."""
+"""Maximum rows × centres × features per evaluation, so that a search ends in about a minute on one
+core."""
 
 
 @dataclass(frozen=True)
 class LearningOptions:
     """Options of kernel learning: number of rows, and the initial and maximum number of centres.
 
-    ``evaluations`` is the maximum number of evaluations of each search. ``metric`` is "widths", "directions", or
-    "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are the log parameters from which the first
-    search starts, if they were learned before.
+    ``evaluations`` is the maximum number of evaluations of each search. ``metric`` is "widths",
+    "directions", or "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are the
+    log parameters from which the first search starts, if they were learned before.
     """
 
     rows: int
@@ -79,14 +90,22 @@ class LearningOptions:
 
 
 def learning_options(
-    n_rows: int, n_features: int = 1, *, n_classes: int = 0, metric: str = "widths", most: int = LEARNING_ROWS
+    n_rows: int,
+    n_features: int = 1,
+    *,
+    n_classes: int = 0,
+    metric: str = "widths",
+    most: int = LEARNING_ROWS,
 ) -> LearningOptions:
     """Compute the options of kernel learning for data of ``n_rows`` rows.
 
-    At most ``most`` rows are used. Beyond ``WORK``, rows, centres and evaluations are reduced in proportion.
+    At most ``most`` rows are used. Beyond ``WORK``, rows, centres and evaluations are reduced in
+    proportion.
 
-    >>> learning_options(36_000), learning_options(400, n_classes=2).max_centres
-    (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
+    >>> learning_options(36_000)
+    LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths')
+    >>> learning_options(400, n_classes=2).max_centres
+    100
     >>> learning_options(2_000, 2_000)
     LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
@@ -100,16 +119,19 @@ def learning_options(
 
 
 Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
-"""Evaluates a design; α and β start from the given evaluation, with more updates if the last argument is true."""
+"""Evaluates a design; α and β start from the given evaluation, with more updates if the last
+argument is true."""
 
 
 @dataclass
 class KernelSearch:
-    """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
+    """A search with constant rows and centres; the centres are the first ``count`` columns of
+    ``pool``.
 
-    ``start`` is the kernel whose log parameters are searched, within bounds around ``middle`` (p,). ``first`` is the
-    evidence of the first evaluation, ``best`` the best evaluation, at the log parameters ``logs`` (p,), with the
-    posterior ``peak``. ``choice`` says what was compared. Each search takes at most ``most`` evaluations.
+    ``start`` is the kernel whose log parameters are searched, within bounds around ``middle`` (p,).
+    ``first`` is the evidence of the first evaluation, ``best`` the best evaluation, at the log
+    parameters ``logs`` (p,), with the posterior ``peak``. ``choice`` says what was compared. Each
+    search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
@@ -140,23 +162,35 @@ class KernelSearch:
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
     def again(self, **fields: Any) -> Self:
-        """Return a stage that starts from the best kernel or from another ``start``, with some fields replaced."""
+        """Return a stage that starts from the best kernel or from another ``start``, with some
+        fields replaced."""
         if "start" in fields:
             fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs) | {"pairs": []}
-        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": EvidencePoint(), "pairs": self.pairs[:]}
+        unknown: dict[str, Any] = {
+            "evaluations": 0,
+            "peak": -np.inf,
+            "best": EvidencePoint(),
+            "pairs": self.pairs[:],
+        }
         return replace(self, last=self.best, reason=None, **unknown | fields)
 
     def evaluate(self, logs: Float) -> tuple[float, Float]:
-        """Return the log posterior and its slopes at ``logs``, per row; α and β start from the previous evaluation."""
+        """Return the log posterior and its slopes at ``logs``, per row; α and β start from the
+        previous evaluation."""
         if first := not self.evaluations:
             self.sample.on_best(self.design(self.kernel))
         self.sample.on_step("")
         last = self.last
-        point = self.last = self.score(self.design(self.start.with_logs(logs)), last, first or last is None)
+        point = self.last = self.score(
+            self.design(self.start.with_logs(logs)), last, first or last is None
+        )
         # entries of directions have a normal prior around their start, other parameters a flat one
         entries = axes_of(self.start.parameters)
         move = np.where(entries, logs - np.where(entries, self.start.logs, 0.0), 0.0)
-        value, slope = point.value - 0.5 * float(move @ move) / AXES_SD**2, point.slope - move / AXES_SD**2
+        value, slope = (
+            point.value - 0.5 * float(move @ move) / AXES_SD**2,
+            point.slope - move / AXES_SD**2,
+        )
         self.evaluations += 1
         self.first = point.value if first else self.first
         if value > self.peak:
@@ -165,57 +199,95 @@ class KernelSearch:
         return value / point.rows, slope / point.rows
 
     def climb(self, logs: Float | None = None) -> Self:
-        """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; keep the best."""
+        """Raise the log posterior from ``logs``, or the best parameters, until it rises too little;
+        keep the best."""
         low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
         begin, scales = self.logs if logs is None else logs, scales_of(self.start)
-        self.reason, _ = ascent.ascend(self.evaluate, begin, low, high, scales, most=self.most, pairs=self.pairs)
+        self.reason, _ = ascent.ascend(
+            self.evaluate, begin, low, high, scales, most=self.most, pairs=self.pairs
+        )
         return self
 
     def record(self, problem: Problem) -> Record:
         """Make the history record of the stage from its best evaluation."""
         best = self.best
-        facts: dict[str, Any] = {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
-        facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
+        facts: dict[str, Any] = {
+            "number": self.number,
+            "candidates": self.count,
+            "iterations": self.evaluations,
+        }
+        facts |= {
+            "gain": best.value - self.first,
+            "fit_rows": "full" if self.sample.whole else "sample",
+        }
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
         variance = None if problem.n_classes else 1 / best.tied.beta
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 
 def kernel_record(
-    problem: Problem, kernel: Kernel, variance: Any, rows: int, log_evidence: float, facts: dict[str, Any]
+    problem: Problem,
+    kernel: Kernel,
+    variance: Any,
+    rows: int,
+    log_evidence: float,
+    facts: dict[str, Any],
 ) -> Record:
-    """Make the history record of a learned kernel; ``variance`` is the noise variance of the scaled targets."""
+    """Make the history record of a learned kernel; ``variance`` is the noise variance of the scaled
+    targets."""
     scale, shift = problem.empty.scaling.t_scale, 0.0
     if variance is not None:
         facts |= noise(variance, scale)
         shift = rows * float(np.log(scale).sum())
-    facts |= {"vectors": facts["candidates"], "selection": "random", "kernel": kernel.spec(), "train_rmse": None}
+    facts |= {
+        "vectors": facts["candidates"],
+        "selection": "random",
+        "kernel": kernel.spec(),
+        "train_rmse": None,
+    }
     return Record(kind="kernel", rows=rows, log_evidence=log_evidence - shift, **facts)
 
 
 def scales_of(kernel: Kernel) -> Float:
-    """Return typical changes of the parameters (p,): a direction's entry matters in proportion to its gamma."""
+    """Return typical changes of the parameters (p,): a direction's entry matters in proportion to
+    its gamma."""
     logs = kernel.learnable()
     largest = max((log for name, log in logs.items() if "gamma" in name), default=0.0)
-    own = [logs.get(name.replace("axes", "gamma").partition(",")[0] + "]", largest) for name in logs]
+    own = [
+        logs.get(name.replace("axes", "gamma").partition(",")[0] + "]", largest) for name in logs
+    ]
     entries = AXES_SD * np.minimum(np.exp((largest - np.array(own)) / 2), MOST_SCALE)
     return np.where(axes_of(kernel.parameters), entries, 1.0)
 
 
-def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
-    """Make the first stage without evaluating it; draw its rows and centres at random from the rows of the sample."""
+def begin_stage(
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int
+) -> KernelSearch:
+    """Make the first stage without evaluating it; draw its rows and centres at random from the rows
+    of the sample."""
     order = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)
     pool = sample.candidates(problem, order[: problem.rows_of(learning.max_centres)])
     if len(order) > COARSE_ROWS:
         sample = sample.only(np.sort(order[:COARSE_ROWS]))
     count, kernel = min(learning.centres, COARSE_CENTRES, len(pool.labels)), problem.empty.kernel
-    score, logs = partial(evaluate, sample, problem), kernel.logs if learning.warm is None else learning.warm
-    return KernelSearch(sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations)
+    score, logs = (
+        partial(evaluate, sample, problem),
+        kernel.logs if learning.warm is None else learning.warm,
+    )
+    return KernelSearch(
+        sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations
+    )
 
 
-def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
-    """Run the first stage: several starts if there is a single width, or a revival of switched-off features."""
-    stage, features = begin_stage(sample, problem, learning, seed), ascent.groups(problem.empty.kernel.parameters)
+def first_stage(
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int
+) -> KernelSearch:
+    """Run the first stage: several starts if there is a single width, or a revival of switched-off
+    features."""
+    stage, features = (
+        begin_stage(sample, problem, learning, seed),
+        ascent.groups(problem.empty.kernel.parameters),
+    )
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
             stage.evaluate(stage.middle + move)
@@ -229,16 +301,19 @@ SMALL = NEGLIGIBLE * 1e-10
 """Gamma of a feature that is switched off. A later search can raise it, as it cannot raise 0."""
 
 LOSS = 1.0
-"""Maximum loss of evidence, in nats for each of them, by which features without effect are switched off."""
+"""Maximum loss of evidence, in nats for each of them, by which features without effect are switched
+off."""
 
 
 SHARES = 1e-3, 1e-4, 1e-5
-"""Shares of the largest gamma below which features are switched off; the next one is tried if the evidence falls. Where
-the largest gamma is that of a wave, a feature with a thousandth of it may still have a large linear effect."""
+"""Shares of the largest gamma below which features are switched off; the next one is tried if the
+evidence falls. Where the largest gamma is that of a wave, a feature with a thousandth of it may
+still have a large linear effect."""
 
 
 def reductions(kernel: Kernel, n_features: int) -> Iterator[tuple[Kernel, int]]:
-    """Yield the kernel with fewer and fewer features switched off, and their number, while it is above 0."""
+    """Yield the kernel with fewer and fewer features switched off, and their number, while it is
+    above 0."""
     for share in SHARES:
         reduced = switched_off(kernel, n_features, share)
         removed = kernel.effective(n_features) & ~reduced.effective(n_features)
@@ -249,8 +324,8 @@ def reductions(kernel: Kernel, n_features: int) -> Iterator[tuple[Kernel, int]]:
 def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
     """Return the kernel without the features whose gamma is below this share of the largest.
 
-    Their gamma becomes ``SMALL``, as do such gammas of directions; entries of directions in such features become 0. A
-    gamma that is 0 stays 0.
+    Their gamma becomes ``SMALL``, as do such gammas of directions; entries of directions in such
+    features become 0. A gamma that is 0 stays 0.
     """
 
     def small(gamma: Float) -> tuple[float, ...]:
@@ -266,23 +341,29 @@ def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
         return replace(family, gamma=small(np.array(family.gamma)))
 
     if isinstance(kernel, Several):
-        return replace(kernel, kernels=tuple(switched_off(each, n_features, share) for each in kernel.kernels))
+        return replace(
+            kernel, kernels=tuple(switched_off(each, n_features, share) for each in kernel.kernels)
+        )
     return replaced(kernel, np.arange(n_features), Directions | Family, make)
 
 
 def without_weak_features(stage: KernelSearch) -> KernelSearch:
-    """Switch weak features off in the best kernel of a stage, unless its evidence falls by more than ``LOSS`` each."""
+    """Switch weak features off in the best kernel of a stage, unless its evidence falls by more
+    than ``LOSS`` each."""
     for reduced, removed in reductions(stage.kernel, stage.pool.scaling.n_inputs):
         point = stage.score(stage.design(reduced), stage.best, False)
         if point.value > stage.best.value - LOSS * removed:
-            found = replace(stage, start=reduced, middle=reduced.logs, logs=reduced.logs, best=point)
+            found = replace(
+                stage, start=reduced, middle=reduced.logs, logs=reduced.logs, best=point
+            )
             found.sample.on_best(found.design(found.kernel))
             return found
     return stage
 
 
 def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
-    """Double the number of centres, up to ``most``, while half of each weight or more is determined; log each stage."""
+    """Double the number of centres, up to ``most``, while half of each weight or more is
+    determined; log each stage."""
     while True:
         count = min(2 * stage.count, most, len(stage.pool.labels))
         if stage.best.determined < 0.5 or count <= stage.count:
@@ -290,21 +371,32 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
             stage.sample.log(stage.record(problem))
             return stage
         stage.sample.log(stage.record(problem))
-        stage = stage.again(count=count, number=stage.number + 1, most=min(stage.most, LAST_EVALUATIONS)).climb()
+        stage = stage.again(
+            count=count, number=stage.number + 1, most=min(stage.most, LAST_EVALUATIONS)
+        ).climb()
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
-    """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks it on all rows."""
+    """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks it on
+    all rows."""
     design, start = instruction.design, instruction.design.kernel
 
-    count, logs, score = len(design.labels), start.logs, partial(evaluate_fit, sample, instruction.fit)
-    stage = KernelSearch(sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS).climb()
+    count, logs, score = (
+        len(design.labels),
+        start.logs,
+        partial(evaluate_fit, sample, instruction.fit),
+    )
+    stage = KernelSearch(
+        sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS
+    ).climb()
     wider = ascent.awakened(stage.logs, ascent.groups(start.parameters))
     if not np.array_equal(wider, stage.logs):
         stage.middle = wider  # the bounds of the search are relative to its start
         stage.climb(wider)
     stage = without_weak_features(stage)
-    return KernelLearned(stage.kernel, stage.best.value > stage.first, stage.best.rows, stage.evaluations)
+    return KernelLearned(
+        stage.kernel, stage.best.value > stage.first, stage.best.rows, stage.evaluations
+    )
 
 
 def axes_of(names: Sequence[str]) -> Bool:

@@ -1,10 +1,11 @@
 """Directions of a function with more detail than the evidence of a few hundred rows resolves.
 
-For a wave along an oblique direction, such as sin(4 aᵀx) of ten features, no widths of the features raise the evidence
-above that of noise alone. The mean of a process that nearly interpolates the targets still has gradients along ``a``.
-Their mean outer product becomes the metric of the next process, and so on (recursive feature machines: Radhakrishnan et
-al. 2024, *Science* 383:1461); within ten turns, the metric has the directions that matter. Rows that were left out
-decide, because the evidence does not penalise directions.
+For a wave along an oblique direction, such as sin(4 aᵀx) of ten features, no widths of the features
+raise the evidence above that of noise alone. The mean of a process that nearly interpolates the
+targets still has gradients along ``a``. Their mean outer product becomes the metric of the next
+process, and so on (recursive feature machines: Radhakrishnan et al. 2024, *Science* 383:1461);
+within ten turns, the metric has the directions that matter. Rows that were left out decide, because
+the evidence does not penalise directions.
 """
 
 from dataclasses import replace
@@ -22,16 +23,19 @@ LITTLE = 0.05
 """Gain in evidence over noise alone, in nats per row, below which a kernel explains little."""
 
 STEEP_ROWS, LEAST_ROWS = 1000, 100
-"""Maximum number of rows that teach, and minimum number of rows of which some teach and others decide."""
+"""Maximum number of rows that teach, and minimum number of rows of which some teach and others
+decide."""
 
 STARTS = (1.0, 2.0)
 """Initial inverse widths, relative to that of gamma="scale"."""
 
 STEEP_NOISE, STEEP_TURNS, LEAST_SHARE = 0.05, 10, 1e-4
-"""Noise ÷ target variance while the metric is found, number of turns, and the minimum gamma ÷ the largest one."""
+"""Noise ÷ target variance while the metric is found, number of turns, and the minimum gamma ÷ the
+largest one."""
 
 CLIMBED, CLEAR = 12, 2.0
-"""Maximum number of L-BFGS steps from the metric, and the minimum gain of left-out rows in standard errors."""
+"""Maximum number of L-BFGS steps from the metric, and the minimum gain of left-out rows in standard
+errors."""
 
 
 def noise_alone(rows: ProcessRows) -> ProcessFit:
@@ -49,12 +53,15 @@ def explains_little(rows: ProcessRows, fit: ProcessFit) -> bool:
 def steep_directions(
     sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit
 ) -> ProcessFit | None:
-    """Return a kernel of directions that predicts left-out rows clearly better than ``widths``; None if none does.
+    """Return a kernel of directions that predicts left-out rows clearly better than ``widths``;
+    None if none does.
 
     ``order`` are row numbers in random order, of which at most ``most`` teach.
     """
     count = min(len(order) * 4 // 5, STEEP_ROWS, most)
-    if len(order) < LEAST_ROWS or not turnable(problem.empty.kernel, problem.empty.scaling.n_inputs):
+    if len(order) < LEAST_ROWS or not turnable(
+        problem.empty.kernel, problem.empty.scaling.n_inputs
+    ):
         return None
     rows = ProcessRows.of(sample, problem, order[:count])
     left_out = ProcessRows.of(sample, problem, order[count : 2 * count])
@@ -73,7 +80,8 @@ def steep(rows: ProcessRows) -> ProcessFit:
 
 
 def _turned(rows: ProcessRows, start: float) -> ProcessFit:
-    """Return a process in the metric of its own gradients, after ``STEEP_TURNS`` turns from equal widths."""
+    """Return a process in the metric of its own gradients, after ``STEEP_TURNS`` turns from equal
+    widths."""
     kernel = rows.problem.empty.kernel
     level = float(np.log(rows.problem.target_variance))
     logs = kernel.logs + 2 * np.log(start)

@@ -1,8 +1,10 @@
-"""Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from a centre.
+"""Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from a
+centre.
 
-Errors that grow with the target, as with prices, have constant variance on a logarithmic scale. Densities and intervals
-then gain much, but the mean squared error, which the largest targets dominate, can rise, so a target is warped only on
-request. On census 8H, the negative log density falls from .41 to .02, and the RMSE rises from .61 to .73.
+Errors that grow with the target, as with prices, have constant variance on a logarithmic scale.
+Densities and intervals then gain much, but the mean squared error, which the largest targets
+dominate, can rise, so a target is warped only on request. On census 8H, the negative log density
+falls from .41 to .02, and the RMSE rises from .61 to .73.
 """
 
 from dataclasses import replace
@@ -26,21 +28,27 @@ ROWS, STEPS = 500, 30
 def require_positive(target: TargetMap, least: float) -> None:
     """Raise ``DataError`` if the map is a logarithm, but the ``least`` target is not positive."""
     if target.kind == "log" and not least > 0:
-        raise DataError(f"the target has values as low as {least:.4g}, which have no logarithm: use 'asinh'")
+        raise DataError(
+            f"the target has values as low as {least:.4g}, which have no logarithm: use 'asinh'"
+        )
 
 
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
-    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or the map with the highest evidence.
+    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or the map with the
+    highest evidence.
 
-    The centre and spread of "asinh" are those of the feature warp with the highest evidence; with few rows, of the
-    mildest. ``least`` is the smallest target of all rows; raises ``DataError`` for the logarithm unless it is positive.
+    The centre and spread of "asinh" are those of the feature warp with the highest evidence; with
+    few rows, of the mildest. ``least`` is the smallest target of all rows; raises ``DataError`` for
+    the logarithm unless it is positive.
     """
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
     t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
     maps = {"log": [TargetMap("log")] if least > 0 else []}
     maps["asinh"] = [TargetMap("asinh", *each) for each in warps(t[:, 0])]
-    found = [warped(problem, each, t, weights) for each in maps.get(warp, [*maps["log"], *maps["asinh"]])]
+    found = [
+        warped(problem, each, t, weights) for each in maps.get(warp, [*maps["log"], *maps["asinh"]])
+    ]
     if warp == "auto" or not found:
         found.insert(0, problem)
     numbers = sample.rows.rows[rows.present]
@@ -51,7 +59,8 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
 
 
 def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
-    """Return the problem with this target map, standardised on targets t (n, 1) of some rows with ``weights``."""
+    """Return the problem with this target map, standardised on targets t (n, 1) of some rows with
+    ``weights``."""
     moments = ColumnMoments.of(target(t), weights)
     scale = np.where(moments.deviation > 0, moments.deviation, 1.0)
     own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=scale)
@@ -59,8 +68,11 @@ def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None)
 
 
 def evidence(sample: SampledRows, problem: Problem, numbers: Int) -> float:
-    """Return the log evidence of the unwarped target, in nats, from a process with one width on sample rows."""
+    """Return the log evidence of the unwarped target, in nats, from a process with one width on
+    sample rows."""
     rows, scaling = ProcessRows.of(sample, problem, numbers), problem.empty.scaling
     begun = ProcessFit(problem.empty.kernel, 0.0, float(np.log(0.1)))
-    slopes = (scaling.target.log_slope(sample.rows.gather(numbers).t) - np.log(scaling.t_scale)).sum()
+    slopes = (
+        scaling.target.log_slope(sample.rows.gather(numbers).t) - np.log(scaling.t_scale)
+    ).sum()
     return float(climb(rows, begun, STEPS, together=True).value + slopes)

@@ -1,6 +1,8 @@
-"""Directions of an exact process: eigenvectors of the mean outer product of the gradient of its mean.
+"""Directions of an exact process: eigenvectors of the mean outer product of the gradient of its
+mean.
 
-They are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions.
+They are computed ``TURNS`` times, since the gradient sees more once the kernel follows the
+directions.
 """
 
 from dataclasses import replace
@@ -19,12 +21,17 @@ TURNS, TURN_STEPS = 3, 10
 """Number of turns of the directions, and the maximum number of L-BFGS steps after each."""
 
 
-def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()) -> ProcessFit | None:
-    """Return the best kernel of directions after some turns, from the curvature ``pairs``; None if none can turn."""
+def directions(
+    rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()
+) -> ProcessFit | None:
+    """Return the best kernel of directions after some turns, from the curvature ``pairs``; None if
+    none can turn."""
     d = rows.X.shape[1]
     if not turnable(widths.kernel, d):
         return None
-    best = current = climb(rows, replace(_turned(rows, widths, widths), pairs=list(pairs)), TURN_STEPS)
+    best = current = climb(
+        rows, replace(_turned(rows, widths, widths), pairs=list(pairs)), TURN_STEPS
+    )
     for _ in range(turns - 1 if promising(widths, best, d, 0.25) else 0):
         current = climb(rows, _turned(rows, widths, current), TURN_STEPS)
         if current.value < best.value + 1.0:
@@ -34,9 +41,12 @@ def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs:
 
 
 def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> ProcessFit:
-    """Return ``widths`` along eigenvectors of the outer product at ``current``, with gammas vᵀGv of its metric G."""
+    """Return ``widths`` along eigenvectors of the outer product at ``current``, with gammas vᵀGv of
+    its metric G."""
     outer, d = rows.outer_product(current), rows.X.shape[1]
-    before = {tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)}
+    before = {
+        tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)
+    }
 
     def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
         now = before.get(tuple(columns.tolist()))
@@ -49,9 +59,10 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 
 
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
-    """Return True if directions raise the evidence by ``share`` nats for each angle between d directions.
+    """Return True if directions raise the evidence by ``share`` nats for each angle between d
+    directions.
 
-    With less, left-out rows preferred them in one of 27 fits to nine datasets, by a gain that new rows did not confirm;
-    consulting them would take most of the search.
+    With less, left-out rows preferred them in one of 27 fits to nine datasets, by a gain that new
+    rows did not confirm; consulting them would take most of the search.
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2

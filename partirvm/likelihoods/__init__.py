@@ -1,4 +1,5 @@
-"""Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds them by name."""
+"""Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds
+them by name."""
 
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
@@ -7,18 +8,24 @@ from partirvm.likelihoods.indicators import IndicatorLikelihood
 
 GAUSSIAN, POOLED = GaussianLikelihood(), IndicatorLikelihood()
 
-LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX)}
-"""Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
+LIKELIHOODS: dict[str, Likelihood] = {
+    each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX)
+}
+"""Likelihoods by name. An entry in this dictionary makes a likelihood available under its
+``words``."""
 
 MANY_ROWS = 50_000
-"""Above this number of rows, two classes are pooled by default: on 220,551 rows of skin_nonskin, .04 % are wrong after
-5 CPU seconds; with a logistic link, .03 % after 135. On 6,000 rows of magic, the log loss would rise by .003 to .01."""
+"""Above this number of rows, two classes are pooled by default: on 220,551 rows of skin_nonskin,
+.04 % are wrong after 5 CPU seconds; with a logistic link, .03 % after 135. On 6,000 rows of magic,
+the log loss would rise by .003 to .01."""
 
 
 def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likelihood:
-    """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of an option.
+    """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of
+    an option.
 
-    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises ``KeyError``.
+    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises
+    ``KeyError``.
     """
     if n_classes and n_rows > MANY_ROWS and word == "auto":
         return POOLED
@@ -30,6 +37,9 @@ def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likeli
 
 
 def words_of(*, classes: bool) -> tuple[str, ...]:
-    """Return the option values that select a likelihood in classification (``classes=True``) or regression."""
-    found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
+    """Return the option values that select a likelihood in classification (``classes=True``) or
+    regression."""
+    found = (
+        word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words
+    )
     return tuple(dict.fromkeys(found))

@@ -1,9 +1,10 @@
-"""The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that strategies call.
+"""The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that
+strategies call.
 
-A *pass* computes a statistic of each tile with a pure function and sums these in a fixed tree. Passes are frozen
-dataclasses at module level, so that workers can unpickle them. A *likelihood* is a small immutable object, registered
-in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end without reading rows; a ``PassFit`` needs a pass for each
-step.
+A *pass* computes a statistic of each tile with a pure function and sums these in a fixed tree.
+Passes are frozen dataclasses at module level, so that workers can unpickle them. A *likelihood* is
+a small immutable object, registered in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end
+without reading rows; a ``PassFit`` needs a pass for each step.
 """
 
 import operator
@@ -23,7 +24,8 @@ from partirvm.model import AnyModel
 from partirvm.types import Bool, Columns, Float, Int
 
 Rows: TypeAlias = Int | range
-"""Increasing row numbers, as an array or, using no memory for each, as a range of neighbouring rows."""
+"""Increasing row numbers, as an array or, using no memory for each, as a range of neighbouring
+rows."""
 
 OnStep = Callable[[StepInfo], None]
 Draw: TypeAlias = tuple[int, int] | None
@@ -31,7 +33,8 @@ Draw: TypeAlias = tuple[int, int] | None
 
 @dataclass(frozen=True)
 class Panel:
-    """Some rows of a tile: their numbers (n,), inputs (n, d), targets (n, T), and weights (n,) or None."""
+    """Some rows of a tile: their numbers (n,), inputs (n, d), targets (n, T), and weights (n,) or
+    None."""
 
     rows: Int
     X: Float
@@ -43,8 +46,8 @@ class Panel:
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
-    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these instead of the training
-    rows. ``rows`` are the increasing numbers of the rows to read, or None for all.
+    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these instead
+    of the training rows. ``rows`` are the increasing numbers of the rows to read, or None for all.
     """
 
     name: ClassVar[str]
@@ -63,16 +66,21 @@ class Pass:
         return tuple(value for value in values if isinstance(value, Design))
 
     def statistic(self, tile: Any) -> Any:
-        """Return the statistic of one tile (``execution.local``): the sum over its panels, by ``+``.
+        """Return the statistic of one tile (``execution.local``): the sum over its panels, by
+        ``+``.
 
         A block (n, M) reuses the memory of the previous panel's block and may be changed.
         """
-        parts = (self.of_panel(panel, *blocks) for panel, *blocks in tile.panels(self.rows, *self.designs))
+        parts = (
+            self.of_panel(panel, *blocks)
+            for panel, *blocks in tile.panels(self.rows, *self.designs)
+        )
         return reduce(operator.iadd, parts)
 
 
 def eligible(panel: Panel, exclude: Int) -> Bool:
-    """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
+    """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude``
+    (sorted row numbers)."""
     found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
     return found if panel.weights is None else found & (panel.weights > 0)
 
@@ -80,8 +88,12 @@ def eligible(panel: Panel, exclude: Int) -> Bool:
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
     """Return the elements of ``sorted_rows`` between ``first`` and ``last``, inclusive."""
     if isinstance(sorted_rows, range):
-        return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
-    return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
+        return np.arange(
+            max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64
+        )
+    return sorted_rows[
+        np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")
+    ]
 
 
 def positions(selected: Int, labels: Int) -> Int:
@@ -98,9 +110,11 @@ def survivors(design: Design, fit: Any) -> Design:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a fit to other rows or with more columns: α (M,) or (M, C) of the columns with these labels.
+    """Start of a fit to other rows or with more columns: α (M,) or (M, C) of the columns with these
+    labels.
 
-    Other columns are new. A regression also starts from its ``beta``, and a classification from its ``weights`` (M, C).
+    Other columns are new. A regression also starts from its ``beta``, and a classification from its
+    ``weights`` (M, C).
     """
 
     labels: Int
@@ -111,8 +125,8 @@ class Start:
     def merge(self, other: Self, labels: Int) -> Self:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
-        Columns of the two fits explain the same data, and would eliminate each other at their own α: they start at
-        ``JOINING`` × α, half their weights, and the larger β.
+        Columns of the two fits explain the same data, and would eliminate each other at their own
+        α: they start at ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         kept = np.isin(joined, labels)
@@ -127,15 +141,16 @@ class Start:
 Fit: TypeAlias = Any
 """A fit of M columns with the labels ``labels`` (M,) to ``n`` rows, of the likelihood's own type.
 
-It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns the evidence lost
-by deleting each column (M,) and, for a dense fit, ``gains(statistic)`` the gain of adding each column of
-``Likelihood.gain_pass`` alone (Q,), in nats.
+It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns
+the evidence lost by deleting each column (M,) and, for a dense fit, ``gains(statistic)`` the gain
+of adding each column of ``Likelihood.gain_pass`` alone (Q,), in nats.
 """
 
 
 @dataclass(frozen=True)
 class Solved:
-    """Result of a fit: its final state (a ``Fit``, or what another kind of fit returns) and the reason why it ended."""
+    """Result of a fit: its final state (a ``Fit``, or what another kind of fit returns) and the
+    reason why it ended."""
 
     fit: Any
     reason: Termination
@@ -146,11 +161,13 @@ class DenseFit(ABC):
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
-        """Run the fit; return its final state and the reason why it ended. ``on_step`` may raise to stop the fit."""
+        """Run the fit; return its final state and the reason why it ended. ``on_step`` may raise to
+        stop the fit."""
 
 
 class PassFit(ABC):
-    """A fit, started or not, that needs a pass for each step; it has ended if ``reason`` is not None."""
+    """A fit, started or not, that needs a pass for each step; it has ended if ``reason`` is not
+    None."""
 
     reason: Termination | None
 
@@ -172,26 +189,31 @@ class PassFit(ABC):
 
     @abstractmethod
     def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:
-        """Return the fit after the statistic of the pass. ``poll``, called between steps, may raise to stop the fit."""
+        """Return the fit after the statistic of the pass. ``poll``, called between steps, may raise
+        to stop the fit."""
 
 
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
-    Methods that return passes may return an empty tuple: then no statistics are requested. ``problem`` and
-    ``options`` are those of strategies (``strategies.problem``).
+    Methods that return passes may return an empty tuple: then no statistics are requested.
+    ``problem`` and ``options`` are those of strategies (``strategies.problem``).
     """
 
     name: str
     words: tuple[str, ...]
-    """Option values that select this likelihood: of ``multi_class`` in classification, else of ``noise_variance``."""
+    """Option values that select this likelihood: of ``multi_class`` in classification, else of
+    ``noise_variance``."""
     classifies: bool = False
     binary: bool = False
-    """True for two classes with one linear predictor; otherwise a classification has one per class."""
+    """True for two classes with one linear predictor; otherwise a classification has one per
+    class."""
     dense: bool = True
-    """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed form."""
+    """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed
+    form."""
     at_once: int = 200**2
-    """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
+    """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
+    single fit."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
@@ -200,14 +222,22 @@ class Likelihood(Protocol):
         """Return the fit without columns."""
 
     def warm(self, fit: Any) -> Start:
-        """Return the current α and β, or weights, as a start for a fit to other rows or with more columns."""
+        """Return the current α and β, or weights, as a start for a fit to other rows or with more
+        columns."""
 
     def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes that add columns ``new`` to the statistics of ``kept``; empty if rows cannot be added."""
+        """Return the passes that add columns ``new`` to the statistics of ``kept``; empty if rows
+        cannot be added."""
         return ()
 
     def join(
-        self, problem: Any, fit: Any, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
+        self,
+        problem: Any,
+        fit: Any,
+        kept: Design,
+        new: Design,
+        *statistics: Any,
+        warm: Start | None = None,
     ) -> Any:
         """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
@@ -216,21 +246,37 @@ class Likelihood(Protocol):
         return fit
 
     def fit(
-        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, rows: Int | None, warm: Start | None
+        self,
+        problem: Any,
+        options: Any,
+        design: Design,
+        fit: Any,
+        rule: StopRule,
+        rows: Int | None,
+        warm: Start | None,
     ) -> DenseFit | PassFit:
-        """Return a fit, yet to be run, of the columns of ``design`` to ``rows`` (all if None), which ``rule`` ends.
+        """Return a fit, yet to be run, of the columns of ``design`` to ``rows`` (all if None),
+        which ``rule`` ends.
 
         The fit starts at ``fit``, or at ``warm``, which comes from a fit to other rows.
         """
 
     def settling(
-        self, problem: Any, design: Design, fit: Any, rows: Int | None, *, last: bool, left_out: bool
+        self,
+        problem: Any,
+        design: Design,
+        fit: Any,
+        rows: Int | None,
+        *,
+        last: bool,
+        left_out: bool,
     ) -> tuple[Pass, ...]:
         """Return the passes over ``rows`` that compute the residual of a fit.
 
-        With ``last``, the residual gives the final noise variance; otherwise it replaces statistics that lost digits to
-        cancellation. With ``left_out``, if the noise variance is estimated, the first passes are for left-out errors,
-        one for each target; those of a dense fit of classes, unless it is a last one, choose its ramp.
+        With ``last``, the residual gives the final noise variance; otherwise it replaces statistics
+        that lost digits to cancellation. With ``left_out``, if the noise variance is estimated, the
+        first passes are for left-out errors, one for each target; those of a dense fit of classes,
+        unless it is a last one, choose its ramp.
         """
         return ()
 
@@ -238,15 +284,22 @@ class Likelihood(Protocol):
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
 
-    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        """Return the pass that finds the ``count`` rows with the largest errors among ``rows`` but not in ``used``.
+    def errors(
+        self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
+    ) -> Pass:
+        """Return the pass that finds the ``count`` rows with the largest errors among ``rows`` but
+        not in ``used``.
 
-        With a ``draw`` (a seed), rows of classes are drawn at random, those with large errors being more likely.
+        With a ``draw`` (a seed), rows of classes are drawn at random, those with large errors being
+        more likely.
         """
 
-    def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
+    def gain_pass(
+        self, design: Design, fit: Any, pool: Design, rows: Int | None
+    ) -> tuple[Pass, ...]:
         """Return the pass whose statistic ``Fit.gains`` of a dense fit needs."""
         return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return the fields of a history line (``strategies.problem.Record``) in the target's units."""
+        """Return the fields of a history line (``strategies.problem.Record``) in the target's
+        units."""

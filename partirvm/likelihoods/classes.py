@@ -1,4 +1,5 @@
-"""Likelihoods of classes, fitted by the Laplace approximation: a quadratic at the mode of the weights, pass by pass."""
+"""Likelihoods of classes, fitted by the Laplace approximation: a quadratic at the mode of the
+weights, pass by pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,7 +30,9 @@ class ClassLikelihood(Likelihood):
     dense: bool = False
     at_once: int = 10**6
 
-    def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
+    def model(
+        self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool
+    ) -> ClassModel:
         found = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
         return ClassModel(*found, likelihood=self.name, moderate=moderate)
 
@@ -42,12 +45,16 @@ class ClassLikelihood(Likelihood):
     def warm(self, fit: LaplaceState) -> Start:
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any) -> PassFit:
+    def fit(
+        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any
+    ) -> PassFit:
         rows, warm = others
         rule = replace(rule, max_iterations=options.max_passes, guard=False)
         return Newton(design, self.name, warm or self.warm(fit), rule, rows, problem.prior)
 
-    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
+    def errors(
+        self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
+    ) -> Pass:
         return ErrorPass(design, fit.mean, count, used, self.name, draw, rows=rows)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
@@ -57,7 +64,12 @@ class ClassLikelihood(Likelihood):
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
     """Return the fields of a history line for a classification fit."""
-    facts = {"rows": fit.n, "vectors": fit.n_vectors, "iterations": fit.iteration, "log_evidence": fit.log_evidence}
+    facts = {
+        "rows": fit.n,
+        "vectors": fit.n_vectors,
+        "iterations": fit.iteration,
+        "log_evidence": fit.log_evidence,
+    }
     facts |= {"train_log_loss": log_loss, "train_error": error}
     if scores is not None:
         facts |= {"held_out_log_loss": scores.loss, "held_out_error": scores.wrong / scores.n}
@@ -78,7 +90,8 @@ class Newton(PassFit):
     reason: Termination | None = None
 
     def _first(self) -> tuple[Int, Float, Float]:
-        """Return the labels of the columns, their initial α (M,), which is NaN if new, and weights (M, C)."""
+        """Return the labels of the columns, their initial α (M,), which is NaN if new, and weights
+        (M, C)."""
         labels, start = self.design.all_labels, self.start
         assert start.weights is not None
         alpha = np.full(len(labels), np.nan)
@@ -93,7 +106,12 @@ class Newton(PassFit):
         design, weights = self.design, None
         if self.search is not None:
             design, weights = survivors(self.design, self.search.trial), self.search.trial.weights
-        return LogisticPass(design, self._first()[2] if weights is None else weights, self.likelihood, rows=self.rows)
+        return LogisticPass(
+            design,
+            self._first()[2] if weights is None else weights,
+            self.likelihood,
+            rows=self.rows,
+        )
 
     @property
     def fit(self) -> LaplaceState:

@@ -1,7 +1,8 @@
 """The Gaussian likelihood of a numeric target: t = Φw + noise of variance σ² = 1/β.
 
-Gram statistics over the rows are sufficient, so that fits are dense: one pass gives the statistics of new columns, and
-α and β are found without further passes. Several targets share columns and α; each target has a separate β.
+Gram statistics over the rows are sufficient, so that fits are dense: one pass gives the statistics
+of new columns, and α and β are found without further passes. Several targets share columns and α;
+each target has a separate β.
 """
 
 from collections.abc import Sequence
@@ -20,23 +21,35 @@ from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatisti
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
+from partirvm.likelihoods.base import (
+    DenseFit,
+    Draw,
+    Likelihood,
+    OnStep,
+    Pass,
+    Rows,
+    Start,
+    positions,
+)
 from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import AnyModel, Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
-"""Maximum bound on the relative rounding error of a residual from statistics that no pass has to recompute."""
+"""Maximum bound on the relative rounding error of a residual from statistics that no pass has to
+recompute."""
 
 FIRST_NOISE = 0.1  # Initial σ² as a fraction of the target variance (Tipping's choice)
 LEAST_NOISE = 0.1
-"""Minimum σ² as a fraction of the mean squared error of rows left out of kernel learning (`left_out_square`). Without
-it, the evidence of few rows can be largest where every row is a vector and nothing is left for the noise."""
+"""Minimum σ² as a fraction of the mean squared error of rows left out of kernel learning
+(`left_out_square`). Without it, the evidence of few rows can be largest where every row is a vector
+and nothing is left for the noise."""
 
 
 @dataclass(frozen=True)
 class Solve(DenseFit):
-    """A dense fit: iterations of a ``solver`` of ``core.solvers`` from ``start`` until ``rule`` ends the fit."""
+    """A dense fit: iterations of a ``solver`` of ``core.solvers`` from ``start`` until ``rule``
+    ends the fit."""
 
     start: HyperState
     rule: StopRule
@@ -57,59 +70,104 @@ class GaussianLikelihood(Likelihood):
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: Any) -> HyperState:
-        """Return the fit without columns, whose prediction is the target's mean. σ² starts at most at the squared error
-        of left-out rows: from .1 of the variance, some smooth functions with little noise end as noise alone."""
+        """Return the fit without columns, whose prediction is the target's mean. σ² starts at most
+        at the squared error of left-out rows: from .1 of the variance, some smooth functions with
+        little noise end as noise alone."""
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
-        share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
+        share, given = (
+            FIRST_NOISE if problem.target_variance else NOISE_FLOOR,
+            problem.noise_variance,
+        )
         known = [problem.left_out_square] * (several is None and problem.left_out_square > 0.0)
         first = min([share * target_variance, *known]) if given is None else given
         beta, empty = 1 / first, GramStatistics.empty(problem.n_targets)
-        begun = HyperState(empty, np.zeros(0), beta, target_variance, given is not None, prior=problem.prior)
+        begun = HyperState(
+            empty, np.zeros(0), beta, target_variance, given is not None, prior=problem.prior
+        )
         return replace(begun, least_noise=LEAST_NOISE * problem.left_out_square)
 
     def warm(self, fit: HyperState) -> Start:
         return Start(fit.labels, fit.alpha, fit.beta)
 
-    def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
+    def measure(
+        self, fit: HyperState, kept: Design, new: Design, rows: Rows | None
+    ) -> tuple[Pass, ...]:
         return (GramPass(kept, new, fit.statistics.offset, n_classes=fit.n_classes, rows=rows),)
 
     def join(
-        self, problem: Any, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
+        self,
+        problem: Any,
+        fit: HyperState,
+        kept: Design,
+        new: Design,
+        *statistics: Any,
+        warm: Start | None = None,
     ) -> HyperState:
-        """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
+        """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's
+        optimum."""
         (block,), labels = statistics, new.all_labels
         if kept.n_columns:
             return _enter(fit, fit.statistics.extend(labels, block), kept.join(new).all_labels)
         warm = warm or self.warm(fit)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = GramStatistics.of(labels, block).take(order)
-        return _enter(fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta), ordered, labels)
+        return _enter(
+            fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta),
+            ordered,
+            labels,
+        )
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, rule: StopRule, *others: Any) -> Solve:
+    def fit(
+        self,
+        problem: Any,
+        options: Any,
+        design: Design,
+        fit: HyperState,
+        rule: StopRule,
+        *others: Any,
+    ) -> Solve:
         return Solve(fit, rule, options.solver)
 
     def settling(
-        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool
+        self,
+        problem: Any,
+        design: Design,
+        fit: HyperState,
+        rows: Int | None,
+        *,
+        last: bool,
+        left_out: bool,
     ) -> tuple[Pass, ...]:
-        """Return passes for leave-one-out errors and a residual pass; with many rows, a precise residual needs none."""
+        """Return passes for leave-one-out errors and a residual pass; with many rows, a precise
+        residual needs none."""
         found = fit.posterior
         precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
         known = last and problem.n_rows > LEFT_OUT_ROWS and precise
-        residual: tuple[Pass, ...] = () if known else (ResidualPass(design, found.means, rows=rows),)
+        residual: tuple[Pass, ...] = (
+            () if known else (ResidualPass(design, found.means, rows=rows),)
+        )
         if not left_out or fit.fixed_noise:
             return residual
         sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
-        least = problem.left_out_square if problem.n_targets == 1 else 0.0  # with several targets, their mean is used
-        fits = enumerate(zip(np.atleast_1d(fit.beta).tolist(), found.targets or (found,), strict=True))
-        left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, (b, one) in fits)
+        least = (
+            problem.left_out_square if problem.n_targets == 1 else 0.0
+        )  # with several targets, their mean is used
+        fits = enumerate(
+            zip(np.atleast_1d(fit.beta).tolist(), found.targets or (found,), strict=True)
+        )
+        left = (
+            LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample)
+            for k, (b, one) in fits
+        )
         return *left, *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
-        """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
+        """Return the fit with statistics of the residual target; a last fit gets its final noise
+        variance.
 
-        The residual replaces statistics that lost digits to cancellation; α and β are kept. Left-out errors calibrate a
-        fit of one target.
+        The residual replaces statistics that lost digits to cancellation; α and β are kept.
+        Left-out errors calibrate a fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None
         if last and len(left_out) == 1:
@@ -119,17 +177,27 @@ class GaussianLikelihood(Likelihood):
         for found in statistics:
             if isinstance(found, ResidualStatistics):
                 moved, sums = fit.posterior.means, found.sum_squares
-                target = replace(fit.statistics, offset=moved, projection=found.projection, sum_squares=sums)
+                target = replace(
+                    fit.statistics, offset=moved, projection=found.projection, sum_squares=sums
+                )
                 fit = replace(fit, statistics=target, found=posterior(target, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
         beta, floored = noise_precision(fit)
-        return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
+        return replace(
+            fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta)
+        )
 
-    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        return ErrorPass(design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
+    def errors(
+        self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
+    ) -> Pass:
+        return ErrorPass(
+            design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows
+        )
 
-    def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
+    def gain_pass(
+        self, design: Design, fit: HyperState, pool: Design, rows: Int | None
+    ) -> tuple[Pass, ...]:
         return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
@@ -137,23 +205,35 @@ class GaussianLikelihood(Likelihood):
         facts = {"rows": n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
         facts |= {"floored": fit.floored, **noise(fit.noise_variance, scale)}
         facts["log_evidence"] = float(fit.log_evidence - n * np.log(scale).sum())
-        facts["train_rmse"] = root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1)))
+        facts["train_rmse"] = root_mean(
+            scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))
+        )
         if calibration is not None:
-            facts |= {"overconfidence": calibration.overconfidence, "overconfident": calibration.overconfident}
+            facts |= {
+                "overconfidence": calibration.overconfidence,
+                "overconfident": calibration.overconfident,
+            }
         if scores is not None:
             facts |= {"held_out_rmse": scores.loss, "held_out_nlpd": scores.figures()["nlpd"]}
         return facts
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
-    """Return the fit with the statistics of its columns over other rows added, at the same α and β."""
-    return fit.restarted(fit.statistics.merge(GramStatistics.of(fit.labels, block)), fit.alpha, fit.beta)
+    """Return the fit with the statistics of its columns over other rows added, at the same α and
+    β."""
+    return fit.restarted(
+        fit.statistics.merge(GramStatistics.of(fit.labels, block)), fit.alpha, fit.beta
+    )
 
 
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
     """Return the diagnostics of left-out rows, in the target's units, if any."""
     scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
-    return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0], scaling.target),)
+    return (
+        ()
+        if found is None
+        else (found.scaled(scaling.t_shift[0], scaling.t_scale[0], scaling.target),)
+    )
 
 
 def root_mean(errors: Float) -> float:
@@ -162,17 +242,24 @@ def root_mean(errors: Float) -> float:
 
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
-    """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its columns by ``labels``."""
+    """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its
+    columns by ``labels``."""
     beta, M, diagonal = fit.beta, len(fit.labels), np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
     entry = entry_precision(*factors, precision[M:], joint=True)
     alpha = np.concatenate([fit.alpha, entry])
-    alpha = np.maximum(alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1)))
+    alpha = np.maximum(
+        alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1))
+    )
     order = positions(labels, statistics.labels)
     return fit.restarted(statistics.take(order), alpha[order], beta, entered=order >= M)
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
-    """Return the history fields for the noise variance of standardised targets with these scales (T,)."""
-    return {"noise_variance": float(np.mean(scale**2 * variance)), "noise_sd": root_mean(scale * np.sqrt(variance))}
+    """Return the history fields for the noise variance of standardised targets with these scales
+    (T,)."""
+    return {
+        "noise_variance": float(np.mean(scale**2 * variance)),
+        "noise_sd": root_mean(scale * np.sqrt(variance)),
+    }

@@ -1,11 +1,14 @@
-"""Classes by least squares: the Gaussian likelihood of their indicators, which share α, β and hence Σ.
+"""Classes by least squares: the Gaussian likelihood of their indicators, which share α, β and hence
+Σ.
 
-The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve all of them, so that
-a dense fit of K classes costs as much as one numeric target (``core.updates``). Left-out errors choose the ramp that
-turns predictors into probabilities (``core.ramp``), after each fit and in one pass over at most ``ROWS`` rows.
+The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve
+all of them, so that a dense fit of K classes costs as much as one numeric target
+(``core.updates``). Left-out errors choose the ramp that turns predictors into probabilities
+(``core.ramp``), after each fit and in one pass over at most ``ROWS`` rows.
 
-Unlike Newton steps on a softmax, least squares also fits rows that are already far on the right side. On digits and
-pendigits it makes a third fewer errors with the same kernel, and has half the log loss (``benchmarks/classification``).
+Unlike Newton steps on a softmax, least squares also fits rows that are already far on the right
+side. On digits and pendigits it makes a third fewer errors with the same kernel, and has half the
+log loss (``benchmarks/classification``).
 """
 
 from dataclasses import dataclass, replace
@@ -30,8 +33,8 @@ ROWS, VALUES = 5000, 500_000
 """Maximum number of left-out rows used to choose a ramp, and of their predictors."""
 
 LOOSE = 100.0
-"""Tolerance of each output, as a multiple of the usual one: tighter fits take ten times as long and gain nothing on
-left-out rows."""
+"""Tolerance of each output, as a multiple of the usual one: tighter fits take ten times as long and
+gain nothing on left-out rows."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,9 @@ class IndicatorLikelihood(GaussianLikelihood):
     classifies: bool = True
     at_once: int = 600**2
 
-    def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> ClassModel:
+    def model(
+        self, design: Design, fit: HyperState, columns: Columns, moderate: bool
+    ) -> ClassModel:
         found, evidence = fit.posterior, float(fit.log_evidence)
         facts = design, found.mean, found.root()[None], fit.alpha, evidence, fit.n, columns
         link = "multinomial" if fit.n_classes > 2 else "bernoulli"
@@ -52,24 +57,44 @@ class IndicatorLikelihood(GaussianLikelihood):
     def start(self, problem: Any) -> HyperState:
         K = problem.n_classes
         variance = (K - 1.0) / K**2
-        empty, beta, prior = GramStatistics.empty(K), 1 / (FIRST_NOISE * variance), problem.prior.shared(K)
-        return HyperState(empty, np.zeros(0), beta, target_variance=variance, prior=prior, n_classes=K)
+        empty, beta, prior = (
+            GramStatistics.empty(K),
+            1 / (FIRST_NOISE * variance),
+            problem.prior.shared(K),
+        )
+        return HyperState(
+            empty, np.zeros(0), beta, target_variance=variance, prior=prior, n_classes=K
+        )
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any) -> Solve:
+    def fit(
+        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any
+    ) -> Solve:
         rule = replace(rule, tol=LOOSE * problem.n_classes * rule.tol)
         return super().fit(problem, options, design, fit, rule, *others)
 
     def settling(
-        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool
+        self,
+        problem: Any,
+        design: Design,
+        fit: HyperState,
+        rows: Int | None,
+        *,
+        last: bool,
+        left_out: bool,
     ) -> tuple[Pass, ...]:
-        """Return the residual pass of a fit that lost digits, or that of left-out rows; a last fit needs no more."""
+        """Return the residual pass of a fit that lost digits, or that of left-out rows; a last fit
+        needs no more."""
         if last:
             return ()
         if not left_out:
             return (ResidualPass(design, fit.posterior.mean, fit.n_classes, rows=rows),)
         most = min(ROWS, VALUES // fit.n_classes)
         sample = sampled_rows(problem.n_rows, rows, most, shuffled=problem.shuffled)
-        return (LeftOutClassesPass(design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample),)
+        return (
+            LeftOutClassesPass(
+                design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample
+            ),
+        )
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         if statistics and isinstance(statistics[0], LeftOutClasses):

@@ -1,14 +1,15 @@
 """The fit of an input-dependent noise variance to left-out errors.
 
-Errors e_n of left-out rows have variances v_n, from the uncertainty of the weights, plus a noise variance whose
-logarithm is a sparse linear function of a few centres:
+Errors e_n of left-out rows have variances v_n, from the uncertainty of the weights, plus a noise
+variance whose logarithm is a sparse linear function of a few centres:
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
 
-with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of the Laplace approximation
-by MacKay's rule (Tipping 2001, eq. 16). The curvature is the Fisher information, ½(E/V)² for a row with noise variance
-E and total variance V. Logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many rows. The
-columns of the mean are then refitted to weighted rows, which are left out again. Kernels compete by evidence.
+with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of the
+Laplace approximation by MacKay's rule (Tipping 2001, eq. 16). The curvature is the Fisher
+information, ½(E/V)² for a row with noise variance E and total variance V. Logarithms of squared
+errors (Kersting et al. 2007) would need 2.5 times as many rows. The columns of the mean are then
+refitted to weighted rows, which are left out again. Kernels compete by evidence.
 """
 
 from dataclasses import dataclass
@@ -27,30 +28,33 @@ from partirvm.types import NOISE_CENTRES, Float, Int
 
 CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
 FEWEST, MOST_ROWS, MOST_VALUES = 50, 8192, 1 << 20
-"""Minimum and maximum number of left-out rows for local noise, and maximum number of their input values."""
+"""Minimum and maximum number of left-out rows for local noise, and maximum number of their input
+values."""
 
-# Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance).
+# Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features ×
+# variance).
 MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
-# With "auto", the p-value of the test of constant noise above which no log variance is fitted, the maximum number of
-# centres in this test, and the minimum gain in log density of left-out rows, in standard errors.
+# With "auto", the p-value of the test of constant noise above which no log variance is fitted, the
+# maximum number of centres in this test, and the minimum gain in log density of left-out rows, in
+# standard errors.
 DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
-"""Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at most; and the α
-above which a column is deleted. Without the minimum, fits to a few hundred rows predict a tenth of the error in places
-(concrete: NLPD 3.5; with it, 3.1)."""
+"""Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at
+most; and the α above which a column is deleted. Without the minimum, fits to a few hundred rows
+predict a tenth of the error in places (concrete: NLPD 3.5; with it, 3.1)."""
 
 STEEPEST = 30.0  # Maximum of |g|, so that exponentials stay finite
 STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
-"""Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
-convergence."""
+"""Maximum numbers of Newton steps for each α, and of updates of α; change of objective and
+evidence, in nats, at convergence."""
 
 FOLDS = 4
 
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """A noise model; ``factors`` (n,) are the ratios of its variance at ``rows`` (n,) to that of a fit without the row
-    (``LeftOut.scaled``)."""
+    """A noise model; ``factors`` (n,) are the ratios of its variance at ``rows`` (n,) to that of a
+    fit without the row (``LeftOut.scaled``)."""
 
     noise: LocalNoise
     rows: Int
@@ -61,8 +65,8 @@ class FittedNoise:
 class NoiseFit(DenseFit):
     """Fit of a log variance to left-out errors; ``design`` is that of the mean.
 
-    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good or, without ``always``, unless
-    local noise is clearly better.
+    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good or, without
+    ``always``, unless local noise is clearly better.
     """
 
     design: Design
@@ -75,13 +79,26 @@ class NoiseFit(DenseFit):
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
         kernels = kernels_for(self.design, points)
-        if not (squares.any() and kernels and (self.always or _depends(kernels, points, squares, variances))):
+        if not (
+            squares.any()
+            and kernels
+            and (self.always or _depends(kernels, points, squares, variances))
+        ):
             return None, Termination.CONVERGED
         centres = points[evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         fits = []
         for number, kernel in enumerate(kernels):
             found = fit(kernel.values(points, centres), squares, variances)
-            on_step(StepInfo(number + 1, int((found.weights != 0).sum()), 0, found.log_evidence, np.nan, found.level))
+            on_step(
+                StepInfo(
+                    number + 1,
+                    int((found.weights != 0).sum()),
+                    0,
+                    found.log_evidence,
+                    np.nan,
+                    found.level,
+                )
+            )
             fits.append(found)
         kernel, found = max(zip(kernels, fits, strict=True), key=lambda each: each[1].log_evidence)
         block = kernel.values(points, centres)
@@ -98,7 +115,8 @@ class NoiseFit(DenseFit):
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
-    """Return the rows for the fit of a log variance, a subset of the left-out rows; None if there are too few."""
+    """Return the rows for the fit of a log variance, a subset of the left-out rows; None if there
+    are too few."""
     n = len(left_out.rows)
     return None if n < FEWEST else left_out.take(evenly(n, rows_of_fit(n, n_features)))
 
@@ -109,20 +127,32 @@ def rows_of_fit(n: int, n_features: int) -> int:
 
 
 def kernels_for(design: Design, points: Float) -> list[Kernel]:
-    """Return the kernels that compete, given the design of the mean and points (n, d) in the kernel's coordinates."""
-    found = [kernel.rescaled(multiple) for kernel in design.kernels[:1] if kernel.local for multiple in MULTIPLES]
+    """Return the kernels that compete, given the design of the mean and points (n, d) in the
+    kernel's coordinates."""
+    found = [
+        kernel.rescaled(multiple)
+        for kernel in design.kernels[:1]
+        if kernel.local
+        for multiple in MULTIPLES
+    ]
     if found and not (isinstance(found[0], Family) and not isinstance(found[0], Categorical)):
         return found  # equal widths are wrong for categories
     variance = points.var(axis=0)
-    scale = np.divide(1.0, len(variance) * variance, out=np.zeros(len(variance)), where=variance > 0)
-    return found + [Gaussian(tuple((multiple * scale).tolist())) for multiple in EQUAL if scale.any()]
+    scale = np.divide(
+        1.0, len(variance) * variance, out=np.zeros(len(variance)), where=variance > 0
+    )
+    return found + [
+        Gaussian(tuple((multiple * scale).tolist())) for multiple in EQUAL if scale.any()
+    ]
 
 
 def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Float) -> bool:
     """Return whether the errors are unlikely under constant noise."""
     centres = points[evenly(len(points), min(TESTED, len(points) // 8))]
     columns = [kernels[number].values(points, centres) for number in sorted({1, len(kernels) - 2})]
-    return any(dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns)
+    return any(
+        dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns
+    )
 
 
 def evenly(n: int, count: int) -> Int:
@@ -141,7 +171,8 @@ class LogVariance:
 
 
 def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
-    """Return the log variance with the largest evidence, from basis functions (n, M) at n rows, e² (n,) and v (n,)."""
+    """Return the log variance with the largest evidence, from basis functions (n, M) at n rows, e²
+    (n,) and v (n,)."""
     level = overall_level(squares, variances)
     squares, variances = squares / level, variances / level
     kept, weights = np.arange(block.shape[1]), np.zeros(block.shape[1])
@@ -152,7 +183,11 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
         factor = lapack.dpotrf(gram + np.diag(alpha), lower=1)[0]
         inverse = lapack.dtrtrs(factor, np.eye(len(kept)), lower=1)[0]
         determinedness = 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
-        found = value + 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum()) - np.log(np.diagonal(factor)).sum()
+        found = (
+            value
+            + 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum())
+            - np.log(np.diagonal(factor)).sum()
+        )
         weights[kept] = mode
         with np.errstate(divide="ignore", over="ignore"):
             alpha = np.maximum(determinedness / mode**2, LEAST_ALPHA)
@@ -188,7 +223,8 @@ def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
 def dependence(block: Float, squares: Float, variances: Float) -> float:
     """Return the p-value of an F test that the log squares do not depend linearly on the columns.
 
-    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), on logarithms because of heavy tails.
+    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), on logarithms because
+    of heavy tails.
     """
     logs = np.log(np.maximum(squares / (variances + overall_level(squares, variances)), 1e-10))
     columns = block - block.mean(axis=0)
@@ -204,7 +240,8 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
 def _mode(
     columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float, gram: Float
 ) -> tuple[Float, float, Float]:
-    """Return the weights' mode at this α, by Newton steps from ``weights``; log likelihood and ``_gram`` there."""
+    """Return the weights' mode at this α, by Newton steps from ``weights``; log likelihood and
+    ``_gram`` there."""
 
     def at(w: Float) -> tuple[float, tuple[float, Float, Float]]:
         g = columns @ w
@@ -222,7 +259,12 @@ def _mode(
             density, found = at(weights + step)
         if density <= best:
             break
-        weights, gain, best, (value, slope, curvature) = weights + step, density - best, density, found
+        weights, gain, best, (value, slope, curvature) = (
+            weights + step,
+            density - best,
+            density,
+            found,
+        )
         if gain > 1.0:  # nearer to the mode, an older one will do
             gram = _gram(columns, curvature)
         if gain < TOLERANCE:
@@ -231,13 +273,15 @@ def _mode(
 
 
 def _gram(columns: Float, curvature: Float) -> Float:
-    """Return the likelihood's precision (M, M) of the weights; a product of one factor with itself halves the work."""
+    """Return the likelihood's precision (M, M) of the weights; a product of one factor with itself
+    halves the work."""
     root = columns * np.sqrt(curvature)[:, None]
     return np.asarray(root.T @ root)
 
 
 def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Float, Float]:
-    """Return the log likelihood without its constant, its derivative ∂/∂g (n,), and the expected curvature (n,)."""
+    """Return the log likelihood without its constant, its derivative ∂/∂g (n,), and the expected
+    curvature (n,)."""
     noise = np.exp(g)
     total = variances + noise
     share, ratio = noise / total, squares / total

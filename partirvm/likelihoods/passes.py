@@ -1,6 +1,6 @@
-"""Passes: for numeric targets, Gram products, residuals, leave-one-out errors and scores; for classes, the quadratic of
-the log likelihood, rows of improbable class, pool gains and scores; for kernel learning, derivatives of the tied
-evidence.
+"""Passes: for numeric targets, Gram products, residuals, leave-one-out errors and scores; for
+classes, the quadratic of the log likelihood, rows of improbable class, pool gains and scores; for
+kernel learning, derivatives of the tied evidence.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,21 +27,25 @@ COPY = 1e-12
 """Fraction below its peak within which a kernel value is that of a row and its copy."""
 
 FLOOR = 0.3
-"""Classification candidates are drawn at random, in Newton fits with chances proportional to 1 − p of a row's class +
-this constant. At 0, mislabelled rows are drawn, at large values any rows; values between gave the highest evidence."""
+"""Classification candidates are drawn at random, in Newton fits with chances proportional to 1 − p
+of a row's class + this constant. At 0, mislabelled rows are drawn, at large values any rows; values
+between gave the highest evidence."""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
-    """Return the standardised targets (n, T) of a panel's rows or, for classes, their indicators (n, K)."""
+    """Return the standardised targets (n, T) of a panel's rows or, for classes, their indicators
+    (n, K)."""
     return targets(panel.t[:, 0], n_classes) if n_classes else design.scaling.targets(panel.t)
 
 
 @dataclass(frozen=True)
 class GramPass(Pass, name="gram"):
-    """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
+    """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a
+    ``core.statistics.GramBlock``.
 
-    ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the diagonal of the
-    products of ``new`` with itself is computed. With ``n_classes``, the targets are class indicators.
+    ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the
+    diagonal of the products of ``new`` with itself is computed. With ``n_classes``, the targets are
+    class indicators.
     """
 
     kept: Design
@@ -59,7 +63,8 @@ class GramPass(Pass, name="gram"):
 
 @dataclass(frozen=True)
 class ResidualPass(Pass, name="residual"):
-    """Pass for residuals of the mean μ (M, T), for classes of indicators: a ``core.statistics.ResidualStatistics``."""
+    """Pass for residuals of the mean μ (M, T), for classes of indicators: a
+    ``core.statistics.ResidualStatistics``."""
 
     design: Design
     mean: Float
@@ -73,11 +78,13 @@ class ResidualPass(Pass, name="residual"):
 
 @dataclass(frozen=True)
 class ErrorPass(Pass, name="error"):
-    """Pass for the ``select`` rows with the largest errors outside ``exclude`` (row numbers): a ``LargestErrors``.
+    """Pass for the ``select`` rows with the largest errors outside ``exclude`` (row numbers): a
+    ``LargestErrors``.
 
-    For numbers, and indicators of ``n_classes`` classes, the error is |t − Φμ|, μ = ``mean`` (M, T). With the
-    ``likelihood`` of a link it is 1 − p_t, with p_t the probability of the row's class. With a ``draw`` (a seed), rows
-    are drawn with probabilities proportional to 1 − p_t + ``FLOOR`` or, for indicators, to the squared error.
+    For numbers, and indicators of ``n_classes`` classes, the error is |t − Φμ|, μ = ``mean`` (M,
+    T). With the ``likelihood`` of a link it is 1 − p_t, with p_t the probability of the row's
+    class. With a ``draw`` (a seed), rows are drawn with probabilities proportional to 1 − p_t +
+    ``FLOOR`` or, for indicators, to the squared error.
     """
 
     design: Design
@@ -104,11 +111,15 @@ class ErrorPass(Pass, name="error"):
 def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
     """Return the rows of the panel that are centres, by position, each with its columns."""
     places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
-    return [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
+    return [
+        (place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place]))
+        for place in places
+    ]
 
 
 def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
-    """Return the rows of Φ that equal centres, by position, with the columns: two such rows equal one of weight two."""
+    """Return the rows of Φ that equal centres, by position, with the columns: two such rows equal
+    one of weight two."""
     rows, columns = np.nonzero(block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks())
     found, first = np.unique(rows, return_index=True)
     return list(zip(found.tolist(), np.split(design.n_leading + columns, first[1:]), strict=False))
@@ -116,7 +127,8 @@ def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass, name="residual"):
-    """Pass for left-out errors of a fit of one target, μ (M,), R (M, M) and β: a ``core.left_out.LeftOut``."""
+    """Pass for left-out errors of a fit of one target, μ (M,), R (M, M) and β: a
+    ``core.left_out.LeftOut``."""
 
     design: Design
     mean: Float
@@ -129,8 +141,14 @@ class LeaveOneOutPass(Pass, name="residual"):
         design, own = self.design, _own(self.design, panel)
         t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
-        factor = np.asarray(design.noise_factor(panel.X)) ** (TEMPER - 1.0) if design.weighs_rows else None
-        found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
+        factor = (
+            np.asarray(design.noise_factor(panel.X)) ** (TEMPER - 1.0)
+            if design.weighs_rows
+            else None
+        )
+        found = LeftOut.of(
+            block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor
+        )
         return replace(found, least_square=self.least_square)
 
 
@@ -145,15 +163,18 @@ class LeftOutClassesPass(Pass, name="left-out"):
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOutClasses:
         own = _copies(self.design, block) if self.design.kernel.local else _own(self.design, panel)
-        return LeftOutClasses.of(block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights, own)
+        return LeftOutClasses.of(
+            block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights, own
+        )
 
 
 @dataclass(frozen=True)
 class ScorePass(Pass, name="held-out", held_out=True):
-    """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
+    """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or
+    ``ClassScores``.
 
-    ``stated`` is the model with the predicted uncertainty, ``multiples`` (T, L) are the half widths of its intervals at
-    the ``STATED_LEVELS``, in standard deviations.
+    ``stated`` is the model with the predicted uncertainty, ``multiples`` (T, L) are the half widths
+    of its intervals at the ``STATED_LEVELS``, in standard deviations.
     """
 
     stated: AnyModel
@@ -165,7 +186,8 @@ class ScorePass(Pass, name="held-out", held_out=True):
         return cls(model.predictive, model.multiples(STATED_LEVELS))
 
     def statistic(self, tile: Any) -> Any:
-        """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` requires."""
+        """Return the scores of one tile; the moments of its rows are computed at once, as
+        ``local.cells`` requires."""
         if not isinstance(self.stated, Model):
             return super().statistic(tile)
         mean, variance, _ = self.stated.moments(tile.X)
@@ -179,14 +201,21 @@ class ScorePass(Pass, name="held-out", held_out=True):
         assert isinstance(self.stated, ClassModel)
         f, _ = self.stated.predictors(panel.X)
         ranked = f[:, -1] - f[:, 0] if f.shape[1] == 2 else f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(panel.t[:, 0], LINKS[self.stated.likelihood].probabilities(f), ranked, int(panel.rows[0]))
+        return ClassScores.of(
+            panel.t[:, 0],
+            LINKS[self.stated.likelihood].probabilities(f),
+            ranked,
+            int(panel.rows[0]),
+        )
 
 
 @dataclass(frozen=True)
 class SlopePass(Pass, name="slope"):
-    """Pass for the evidence's derivatives (p,) with respect to log kernel parameters: Σ D ∘ ∂Φ/∂ log parameter.
+    """Pass for the evidence's derivatives (p,) with respect to log kernel parameters: Σ D ∘ ∂Φ/∂
+    log parameter.
 
-    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); class indicators share Σ (1, M, M) and β.
+    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); class indicators share Σ (1, M,
+    M) and β.
     """
 
     design: Design
@@ -199,16 +228,20 @@ class SlopePass(Pass, name="slope"):
         both = _targets(self.design, panel, self.n_classes), self.mean
         t, means = (np.split(each, len(self.covariance), axis=1) for each in both)
         groups = zip(t, means, self.covariance, np.atleast_1d(self.beta), strict=True)
-        slopes = (tied.slopes(block, t, mean, Sigma, float(beta), panel.weights) for t, mean, Sigma, beta in groups)
+        slopes = (
+            tied.slopes(block, t, mean, Sigma, float(beta), panel.weights)
+            for t, mean, Sigma, beta in groups
+        )
         return self.design.gradient(panel.X, block, reduce(add, slopes))
 
 
 @dataclass(frozen=True)
 class InputGradientPass(Pass, name="input gradient"):
-    """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over the columns of μ.
+    """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over
+    the columns of μ.
 
-    Its eigenvectors are the directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator
-    of the expected gradient outer product").
+    Its eigenvectors are the directions in which f changes most and least (Trivedi et al. 2014, "A
+    consistent estimator of the expected gradient outer product").
     """
 
     design: Design
@@ -222,7 +255,8 @@ class InputGradientPass(Pass, name="input gradient"):
 
 @dataclass(frozen=True)
 class LogisticPass(Pass, name="newton"):
-    """Pass for the log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``."""
+    """Pass for the log likelihood, gradient and curvature at weights ``mean`` (M, C): a
+    ``core.link.LogisticBlock``."""
 
     design: Design
     mean: Float

@@ -1,8 +1,10 @@
-"""The coordinates in which nearness is measured: those in which a model's kernel measures distances.
+"""The coordinates in which nearness is measured: those in which a model's kernel measures
+distances.
 
-A distance kernel is a function of Σ_i gamma_i (a_i·(x − z))², alone or within sums, products and kernels on some
-columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the squared distance, by a coordinate
-√(gamma/2) per level. With several kernels, the first one counts. Directions and levels without effect are omitted.
+A distance kernel is a function of Σ_i gamma_i (a_i·(x − z))², alone or within sums, products and
+kernels on some columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the
+squared distance, by a coordinate √(gamma/2) per level. With several kernels, the first one counts.
+Directions and levels without effect are omitted.
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from partirvm.kernels.design import Design
 from partirvm.types import Columns, Float
 
 MOST_LEVELS = 64
-"""Maximum total number of category levels: with more, a search compares each row with every other."""
+"""Maximum total number of category levels: with more, a search compares each row with every
+other."""
 
 LEAST_SHARE = 1e-6
 """Minimum of a direction's gamma as a fraction of the largest."""
@@ -23,9 +26,11 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Metric:
-    """Coordinates of a kernel's points (n, d): ``axes`` (r, d) times the points, and those of categories.
+    """Coordinates of a kernel's points (n, d): ``axes`` (r, d) times the points, and those of
+    categories.
 
-    ``levels`` has, for each level, its feature, its code in the kernel's coordinates, and its own coordinate.
+    ``levels`` has, for each level, its feature, its code in the kernel's coordinates, and its own
+    coordinate.
     """
 
     axes: Float
@@ -38,10 +43,16 @@ class Metric:
         d = scaling.n_inputs
         for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
             if isinstance(kernel, Categorical):
-                for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):
+                for gamma, feature in zip(
+                    kernel.widths(len(features)), features.tolist(), strict=True
+                ):
                     count = len(columns.categories.get(columns.features[feature], ()))
                     codes = (np.arange(count) - scaling.x_shift[feature]) / scaling.x_scale[feature]
-                    levels += [(feature, code, float(np.sqrt(gamma / 2))) for code in codes.tolist() if gamma > 0]
+                    levels += [
+                        (feature, code, float(np.sqrt(gamma / 2)))
+                        for code in codes.tolist()
+                        if gamma > 0
+                    ]
                 continue
             if isinstance(kernel, Directions):
                 own = np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix
@@ -62,11 +73,14 @@ class Metric:
 
     @staticmethod
     def lacks(design: Design) -> str:
-        """Return the name of the first part of a design's kernel that measures no distances, or "" if there is none."""
+        """Return the name of the first part of a design's kernel that measures no distances, or ""
+        if there is none."""
         if not design.kernels:
             return "none"
         for kernel, _ in inside(design.kernels[0], design.scaling.n_inputs, object):
-            if not isinstance(kernel, Categorical | Directions | Gaussian | Matern32 | Matern52 | Laplacian):
+            if not isinstance(
+                kernel, Categorical | Directions | Gaussian | Matern32 | Matern52 | Laplacian
+            ):
                 return str(getattr(kernel, "name", type(kernel).__name__))
         return ""
 
@@ -78,7 +92,9 @@ class Metric:
     def scaled(self, scales: Float) -> "Metric":
         """Return the metric whose coordinates are multiplied by ``scales`` (r,)."""
         own = zip(self.levels, scales[len(self.axes) :].tolist(), strict=True)
-        levels = tuple((feature, code, scale * coordinate) for (feature, code, coordinate), scale in own)
+        levels = tuple(
+            (feature, code, scale * coordinate) for (feature, code, coordinate), scale in own
+        )
         return Metric(self.axes * scales[: len(self.axes), None], levels)
 
     def __call__(self, points: Float) -> Float:

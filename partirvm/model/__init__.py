@@ -5,4 +5,13 @@ from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model
 from partirvm.model.fitted import Model
 
-__all__ = ["FAR", "AnyModel", "ClassModel", "FittedModel", "Model", "OfRows", "load_model", "save_model"]
+__all__ = [
+    "FAR",
+    "AnyModel",
+    "ClassModel",
+    "FittedModel",
+    "Model",
+    "OfRows",
+    "load_model",
+    "save_model",
+]

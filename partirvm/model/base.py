@@ -1,6 +1,8 @@
-"""What fitted regression and classification models share: columns, values at rows, basis functions, a digest.
+"""What fitted regression and classification models share: columns, values at rows, basis functions,
+a digest.
 
-Products are computed for pieces of panels (``core.predictive``), so no prediction depends on the other rows.
+Products are computed for pieces of panels (``core.predictive``), so no prediction depends on the
+other rows.
 """
 
 import hashlib
@@ -27,25 +29,31 @@ from partirvm.storage.codec import Codec
 from partirvm.types import BIAS, PANEL_ROWS, Bool, Columns, DeclaredState, Float
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
-"""Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
+"""Number of rows of a panel, a multiple of the piece size, so that only the last piece is
+copied."""
 
 OfRows: TypeAlias = Callable[[Float], tuple[Float, Float]]
-"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), such as a model's intervals."""
+"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), such as a model's
+intervals."""
 
 FAR = 1e-4
-"""Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
+"""Nearness (largest kernel value as a fraction of its peak) below which a row is far from all
+relevance vectors."""
 
 
 COPY = 1e-12
-"""Relative difference from the peak up to which a kernel value is that of a vector equal to the row."""
+"""Relative difference from the peak up to which a kernel value is that of a vector equal to the
+row."""
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What ``prune`` deleted and at what cost: ``vectors`` is their number, ``log_evidence`` the loss in nats.
+    """What ``prune`` deleted and at what cost: ``vectors`` is their number, ``log_evidence`` the
+    loss in nats.
 
-    ``squared_error`` is the growth of the training rows' mean weighted squared error, in the target's units squared
-    (for a warped target, those of its map); (T,) for T targets, 0 for classes.
+    ``squared_error`` is the growth of the training rows' mean weighted squared error, in the
+    target's units squared (for a warped target, those of its map); (T,) for T targets, 0 for
+    classes.
     """
 
     vectors: int = 0
@@ -62,9 +70,10 @@ class Pruned:
 class FittedModel(DeclaredState):
     """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
 
-    ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and ``root`` is R with Σ = RRᵀ,
-    (M, M) or (C, M, M); (1, M, M) if all predictors share it. ``relevance`` (d,) is that of each feature
-    (``model.relevance``), or None if no rows were at hand.
+    ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and
+    ``root`` is R with Σ = RRᵀ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
+    ``relevance`` (d,) is that of each feature (``model.relevance``), or None if no rows were at
+    hand.
     """
 
     one_unit: ClassVar[bool] = False
@@ -85,23 +94,40 @@ class FittedModel(DeclaredState):
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
     def __repr__(self) -> str:
-        found = f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel"
-        return f"<{found}, rows of local residuals in {self.cells_place}>" if self.cells_place else f"<{found}>"
+        found = (
+            f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, "
+            f"{self.design.kernel.name} kernel"
+        )
+        return (
+            f"<{found}, rows of local residuals in {self.cells_place}>"
+            if self.cells_place
+            else f"<{found}>"
+        )
 
     def _repr_html_(self) -> str:
         """The main facts, for notebooks."""
-        facts = {"relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows", "kernel": self.design.kernel.name}
+        facts = {
+            "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
+            "kernel": self.design.kernel.name,
+        }
         facts["log evidence"] = f"{self.log_evidence:,.2f} nats"
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:
-        """Return a hash of all that predicts, without evidence, pruning costs and relevance: equal digests predict the
-        same bits."""
+        """Return a hash of all that predicts, without evidence, pruning costs and relevance: equal
+        digests predict the same bits."""
         codec = Codec((*KERNELS.values(), type(self)))
-        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned(), relevance=None))
+        tree, arrays = codec.encode(
+            replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned(), relevance=None)
+        )
         del tree["value"]["fields"]["pruned"], tree["value"]["fields"]["relevance"]
-        sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
-        text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
+        sums = [
+            hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16)
+            for a in arrays
+        ]
+        text = re.sub(
+            r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree)
+        )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
@@ -124,7 +150,8 @@ class FittedModel(DeclaredState):
         return self.design.scaling.features_of(self._used_inputs())
 
     def explained_values(self, X: Float) -> Float:
-        """Return the predictions (n, V) at raw inputs X (n, d) whose variance ``relevance`` explains."""
+        """Return the predictions (n, V) at raw inputs X (n, d) whose variance ``relevance``
+        explains."""
         raise NotImplementedError
 
     def with_reach_of(self, X: Float) -> Self:
@@ -140,33 +167,47 @@ class FittedModel(DeclaredState):
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
-        """Return the model without the relevance vectors whose deletion, one after another, costs the least evidence.
+        """Return the model without the relevance vectors whose deletion, one after another, costs
+        the least evidence.
 
-        At most ``max_vectors`` are left, which may be 0; the bias and basis functions stay. The weights are those of a
-        fit without the deleted vectors at the same α and noise, from the posterior alone (``core.pruning``), and
-        ``pruned`` reports the cost. Raises ``UsageError`` for a number below 0 and for a model with local residuals.
+        At most ``max_vectors`` are left, which may be 0; the bias and basis functions stay. The
+        weights are those of a fit without the deleted vectors at the same α and noise, from the
+        posterior alone (``core.pruning``), and ``pruned`` reports the cost. Raises ``UsageError``
+        for a number below 0 and for a model with local residuals.
         """
-        first, count = self.design.n_leading, self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors)
+        first, count = (
+            self.design.n_leading,
+            self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors),
+        )
         if count <= 0:
             return self
         M, roots = len(self.mean), self.root if self.root.ndim == 3 else self.root[None]
         given = self.alpha, self.mean.reshape(M, -1), roots
         left = np.delete(np.arange(M), least_loss(*given, first, count))
         mean, roots, loss, growth = conditioned(*given, left)
-        design, root = self.design.take(left[first:] - first), roots if self.root.ndim == 3 else roots[0]
+        design, root = (
+            self.design.take(left[first:] - first),
+            roots if self.root.ndim == 3 else roots[0],
+        )
         mean, done = mean.reshape(-1, *self.mean.shape[1:]), self.pruned
         pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
-        found = replace(self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned)
-        if self.relevance is not None:  # of the model before; features of deleted vectors alone are switched off
+        found = replace(
+            self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
+        )
+        if (
+            self.relevance is not None
+        ):  # of the model before; features of deleted vectors alone are switched off
             found = replace(found, relevance=np.where(found.used_features, self.relevance, 0.0))
         return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:
-        """Return the model with the ``growth`` (T,) of β‖t − Φμ‖² by pruning recorded; classes have no β."""
+        """Return the model with the ``growth`` (T,) of β‖t − Φμ‖² by pruning recorded; classes have
+        no β."""
         return self
 
     def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
-        """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n, d) are not finite."""
+        """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n,
+        d) are not finite."""
         wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
         if variance is not None:
             wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
@@ -174,27 +215,36 @@ class FittedModel(DeclaredState):
             row = int(np.argmax(wrong))
             column = int(np.argmax(np.abs(X[row])))
             raise DataError(
-                f"the predictions of {int(wrong.sum()):,} of {len(X):,} rows are not finite, the first is row {row:,} "
-                f"(counted from 0) with {self.columns.features[column]!r} = {X[row, column]:.3g}: the inputs are too "
-                "large for the kernel or basis; leave these rows out, or check their units"
+                f"the predictions of {int(wrong.sum()):,} of {len(X):,} rows are not finite, the "
+                f"first is row {row:,} (counted from 0) with {self.columns.features[column]!r} = "
+                f"{X[row, column]:.3g}: the inputs are too large for the kernel or basis; leave "
+                "these rows out, or check their units"
             )
 
 
-def linear_values(design: Design, weights: Float, X: Float, root: Float | None = None) -> tuple[Float, Any, Float]:
+def linear_values(
+    design: Design, weights: Float, X: Float, root: Float | None = None
+) -> tuple[Float, Any, Float]:
     """Return Φw, φᵀΣφ if a root of Σ is passed, and nearness (n,), at raw inputs X (n, d).
 
-    ``weights`` (M,) or (M, C) yield values (n,) or (n, C), and variances have the same shape. Nearness is the largest
-    kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far from all relevance vectors. It
-    is 1 without local kernels. Raises ``DataError`` if X and the design differ in the number of features.
+    ``weights`` (M,) or (M, C) yield values (n,) or (n, C), and variances have the same shape.
+    Nearness is the largest kernel value of a row as a fraction of the kernel's peak: below ``FAR``
+    a row is far from all relevance vectors. It is 1 without local kernels. Raises ``DataError`` if
+    X and the design differ in the number of features.
     """
     n_features, near = design.centres.shape[1], np.ones(len(X))
     if X.ndim != 2 or X.shape[1] != n_features:
-        raise DataError(f"the model was trained on {n_features} features, but the given rows have shape {X.shape}")
+        raise DataError(
+            f"the model was trained on {n_features} features, but the given rows have shape "
+            f"{X.shape}"
+        )
     values, heights = np.empty((len(X), *weights.shape[1:])), design.peaks()
     equal = bool((heights == heights[:1]).all())
     variances = None if root is None else np.empty(values.shape)
     roots = () if root is None else root[None] if root.ndim == 2 else root
-    place = np.empty((design.n_columns, HEIGHT)).T if len(X) >= HEIGHT else None  # new memory takes as long as values
+    place = (
+        np.empty((design.n_columns, HEIGHT)).T if len(X) >= HEIGHT else None
+    )  # new memory takes as long as values
     for start in range(0, len(X), HEIGHT):
         rows = slice(start, start + HEIGHT)
         block = design.block(X[rows], place if start + HEIGHT <= len(X) else None)
@@ -212,7 +262,8 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
 
 
 def nearness_to_others(design: Design, X: Float) -> Float:
-    """Return the nearness (k,) of those raw inputs X (n, d) that have a vector other than their own copies.
+    """Return the nearness (k,) of those raw inputs X (n, d) that have a vector other than their own
+    copies.
 
     Copies do not count, as if the row were new. Empty without local kernels.
     """
@@ -225,11 +276,13 @@ def nearness_to_others(design: Design, X: Float) -> Float:
 
 @dataclass(frozen=True)
 class Bases:
-    """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias first.
+    """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias
+    first.
 
-    ``weights`` and ``alpha``, (B + 1,) or (B + 1, C or T) for C outputs or T targets, refer to the standardised
-    problem; pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only that
-    function is deleted (Tipping & Faul 2003, eq. 27), summed over outputs: low if functions can replace each other.
+    ``weights`` and ``alpha``, (B + 1,) or (B + 1, C or T) for C outputs or T targets, refer to the
+    standardised problem; pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log
+    evidence, in nats, if only that function is deleted (Tipping & Faul 2003, eq. 27), summed over
+    outputs: low if functions can replace each other.
     """
 
     names: tuple[str, ...]
@@ -241,14 +294,24 @@ class Bases:
 def bases_of(model: FittedModel) -> Bases:
     """Return the bias and the basis functions of a model; without a basis, only the bias."""
     design, names = model.design, labels_by_name(model.design.functions, model.columns.features)
-    mine, count, shape = BIAS - design.leading, design.n_leading, (len(names), *model.mean.shape[1:])
+    mine, count, shape = (
+        BIAS - design.leading,
+        design.n_leading,
+        (len(names), *model.mean.shape[1:]),
+    )
     weights, relevance = np.zeros(shape), np.zeros(shape)
     alpha = np.full((len(names), *model.alpha.shape[1:]), np.inf)
     weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
-    own = model.alpha[:count].reshape(count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:])
-    variance = np.einsum("...mk,...mk->...m", model.root, model.root)[..., :count].T  # (L,) or (L, C)
+    own = model.alpha[:count].reshape(
+        count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:]
+    )
+    variance = np.einsum("...mk,...mk->...m", model.root, model.root)[
+        ..., :count
+    ].T  # (L,) or (L, C)
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = 1.0 / variance
-        worth = log_contribution(own, np.maximum(precision - own, 0.0), model.mean[:count] * precision)
+        worth = log_contribution(
+            own, np.maximum(precision - own, 0.0), model.mean[:count] * precision
+        )
     relevance[mine] = np.where(np.isfinite(own) & (variance > 0), worth, 0.0)
     return Bases(tuple(names), weights, alpha, relevance.reshape(len(names), -1).sum(axis=1))

@@ -1,7 +1,8 @@
 """A fitted classification model, which predicts class probabilities for any rows.
 
-Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3); linear predictors f_k have mean
-φᵀμ_k and variance φᵀΣ_kφ. ``moderate`` corrects f_k for the variance before the link (``core.link.moderated``).
+Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3); linear
+predictors f_k have mean φᵀμ_k and variance φᵀΣ_kφ. ``moderate`` corrects f_k for the variance
+before the link (``core.link.moderated``).
 """
 
 from collections.abc import Sequence
@@ -25,12 +26,12 @@ from partirvm.types import Float
 
 @dataclass(frozen=True, repr=False)
 class ClassModel(FittedModel):
-    """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
-    Two classes with a ``ramp`` have C = 2.
+    """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2,
+    otherwise C = K. Two classes with a ``ramp`` have C = 2.
 
-    ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M, M) if predictors
-    share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns indicator predictors into logits.
-    ``columns.classes`` are the labels of the codes 0 … K−1.
+    ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M,
+    M) if predictors share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns
+    indicator predictors into logits. ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
     one_unit = True
@@ -60,19 +61,23 @@ class ClassModel(FittedModel):
         return self
 
     def predict_proba(self, X: Any) -> Float:
-        """Return probabilities (n, K) at raw inputs X (n, d). Raises ``DataError`` for wrong or infinite features."""
+        """Return probabilities (n, K) at raw inputs X (n, d). Raises ``DataError`` for wrong or
+        infinite features."""
         return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``predict_proba``."""
+        """Return labels (n,) of the most probable classes at raw inputs X; errors as for
+        ``predict_proba``."""
         return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 
     def interval(self, level: float, kind: str = "decision") -> OfRows:
-        """Return central credible intervals at this level for the linear predictors or the probabilities.
+        """Return central credible intervals at this level for the linear predictors or the
+        probabilities.
 
-        The result is a function of X (n, d) that returns all lower and then all upper ends, (n, 2C), or (n, 2K) for
-        ``kind="probability"``, and nearness (n,). Linear predictors are not moderated, since the width of the interval
-        shows their uncertainty. Raises ``UsageError`` for an invalid level or kind.
+        The result is a function of X (n, d) that returns all lower and then all upper ends, (n,
+        2C), or (n, 2K) for ``kind="probability"``, and nearness (n,). Linear predictors are not
+        moderated, since the width of the interval shows their uncertainty. Raises ``UsageError``
+        for an invalid level or kind.
         """
         if kind not in ("decision", "probability"):
             raise UsageError(f"kind is {kind!r}: an interval is 'decision' or 'probability'")
@@ -81,30 +86,45 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        f, low, high = self._logits(f, f), self._logits(f + half, f - half), self._logits(f - half, f + half)
+        f, low, high = (
+            self._logits(f, f),
+            self._logits(f + half, f - half),
+            self._logits(f - half, f + half),
+        )
         if (variance := self._level_variances(X)) is not None:
             further = multiple**2 * variance
-            low, high = f - np.sqrt((f - low) ** 2 + further), f + np.sqrt((high - f) ** 2 + further)
-        ends = (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
+            low, high = (
+                f - np.sqrt((f - low) ** 2 + further),
+                f + np.sqrt((high - f) ** 2 + further),
+            )
+        ends = (
+            (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
+        )
         return np.concatenate(ends, axis=1), near
 
     def multiples(self, levels: Sequence[float]) -> Float:
-        """Return half widths (1, L) of the intervals at L levels, in standard deviations of the linear predictors."""
+        """Return half widths (1, L) of the intervals at L levels, in standard deviations of the
+        linear predictors."""
         return np.array([[quantile(level) for level in levels]])
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Return names of ``values``: all ``p_<class>``; with ``interval``, then ``lower_…`` and ``upper_<class>``."""
+        """Return names of ``values``: all ``p_<class>``; with ``interval``, then ``lower_…`` and
+        ``upper_<class>``."""
         columns = ("p", "lower", "upper") if interval else ("p",)
         return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
     def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
-        """Return probabilities (n, K) at X (n, d), also interval ends with ``multiples`` (1,), and nearness (n,)."""
+        """Return probabilities (n, K) at X (n, d), also interval ends with ``multiples`` (1,), and
+        nearness (n,)."""
         f, near = self.predictors(X)
         found = LINKS[self.likelihood].probabilities(f)
-        return found if multiples is None else np.hstack([found, self._ends(multiples[0], "probability", X)[0]]), near
+        return found if multiples is None else np.hstack(
+            [found, self._ends(multiples[0], "probability", X)[0]]
+        ), near
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
-        """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""
+        """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X
+        (n, d), float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
         f = f if variance is None else moderated(f, variance)
         logits = self._logits(f, f)
@@ -114,7 +134,8 @@ class ClassModel(FittedModel):
         return logits, near
 
     def _level_variances(self, X: Float) -> Float | None:
-        """Return the variances (n, 1) of logits from effects of levels that are not well known, or None."""
+        """Return the variances (n, 1) of logits from effects of levels that are not well known, or
+        None."""
         features = self.design.scaling.features
         return features.level_variances(X) if features is not None and features.variances else None
 
@@ -125,7 +146,8 @@ class ClassModel(FittedModel):
         return logs if n_logits > 1 else logs[1:] - logs[:1]
 
     def _logits(self, first: Float, second: Float) -> Float:
-        """Return the logits of predictors ``second``; with a ramp and two classes, minus that of class ``first``."""
+        """Return the logits of predictors ``second``; with a ramp and two classes, minus that of
+        class ``first``."""
         if self.ramp is None:
             return second
         found = self.ramp.logits(second)
@@ -134,7 +156,8 @@ class ClassModel(FittedModel):
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        """Mean and variance (or None), (n, C) each, of linear predictors, and nearness, as ``linear_values`` does."""
+        """Mean and variance (or None), (n, C) each, of linear predictors, and nearness, as
+        ``linear_values`` does."""
         f, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
         self._require_finite(X, f, spread)
         return f, spread, near

@@ -1,7 +1,9 @@
-"""A model on disk: a file of ``storage.codec`` with the model and the parameters of its estimator. Never pickle.
+"""A model on disk: a file of ``storage.codec`` with the model and the parameters of its estimator.
+Never pickle.
 
-A kernel or a basis may be a named function, "module:function". Reading a model imports nothing, but its predictions
-import and run the function, so such a model is loaded only if the caller allows code.
+A kernel or a basis may be a named function, "module:function". Reading a model imports nothing, but
+its predictions import and run the function, so such a model is loaded only if the caller allows
+code.
 """
 
 import os
@@ -41,17 +43,30 @@ AnyModel: TypeAlias = Model | ClassModel
 
 
 def save_model(
-    model: AnyModel, location: Where, about: Any = None, *, estimator: Any = None, copy: bool = False
+    model: AnyModel,
+    location: Where,
+    about: Any = None,
+    *,
+    estimator: Any = None,
+    copy: bool = False,
 ) -> None:
-    """Write a model to a new folder or fsspec URL, with the plain values and arrays of its ``estimator``.
+    """Write a model to a new folder or fsspec URL, with the plain values and arrays of its
+    ``estimator``.
 
-    Local residual rows in a job folder stay there, and the model refers to them; with ``copy``, they are copied into
-    the model's folder. A call that was killed leaves a folder that does not load, which the next call replaces. Raises
-    ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in this process, or for a
-    reference to another store.
+    Local residual rows in a job folder stay there, and the model refers to them; with ``copy``,
+    they are copied into the model's folder. A call that was killed leaves a folder that does not
+    load, which the next call replaces. Raises ``ExistsError``, ``StorageError``, and ``UsageError``
+    for a function that exists only in this process, or for a reference to another store.
     """
-    if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
-        raise UsageError(f"{location}: the local-residual rows are in {model.cells_place}: copy them with copy=True")
+    if (
+        model.cells_place
+        and not copy
+        and store_of(model.cells_place) != store_of(os.fspath(location))
+    ):
+        raise UsageError(
+            f"{location}: the local-residual rows are in {model.cells_place}: copy them with "
+            "copy=True"
+        )
     beside = None
     place = absolute(model.cells_place)
     if copy and isinstance(model, Model) and model.cells_place:
@@ -63,7 +78,14 @@ def save_model(
     if model.design.functions is not None:
         model.design.functions.spec()
     try:
-        CODEC.write({"model": model, "estimator": estimator}, os.fspath(location), KIND, FORMAT, about, beside)
+        CODEC.write(
+            {"model": model, "estimator": estimator},
+            os.fspath(location),
+            KIND,
+            FORMAT,
+            about,
+            beside,
+        )
     except TypeError as error:
         raise UsageError(f"the model cannot be saved: {error}") from error
 
@@ -71,14 +93,17 @@ def save_model(
 def load_model(location: Where, *, allow_code: bool = False, cells: str = "") -> AnyModel:
     """Read a model from its folder or fsspec URL. No code from the file is run.
 
-    ``cells`` is the folder of its local residual rows if these were moved with it. Raises ``MissingDataError`` if any
-    part is missing or damaged, ``FormatError`` if the file is of another kind, and ``UsageError`` if its kernel or
-    basis is a named function and ``allow_code`` is false.
+    ``cells`` is the folder of its local residual rows if these were moved with it. Raises
+    ``MissingDataError`` if any part is missing or damaged, ``FormatError`` if the file is of
+    another kind, and ``UsageError`` if its kernel or basis is a named function and ``allow_code``
+    is false.
     """
     return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
 
-def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") -> tuple[AnyModel, Any]:
+def load_saved(
+    location: Where, *, allow_code: bool = False, cells: str = ""
+) -> tuple[AnyModel, Any]:
     """Return the model and the values of the ``estimator``, None if it was saved without one."""
     location = os.fspath(location)
     open_folder(location)  # raises UsageError for the address
@@ -95,7 +120,8 @@ def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") ->
 
 
 def versions_of(location: Where) -> dict[str, str]:
-    """Return the package versions with which a model was saved; empty if it was saved without them."""
+    """Return the package versions with which a model was saved; empty if it was saved without
+    them."""
     about = read_json(open_folder(location), HEAD).get("about")
     versions = about.get("versions") if isinstance(about, dict) else None
     if not isinstance(versions, dict) or not has_type(versions, dict[str, str]):
@@ -104,19 +130,24 @@ def versions_of(location: Where) -> dict[str, str]:
 
 
 def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
-    """Return the model with the location of its cells: ``cells``, its own folder, or where they were in this store."""
+    """Return the model with the location of its cells: ``cells``, its own folder, or where they
+    were in this store."""
     if model.cells_place and cells:
         return model.with_cells_at(f"{cells}/{posixpath.basename(model.cells_place)}")
     own = open_folder(location).at(CELLS)
     if model.cells_place and own.exists():
         return model.with_cells_at(own.place())
     if model.cells_place and store_of(model.cells_place) != store_of(location):
-        raise FormatError(f"{location}: the local-residual rows are in another store: save the model with copy=True")
+        raise FormatError(
+            f"{location}: the local-residual rows are in another store: save the model with "
+            "copy=True"
+        )
     return model
 
 
 def _require_shapes(model: AnyModel) -> None:
-    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays are inconsistent."""
+    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays are
+    inconsistent."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
     if isinstance(model, ClassModel) and model.likelihood not in LINKS:
@@ -141,20 +172,32 @@ def _require_shapes(model: AnyModel) -> None:
         found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:
         k, noise = len(design.noise.centres), design.noise
-        found |= {"noise_centres": (noise.centres.shape, (k, inputs)), "noise_weights": (noise.weights.shape, (k,))}
+        found |= {
+            "noise_centres": (noise.centres.shape, (k, inputs)),
+            "noise_weights": (noise.weights.shape, (k,)),
+        }
     if isinstance(model, Model) and model.residuals is not None:
         residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
         placed = (cells.records is None) == bool(cells.place)
         known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < inputs for feature, *_ in metric.levels)
         known = known and levels and cells.n_rows <= residuals.n_rows
-        if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
-            raise ValueError("its local residuals have wrong rows or neighbours, or an unknown feature or family")
+        if not (
+            placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)
+        ):
+            raise ValueError(
+                "its local residuals have wrong rows or neighbours, or an unknown feature or family"
+            )
         count = -(-cells.n_rows // rows_of_cell(cells.width))
         found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
-        found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS,))
-        found |= {name: ((len(getattr(residuals, name)),), T) for name in ("kernels", "calibrations")}
+        found["records"] = (
+            (cells.width,),
+            (metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS,),
+        )
+        found |= {
+            name: ((len(getattr(residuals, name)),), T) for name in ("kernels", "calibrations")
+        }
         if cells.records is None:
             found["hashes"] = ((len(cells.hashes),), (count,))
         else:

@@ -1,12 +1,15 @@
-"""A fitted regression model as a value, with what prediction needs, and facts about fitted models for reports.
+"""A fitted regression model as a value, with what prediction needs, and facts about fitted models
+for reports.
 
-Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units.
-Reported variances differ (``Model.predictive``): Σ includes the uncertainty of α and β, σ² is estimated from left-out
-rows, a factor makes the Gaussian as wide as their 90 % interval; local residuals have variances of their own.
+Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the
+target's own units. Reported variances differ (``Model.predictive``): Σ includes the uncertainty of
+α and β, σ² is estimated from left-out rows, a factor makes the Gaussian as wide as their 90 %
+interval; local residuals have variances of their own.
 
-Far from all vectors, φ is zero, and so would be φᵀΣφ. So where the nearness k is below that of the training rows, the
-``reach`` r, a variance v of a new target or of its mean grows to v + (1 − k²/r²) (s² + σ² − v), with the prior variance
-s² of the function: the variance of the targets minus that of the noise. σ² is 0 for the mean.
+Far from all vectors, φ is zero, and so would be φᵀΣφ. So where the nearness k is below that of the
+training rows, the ``reach`` r, a variance v of a new target or of its mean grows to v + (1 − k²/r²)
+(s² + σ² − v), with the prior variance s² of the function: the variance of the targets minus that of
+the noise. σ² is 0 for the mean.
 """
 
 import math
@@ -29,7 +32,15 @@ from partirvm.kernels.composed import inside
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
-from partirvm.model.base import FAR, HEIGHT, FittedModel, OfRows, bases_of, linear_values, nearness_to_others
+from partirvm.model.base import (
+    FAR,
+    HEIGHT,
+    FittedModel,
+    OfRows,
+    bases_of,
+    linear_values,
+    nearness_to_others,
+)
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
 from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
@@ -38,8 +49,9 @@ BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
 
 OUTSIDE, LEAST_REACH = 0.01, 1e-20
-"""Maximum share of the training rows that may be less near than the reach, as outliers, and the reach below which it is
-0: then so many rows are far from all vectors that nearness says nothing about errors."""
+"""Maximum share of the training rows that may be less near than the reach, as outliers, and the
+reach below which it is 0: then so many rows are far from all vectors that nearness says nothing
+about errors."""
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
@@ -49,20 +61,25 @@ FILLINGS = 16
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` are in the
-    target's own units, or in those of its map (``Scaling.target``), as are ``moments`` and ``samples``. For T targets
-    that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T); the evidence is that of all
-    targets together. ``calibration`` is the uncertainty estimated from left-out rows, including ``noise_variance``
-    (``core.left_out``); it is None for given noise and for several targets. For an overconfident fit, it differs much
-    from ``evidence_noise``, the noise variance of maximum evidence, to which ``mean`` and ``root`` belong. With local
-    noise (``design.noise``), both are means over the training rows, and the noise variance at x is a multiple of them.
-    ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of given α. ``residuals`` are
-    errors of the training rows, which correct the mean and determine variances and quantiles (``local.residuals``).
-    ``prior_variance``, a number or (T,), is that of the function far from all vectors: target minus noise variance.
-    Training rows but outliers have at least the nearness ``reach``; it is 0 if variances do not depend on nearness.
+    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and
+    ``log_evidence`` are in the target's own units, or in those of its map (``Scaling.target``), as
+    are ``moments`` and ``samples``. For T targets that share columns and α, ``noise_variance`` is
+    (T,), and predictions are (n, T); the evidence is that of all targets together. ``calibration``
+    is the uncertainty estimated from left-out rows, including ``noise_variance``
+    (``core.left_out``); it is None for given noise and for several targets. For an overconfident
+    fit, it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
+    ``mean`` and ``root`` belong. With local noise (``design.noise``), both are means over the
+    training rows, and the noise variance at x is a multiple of them. ``known_noise`` is true if the
+    noise was given, ``known_alpha`` are the positions of given α. ``residuals`` are errors of the
+    training rows, which correct the mean and determine variances and quantiles
+    (``local.residuals``). ``prior_variance``, a number or (T,), is that of the function far from
+    all vectors: target minus noise variance. Training rows but outliers have at least the nearness
+    ``reach``; it is 0 if variances do not depend on nearness.
     """
 
-    far_values = "prediction is close to the target's mean, and its standard deviation to that of the target"
+    far_values = (
+        "prediction is close to the target's mean, and its standard deviation to that of the target"
+    )
 
     explain = explain
 
@@ -85,7 +102,11 @@ class Model(FittedModel):
         of_evidence: Any = scales**2 / fit.beta
         prior: Any = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
         if len(scales) == 1:
-            variance, of_evidence, prior = float(variance[0]), float(of_evidence[0]), float(prior[0])
+            variance, of_evidence, prior = (
+                float(variance[0]),
+                float(of_evidence[0]),
+                float(prior[0]),
+            )
         known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
         found = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
         return replace(found, prior_variance=prior)
@@ -95,16 +116,21 @@ class Model(FittedModel):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def sparse(self) -> "Model":
-        """The relevance vector machine alone, without local residuals; its uncertainty is calibrated separately."""
+        """The relevance vector machine alone, without local residuals; its uncertainty is
+        calibrated separately."""
         return replace(self, residuals=None)
 
     def prune(self, max_vectors: int = 50) -> Self:
-        """As for all models; the noise variance of predictions grows by the mean squared error that this costs.
+        """As for all models; the noise variance of predictions grows by the mean squared error that
+        this costs.
 
-        ``evidence_noise``, local noise and interval quantiles stay. The loss does not include the prior of α.
+        ``evidence_noise``, local noise and interval quantiles stay. The loss does not include the
+        prior of α.
         """
         if self.residuals is not None:
-            raise UsageError("local residuals depend on all vectors: prune model_.sparse(), or set max_vectors")
+            raise UsageError(
+                "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
+            )
         found, others = super().prune(max_vectors), self.design.centres
         if found.n_vectors == self.n_vectors or not self.reach:
             return found
@@ -141,13 +167,14 @@ class Model(FittedModel):
         """The model's local residuals. Raises ``UsageError`` if it has none."""
         if self.residuals is None and (kernel := Metric.lacks(self.design)):
             raise UsageError(
-                f"the model has no local residuals, because its kernel {quoted(kernel)} measures no distances: choose "
-                "another kernel, such as 'gaussian'"
+                f"the model has no local residuals, because its kernel {quoted(kernel)} measures "
+                "no distances: choose another kernel, such as 'gaussian'"
             )
         if self.residuals is None:
             raise UsageError(
-                "the model has no local residuals: they were switched off, gained nothing on left-out rows, or did not "
-                "fit in memory; residual='local' keeps them in any case, or says why it cannot"
+                "the model has no local residuals: they were switched off, gained nothing on "
+                "left-out rows, or did not fit in memory; residual='local' keeps them in any "
+                "case, or says why it cannot"
             )
         return self.residuals
 
@@ -173,7 +200,8 @@ class Model(FittedModel):
 
     @property
     def intercept(self) -> float | Float:
-        """The mean without kernels or basis functions, in the target's units; (T,) for T targets."""
+        """The mean without kernels or basis functions, in the target's units; (T,) for T
+        targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
         found: Float = scaling.t_shift + scaling.t_scale * bias
@@ -181,18 +209,24 @@ class Model(FittedModel):
 
     @property
     def determinedness(self) -> Float:
-        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,) or (M, T): 1 if data determine a weight, 0 if the prior."""
+        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,) or (M, T): 1 if data determine a weight, 0
+        if the prior."""
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
     def predict(self, X: Any, return_std: bool = False, return_gradient: bool = False) -> Any:
-        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; optionally, the sd of a noisy target.
+        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; optionally, the sd
+        of a noisy target.
 
-        Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd maximises the log
-        density of left-out rows, and ``interval`` uses other multiples. With ``return_gradient``, their gradients
-        follow, (n, d) each (``gradients``). Raises ``DataError`` if features differ.
+        Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd
+        maximises the log density of left-out rows, and ``interval`` uses other multiples. With
+        ``return_gradient``, their gradients follow, (n, d) each (``gradients``). Raises
+        ``DataError`` if features differ.
         """
-        function, X = self.predictions(std=return_std, gradient=return_gradient), checked_rows(X, self.columns)
+        function, X = (
+            self.predictions(std=return_std, gradient=return_gradient),
+            checked_rows(X, self.columns),
+        )
         return self.parted(function(X)[0], std=return_std, gradient=return_gradient)
 
     def predictions(self, *, std: bool, gradient: bool) -> OfRows:
@@ -202,38 +236,51 @@ class Model(FittedModel):
         return self.predictive.values if std else self.means
 
     def parted(self, found: Float, *, std: bool, gradient: bool) -> Any:
-        """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T targets, (n, T, …)."""
+        """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T
+        targets, (n, T, …)."""
         T = self.n_targets
         shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
         pieces = np.split(found, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
-        shaped = [each.reshape(len(found), *shape[T == 1 :]) for each, shape in zip(pieces, shapes, strict=True)]
+        shaped = [
+            each.reshape(len(found), *shape[T == 1 :])
+            for each, shape in zip(pieces, shapes, strict=True)
+        ]
         return tuple(shaped) if len(shaped) > 1 else shaped[0]
 
     def gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
         """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
 
-        Values (n, V) are the means of T targets, with ``std`` also their standard deviations, then the gradient (d) of
-        each, all from ``predictive``. Category codes have the derivative 0, as kernels do at a kink. Raises
-        ``UsageError`` for local residuals and user-defined functions, ``DataError`` for missing values.
+        Values (n, V) are the means of T targets, with ``std`` also their standard deviations, then
+        the gradient (d) of each, all from ``predictive``. Category codes have the derivative 0, as
+        kernels do at a kink. Raises ``UsageError`` for local residuals and user-defined functions,
+        ``DataError`` for missing values.
         """
         if self.residuals is not None:
-            raise UsageError("local residuals have no gradient: fit with residual='none', or take model_.sparse()")
+            raise UsageError(
+                "local residuals have no gradient: fit with residual='none', or take "
+                "model_.sparse()"
+            )
         if np.isnan(X).any():
             raise DataError("rows with missing values have no gradient: fill the values in")
-        panels = [self.predictive._gradients(X[k : k + HEIGHT]) for k in range(0, max(len(X), 1), HEIGHT)]
+        panels = [
+            self.predictive._gradients(X[k : k + HEIGHT]) for k in range(0, max(len(X), 1), HEIGHT)
+        ]
         columns = [np.concatenate(each).reshape(len(X), -1) for each in zip(*panels, strict=True)]
         return np.hstack(columns[: 4 if std else 3 : 1 if std else 2]), columns[4][:, 0]
 
     @one_blas_thread()
     def _gradients(self, X: Float) -> tuple[Float, ...]:
-        """Means, standard deviations, their gradients, and nearness for a panel, by the chain rule from Φμ and φᵀΣφ."""
+        """Means, standard deviations, their gradients, and nearness for a panel, by the chain rule
+        from Φμ and φᵀΣφ."""
         design, n, T = self.design, len(X), self.n_targets
         mean, variance, near = replace(self, reach=0.0).moments(X)
         M, scale, target = len(self.mean), design.scaling.t_scale[:, None], design.scaling.target
         rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
         block = design.block(rows)
         factors = [np.broadcast_to(each, block.shape) for each in self.mean.reshape(M, T).T]
-        factors += [2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)]
+        factors += [
+            2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)
+        ]
         slopes = np.stack([design.raw_gradient(rows, block, each)[:n] for each in factors], axis=1)
         of_mean, of_variance = scale * slopes[:, :T], scale**2 * slopes[:, T:]
         if design.noise is not None:  # of one target
@@ -259,7 +306,9 @@ class Model(FittedModel):
         ratios = block[:, self.design.n_leading :] / self.design.peaks()
         nearest = self.design.n_leading + ratios.argmax(axis=1)
         weights = np.zeros(block.shape)
-        weights[np.arange(len(rows)), nearest] = 1.0 / self.design.peaks()[nearest - self.design.n_leading]
+        weights[np.arange(len(rows)), nearest] = (
+            1.0 / self.design.peaks()[nearest - self.design.n_leading]
+        )
         of_nearness = self.design.raw_gradient(rows, block, weights)[:n, None]
         near = ratios.max(axis=1)[:n]
         share = self._prior_share(near)
@@ -270,9 +319,11 @@ class Model(FittedModel):
         return np.asarray(kept[:, :, None] * slopes + added[:, :, None] * of_nearness)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and ``upper``.
+        """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and
+        ``upper``.
 
-        For several targets, ``mean_<target>`` for each, then ``std_<target>`` and so on; unnamed targets have numbers.
+        For several targets, ``mean_<target>`` for each, then ``std_<target>`` and so on; unnamed
+        targets have numbers.
         """
         names = self.columns.targets or range(self.n_targets)
         targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
@@ -280,9 +331,11 @@ class Model(FittedModel):
         return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
     def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
-        """What is predicted at raw inputs X (n, d), (n, V) as in ``value_names``, and nearness (n,).
+        """What is predicted at raw inputs X (n, d), (n, V) as in ``value_names``, and nearness
+        (n,).
 
-        ``multiples`` (T,) are half widths of intervals in standard deviations; the interval ends come last.
+        ``multiples`` (T,) are half widths of intervals in standard deviations; the interval ends
+        come last.
         """
         mean, variance, near = self.moments(X)
         target, ends = self.design.scaling.target, list[Float]()
@@ -304,72 +357,103 @@ class Model(FittedModel):
     def predictive(self) -> "Model":
         """The model whose ``moments`` are reported for new rows.
 
-        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
-        as the 90 % interval of left-out errors (``core.left_out``), otherwise of Student's t. With local residuals, it
-        is the model itself, whose variances maximise the log density of left-out rows.
+        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its
+        Gaussians are as wide as the 90 % interval of left-out errors (``core.left_out``), otherwise
+        of Student's t. With local residuals, it is the model itself, whose variances maximise the
+        log density of left-out rows.
         """
         if self.n_targets > 1 or self.residuals is not None:
             return self
         scale = self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
-        return replace(self, root=scale * self._widened[0], noise_variance=scale**2 * float(self.noise_variance))
+        return replace(
+            self,
+            root=scale * self._widened[0],
+            noise_variance=scale**2 * float(self.noise_variance),
+        )
 
     @cached_property
     def _widened(self) -> tuple[Float, float]:
-        """A square root of Σ, widened for the uncertainty in α and β, and the degrees of freedom of the noise."""
+        """A square root of Σ, widened for the uncertainty in α and β, and the degrees of freedom of
+        the noise."""
         if not self.n_rows:  # a constant target
             return self.root, np.inf
         alpha, mean, known = self.alpha, self.mean, self.known_alpha
         with one_blas_thread():
-            return widened(alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known)
+            return widened(
+                alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known
+            )
 
     def _multiple(self, level: float) -> float:
-        """Half width of the prediction interval at this level, in standard deviations before scaling."""
-        return quantile(level, self._widened[1]) if self.calibration is None else self.calibration.multiple(level)
+        """Half width of the prediction interval at this level, in standard deviations before
+        scaling."""
+        return (
+            quantile(level, self._widened[1])
+            if self.calibration is None
+            else self.calibration.multiple(level)
+        )
 
-    def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> OfRows:
-        """The central interval at this level: a function of X (n, d) that returns ends (n, 2) and nearness (n,).
+    def interval(
+        self, level: float, kind: str = "prediction", *, hyperparameters: bool = True
+    ) -> OfRows:
+        """The central interval at this level: a function of X (n, d) that returns ends (n, 2) and
+        nearness (n,).
 
-        For T targets, the ends are (n, 2T), all lower ones first: prediction intervals of models with local residuals.
+        For T targets, the ends are (n, 2T), all lower ones first: prediction intervals of models
+        with local residuals.
 
         ``kind`` and ``hyperparameters`` are as in ``RVMRegressor.predict_interval``.
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
         if self.residuals is None or kind == "credible" or not hyperparameters:
-            self.require_one_target("intervals other than prediction intervals with local residuals")
+            self.require_one_target(
+                "intervals other than prediction intervals with local residuals"
+            )
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
-            return partial(replace(self.sparse(), noise_variance=noise, reach=0.0)._at, BOTH * quantile(level))
+            return partial(
+                replace(self.sparse(), noise_variance=noise, reach=0.0)._at, BOTH * quantile(level)
+            )
         if kind == "credible":
             root, freedom = self._widened
-            return partial(replace(self, root=root, noise_variance=0.0)._at, BOTH * quantile(level, freedom))
+            return partial(
+                replace(self, root=root, noise_variance=0.0)._at, BOTH * quantile(level, freedom)
+            )
         return partial(self.predictive._at, BOTH * self.multiples([level])[:, 0])
 
     def quantiles(self, q: Sequence[float]) -> OfRows:
-        """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) that returns (n, Q)."""
+        """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) that
+        returns (n, Q)."""
         self.require_one_target("quantiles")
         tails = 2 * np.asarray(q, dtype=np.float64) - 1
         multiples = np.sign(tails) * self.multiples(np.maximum(np.abs(tails), 1e-9).tolist())[0]
         return partial(self.predictive._at, multiples[:, None])
 
     def multiples(self, levels: Sequence[float]) -> Float:
-        """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of ``predictive``."""
+        """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of
+        ``predictive``."""
         if self.residuals is not None:
-            return np.array([[each.multiple(level) for level in levels] for each in self.residuals.calibrations])
+            return np.array(
+                [[each.multiple(level) for level in levels] for each in self.residuals.calibrations]
+            )
         if self.n_targets > 1:
             return np.array([[quantile(level) for level in levels]] * self.n_targets)
         one, wide = self._multiple(GAUSSIAN_LEVEL), quantile(GAUSSIAN_LEVEL)
         return np.array([[self._multiple(level) / one * wide for level in levels]])
 
     def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
-        """Means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness (n,), at raw X (n, d)."""
+        """Means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness (n,), at
+        raw X (n, d)."""
         mean, variance, near = self.moments(X)
         mean, deviation = (each.reshape(len(X), 1, -1) for each in (mean, np.sqrt(variance)))
-        return self.design.scaling.target.back(mean + multiples * deviation).reshape(len(X), -1), near
+        return self.design.scaling.target.back(mean + multiples * deviation).reshape(
+            len(X), -1
+        ), near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
-        """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units, and ones (n,)."""
+        """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units,
+        and ones (n,)."""
         found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
@@ -377,21 +461,27 @@ class Model(FittedModel):
         return found[:, None], np.ones(len(X))
 
     def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
-        """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's units."""
+        """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
+        target's units."""
         residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
         found = residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
-        """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the target's units."""
+        """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the
+        target's units."""
         scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
-        mean, variance = self.own_residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
+        mean, variance = self.own_residuals.moments(
+            self.design.scaling.inputs(X), factor, noisy=noisy
+        )
         return scale * mean, scale**2 * variance
 
     def samples(self, n: int, rng: Any) -> OfRows:
-        """Draw n functions with ``rng.standard_normal``: their weights are from N(μ, Σ) with the Σ of ``predictive``.
+        """Draw n functions with ``rng.standard_normal``: their weights are from N(μ, Σ) with the Σ
+        of ``predictive``.
 
-        With local residuals, each function is the same number of standard deviations from the mean everywhere.
+        With local residuals, each function is the same number of standard deviations from the mean
+        everywhere.
         """
         self.require_one_target("samples")
         if self.residuals is not None:
@@ -403,42 +493,51 @@ class Model(FittedModel):
 
     @one_blas_thread()
     def _drawn(self, weights: Float, shifts: Float, X: Float) -> tuple[Float, Float]:
-        """Values (n, S) of functions of ``weights`` (M, S), without noise, in the fit's units, and nearness (n,).
+        """Values (n, S) of functions of ``weights`` (M, S), without noise, in the fit's units, and
+        nearness (n,).
 
-        Far from all vectors, they are ``shifts`` (S,) standard deviations of the prior from their own values.
+        Far from all vectors, they are ``shifts`` (S,) standard deviations of the prior from their
+        own values.
         """
         (found, _, near), scaling = linear_values(self.design, weights, X), self.design.scaling
         found = scaling.t_shift[0] + scaling.t_scale[0] * found
         far = near < self.reach
         if far.any():
             model = replace(self.predictive, noise_variance=0.0)
-            before, after = (replace(model, reach=each).moments(X[far])[1] for each in (0.0, self.reach))
+            before, after = (
+                replace(model, reach=each).moments(X[far])[1] for each in (0.0, self.reach)
+            )
             found[far] += np.sqrt(after - before)[:, None] * shifts
         return found, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
-        """Values (n, S) of functions that are ``shifts`` (S,) standard deviations from the mean, and nearness (n,)."""
+        """Values (n, S) of functions that are ``shifts`` (S,) standard deviations from the mean,
+        and nearness (n,)."""
         mean, variance, near = replace(self, noise_variance=0.0).moments(X)
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def _noise_at(self, X: Float) -> Float | float:
-        """Noise variance at raw X (n, d), or one number; with a tempered factor if no rows were left out."""
+        """Noise variance at raw X (n, d), or one number; with a tempered factor if no rows were
+        left out."""
         power = TEMPER if self.calibration is None else 1.0
         return self.noise_variance * self.design.noise_factor(X, products, power)
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
+        """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for
+        T targets (n, T).
 
-        They are those of a new target or, if ``noise_variance`` is 0, of its mean. Nearness and errors are as in
-        ``linear_values``.
+        They are those of a new target or, if ``noise_variance`` is 0, of its mean. Nearness and
+        errors are as in ``linear_values``.
         """
         scaling = self.design.scaling
         shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
         if self.n_targets == 1:
             shift, scale, square = shift[0], scale[0], square[0]
-        mean, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
+        mean, spread, near = linear_values(
+            self.design, self.mean, X, self.root if variance else None
+        )
         mean = shift + scale * mean
         if spread is not None:
             spread = square * spread + self._noise_at(X)
@@ -452,14 +551,16 @@ class Model(FittedModel):
         return mean, spread, near
 
     def _prior_share(self, near: Float) -> Float:
-        """Share (n,) of the prior in the variance at this nearness (n,): 0 from ``reach``, 1 at nearness 0.
+        """Share (n,) of the prior in the variance at this nearness (n,): 0 from ``reach``, 1 at
+        nearness 0.
 
         For a process with one datum at the nearest vector, it is 1 minus the squared nearness.
         """
         return np.asarray(1.0 - np.clip(near / self.reach, 0.0, 1.0) ** 2)
 
     def _with_prior(self, variance: Float, near: Float) -> Float:
-        """Return variances (n,) or (n, T) that are those of the prior far from all vectors, if these are larger."""
+        """Return variances (n,) or (n, T) that are those of the prior far from all vectors, if
+        these are larger."""
         if not self.reach:
             return variance
         share = self._prior_share(near).reshape(-1, *[1] * (variance.ndim - 1))
@@ -467,9 +568,11 @@ class Model(FittedModel):
         return np.asarray(variance + share * np.maximum(missing, 0.0))
 
     def _of_gaps(self, X: Float) -> Float:
-        """Variance of the mean, (n,) or (n, T), over vectors' values for missing ones, in features without gaps.
+        """Variance of the mean, (n,) or (n, T), over vectors' values for missing ones, in features
+        without gaps.
 
-        The noise factor already contains the variance of a missing label's effect (``FeatureMap.noise_factor``).
+        The noise factor already contains the variance of a missing label's effect
+        (``FeatureMap.noise_factor``).
         """
         features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
@@ -478,12 +581,18 @@ class Model(FittedModel):
             missing[:, features.gaps] = False
         rows, M = np.flatnonzero(missing.any(axis=1)), self.n_vectors
         if len(rows) and M:
-            filled = (np.where(missing[rows], each, X[rows]) for each in self.design.centres[:: -(-M // FILLINGS)])
-            found[rows] = np.var([linear_values(self.design, self.mean, each)[0] for each in filled], axis=0)
+            filled = (
+                np.where(missing[rows], each, X[rows])
+                for each in self.design.centres[:: -(-M // FILLINGS)]
+            )
+            found[rows] = np.var(
+                [linear_values(self.design, self.mean, each)[0] for each in filled], axis=0
+            )
         return found
 
     def _of_levels(self, X: Float) -> Float | float:
-        """Variance (n, T) of the effects of levels beyond that in the noise variance, for several targets.
+        """Variance (n, T) of the effects of levels beyond that in the noise variance, for several
+        targets.
 
         For one target, the noise factor contains it.
         """
@@ -496,15 +605,19 @@ class Model(FittedModel):
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:
-            raise UsageError(f"{what} need a single-target model: fit one per target, as with MultiOutputRegressor")
+            raise UsageError(
+                f"{what} need a single-target model: fit one per target, as with "
+                "MultiOutputRegressor"
+            )
 
 
 def reach_of(near: Float) -> float:
-    """Return the reach of training rows with this nearness (n,), n > 0: the least, except that of outliers.
+    """Return the reach of training rows with this nearness (n,), n > 0: the least, except that of
+    outliers.
 
-    Outliers are at most the share ``OUTSIDE`` of the rows, and far from all vectors (``FAR``). A larger reach would
-    count rows as far where the function is flat, which needs no vectors: with the quantile at ``OUTSIDE``, the NLPD of
-    pol (2,000 rows) rises by 0.07.
+    Outliers are at most the share ``OUTSIDE`` of the rows, and far from all vectors (``FAR``). A
+    larger reach would count rows as far where the function is flat, which needs no vectors: with
+    the quantile at ``OUTSIDE``, the NLPD of pol (2,000 rows) rises by 0.07.
     """
     return usable_reach(float(max(near.min(), min(np.quantile(near, OUTSIDE), FAR))))
 
@@ -514,37 +627,51 @@ def usable_reach(reach: float) -> float:
     return float(reach) if reach >= LEAST_REACH else 0.0
 
 
-def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each kernel direction's ``share`` and ``loadings`` by feature, as plain JSON; empty without directions.
+def directions_json(
+    kernel: Kernel, variance: Float, features: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return each kernel direction's ``share`` and ``loadings`` by feature, as plain JSON; empty
+    without directions.
 
-    The share of a direction is gamma times its variance, as a fraction of the sum over all directions, for uncorrelated
-    inputs of ``variance`` (d,). The squares of the loadings add up to 1.
+    The share of a direction is gamma times its variance, as a fraction of the sum over all
+    directions, for uncorrelated inputs of ``variance`` (d,). The squares of the loadings add up to
+    1.
     """
     found: list[tuple[float, dict[str, float]]] = []
     for part, columns in inside(kernel, len(features), Directions):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
         units = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-        loadings = (dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist())
+        loadings = (
+            dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist()
+        )
         found += zip(weights.tolist(), loadings, strict=True)
     total = sum(weight for weight, _ in found)
-    return [{"share": weight / total if total else 0.0, "loadings": loadings} for weight, loadings in found]
+    return [
+        {"share": weight / total if total else 0.0, "loadings": loadings}
+        for weight, loadings in found
+    ]
 
 
 def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
-    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function."""
+    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each
+    basis function."""
     if model.design.functions is None:
         return []
     found = bases_of(model)
     weights = found.weights.reshape(len(found.names), -1).tolist()
     parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
-    return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
+    return [
+        {"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts
+    ]
 
 
 def sizes_json(model: FittedModel) -> list[list[float]]:
-    """Return numbers of vectors, falling to 1, and how much the mean squared error grows if they are pruned to these.
+    """Return numbers of vectors, falling to 1, and how much the mean squared error grows if they
+    are pruned to these.
 
-    The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets; classes have none.
+    The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets;
+    classes have none.
     """
     found, small = list[list[float]](), model.sparse() if isinstance(model, Model) else None
     while small is not None and small.n_vectors:
@@ -554,8 +681,11 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
 
 
 def targets_json(model: FittedModel) -> dict[str, Any]:
-    """Return each target's ``noise_sd`` by name, in its units, under the key ``targets``; empty for one target."""
+    """Return each target's ``noise_sd`` by name, in its units, under the key ``targets``; empty for
+    one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
     names, noise = model.output_names, np.sqrt(model.noise_variance)
-    return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}
+    return {
+        "targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}
+    }

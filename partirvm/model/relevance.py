@@ -1,18 +1,20 @@
 """How much each feature matters to a model's predictions, measured on the model itself.
 
-The relevance of feature j is its total Sobol index, the share of the variance of the predictions f(x) that is lost if
-all features but j are known (Sobol 1993). Jansen's estimator (1999; Saltelli et al. 2010, table 2) compares the
-predictions of n rows with those of the same rows with the value of feature j taken from another row:
+The relevance of feature j is its total Sobol index, the share of the variance of the predictions
+f(x) that is lost if all features but j are known (Sobol 1993). Jansen's estimator (1999; Saltelli
+et al. 2010, table 2) compares the predictions of n rows with those of the same rows with the value
+of feature j taken from another row:
 
     S_j = Σ_i (f(x_i) − f(x_i with x_πj))² / (2n Var f)
 
-Everything that predicts counts: kernels, basis functions, levels, warps, indicators of missing values and local
-residuals. For a linear f of independent features, S_j = b_j² Var(x_j) / Var f. Interactions count for each of their
-features, so the sum may exceed 1; of correlated features, the index shows what the model does with each alone.
+Everything that predicts counts: kernels, basis functions, levels, warps, indicators of missing
+values and local residuals. For a linear f of independent features, S_j = b_j² Var(x_j) / Var f.
+Interactions count for each of their features, so the sum may exceed 1; of correlated features, the
+index shows what the model does with each alone.
 
-The mean of several targets, in the units of the fit, is over their indices; for classes, f are the probabilities, and
-squares and variances are summed over classes. A feature that no part of the model depends on has exactly 0, any other
-at least ``LEAST``.
+The mean of several targets, in the units of the fit, is over their indices; for classes, f are the
+probabilities, and squares and variances are summed over classes. A feature that no part of the
+model depends on has exactly 0, any other at least ``LEAST``.
 """
 
 from typing import Any
@@ -25,13 +27,15 @@ from partirvm.process import one_blas_thread
 from partirvm.types import Float
 
 LEAST = 1e-12
-"""Relevance of a feature that the model depends on, but that changes no prediction of the sampled rows."""
+"""Relevance of a feature that the model depends on, but that changes no prediction of the sampled
+rows."""
 
 ROWS, FEWEST = 500, 32
 """Maximum and minimum number of sampled rows."""
 
 WORK = 4e9
-"""Maximum number of rows × features × inputs × columns. With ``FEWEST`` rows above it, indices come from gradients."""
+"""Maximum number of rows × features × inputs × columns. With ``FEWEST`` rows above it, indices come
+from gradients."""
 
 NEIGHBOURS_COST = 2000
 """Number of columns whose evaluation takes as long as the local residual of a row."""
@@ -87,17 +91,23 @@ def _share(squares: Float, total: Float, model: FittedModel) -> float:
 
 
 def _by_gradients(model: Any, X: Float, values: Float) -> Float:
-    """Return the indices (d,) for slopes that are constant between rows, mean(∂f/∂x_j)² Var(x_j) / Var f.
+    """Return the indices (d,) for slopes that are constant between rows, mean(∂f/∂x_j)² Var(x_j) /
+    Var f.
 
-    They are those of the linear predictors, without local residuals (Sobol & Kucherenko 2009). A function of Python
-    has no gradient: its features have 0.
+    They are those of the linear predictors, without local residuals (Sobol & Kucherenko 2009). A
+    function of Python has no gradient: its features have 0.
     """
     design, spread = model.design, np.nanvar(X, axis=0)
     try:
         block = design.block(X)
         weights = model.mean.reshape(len(model.mean), -1).T
         filled = np.where(np.isnan(X), np.nan_to_num(np.nanmean(X, axis=0)), X)
-        slopes = np.stack([design.raw_gradient(filled, block, np.broadcast_to(each, block.shape)) for each in weights])
+        slopes = np.stack(
+            [
+                design.raw_gradient(filled, block, np.broadcast_to(each, block.shape))
+                for each in weights
+            ]
+        )
     except UsageError:
         return np.zeros(X.shape[1])
     f = linear_values(design, model.mean, X)[0].reshape(len(X), -1)

@@ -1,4 +1,5 @@
-"""What a user asks of a fit: one table of options, the request that it describes, and options as values."""
+"""What a user asks of a fit: one table of options, the request that it describes, and options as
+values."""
 
 from partirvm.options.table import TABLE, Request, check
 

@@ -1,6 +1,7 @@
 """Rows of the table of options, and their checks, which return the value that a request stores.
 
-The checks raise a ``UsageError`` that names the option, what was found and what it may be. They also parse the flags.
+The checks raise a ``UsageError`` that names the option, what was found and what it may be. They
+also parse the flags.
 """
 
 import math
@@ -16,13 +17,15 @@ from partirvm.errors import UsageError
 
 @dataclass(frozen=True)
 class Check:
-    """The values that an option accepts: those of a ``kind`` within bounds, the ``words``, and None if ``optional``.
+    """The values that an option accepts: those of a ``kind`` within bounds, the ``words``, and None
+    if ``optional``.
 
     Each of the ``aliases`` is a pair: a word, and the word that it stands for.
 
-    Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real" (numbers), "name" (a
-    real number, or a name checked where resolved), "numbers" (several real numbers, or exactly ``size``), "by name" (a
-    dict of positive numbers), "seconds" and "bytes" (a number, or a string such as ``1h`` or ``512MiB``).
+    Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
+    (numbers), "name" (a real number, or a name checked where resolved), "numbers" (several real
+    numbers, or exactly ``size``), "by name" (a dict of positive numbers), "seconds" and "bytes" (a
+    number, or a string such as ``1h`` or ``512MiB``).
     """
 
     kind: str
@@ -44,11 +47,14 @@ class Check:
     def refuse(self, name: str, value: Any, expected: str) -> UsageError:
         """Return the error for a value that must be ``expected``."""
         words = "".join(f" or {word!r}" for word in self.words)
-        return UsageError(f"{name} is {value!r}: it must be {expected}{words}{near(value, self.words)}")
+        return UsageError(
+            f"{name} is {value!r}: it must be {expected}{words}{near(value, self.words)}"
+        )
 
 
 MOST_NEIGHBOURS = 1000
-"""Maximum number of rows whose errors correct a prediction; each prediction solves a system of this size."""
+"""Maximum number of rows whose errors correct a prediction; each prediction solves a system of this
+size."""
 
 ANY, SWITCH, POSITIVE = Check("any"), Check("switch"), Check("real", above=0.0)
 
@@ -59,7 +65,8 @@ def one_of(literal: Any) -> Check:
 
 
 def near(value: Any, words: Iterable[str]) -> str:
-    """Return a question that suggests the most similar word, or an empty string if none is similar."""
+    """Return a question that suggests the most similar word, or an empty string if none is
+    similar."""
     found = get_close_matches(str(value), list(words), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -67,11 +74,16 @@ def near(value: Any, words: Iterable[str]) -> str:
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1.0, "b": 1.0}
 for _power, _prefix in enumerate("kmgt", start=1):
-    _BYTES |= {f"{_prefix}ib": 1024.0**_power, _prefix: 1024.0**_power, f"{_prefix}b": 1000.0**_power}
+    _BYTES |= {
+        f"{_prefix}ib": 1024.0**_power,
+        _prefix: 1024.0**_power,
+        f"{_prefix}b": 1000.0**_power,
+    }
 
 
 def parse_bytes(text: str | float, what: str = "memory limit") -> int:
-    """Parse bytes from ``"512MiB"``, ``"2 GB"``, ``"1.5G"`` or a number. Raises ``UsageError`` for anything else.
+    """Parse bytes from ``"512MiB"``, ``"2 GB"``, ``"1.5G"`` or a number. Raises ``UsageError`` for
+    anything else.
 
     >>> parse_bytes("512MiB"), parse_bytes("2 kB"), parse_bytes(100)
     (536870912, 2000, 100)
@@ -80,7 +92,8 @@ def parse_bytes(text: str | float, what: str = "memory limit") -> int:
 
 
 def parse_duration(text: str | float, what: str = "time limit") -> float:
-    """Parse seconds from ``"90"``, ``"15m"``, ``"1h"``, ``"2d"`` or a number. Raises ``UsageError`` for anything else.
+    """Parse seconds from ``"90"``, ``"15m"``, ``"1h"``, ``"2d"`` or a number. Raises ``UsageError``
+    for anything else.
 
     >>> parse_duration("15m"), parse_duration("1.5h"), parse_duration(3)
     (900.0, 5400.0, 3.0)
@@ -96,7 +109,9 @@ def _quantity(text: str | float, units: dict[str, float], what: str, example: st
 
 
 def _word(check: Check, name: str, value: Any) -> Any:
-    raise UsageError(f"{name} is {value!r}; known: {', '.join(check.words)}{near(value, check.words)}")
+    raise UsageError(
+        f"{name} is {value!r}; known: {', '.join(check.words)}{near(value, check.words)}"
+    )
 
 
 def _switch(check: Check, name: str, value: Any) -> bool:
@@ -111,9 +126,15 @@ def _number(check: Check, name: str, value: Any) -> Any:
     if check.kind == "name" and isinstance(value, str) and value.isidentifier():
         return value
     whole = check.kind == "whole"
-    right = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(value, bool)
+    right = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(
+        value, bool
+    )
     right = right and math.isfinite(value) and (check.least is None or value >= check.least)
-    right = right and (check.above is None or value > check.above) and (check.below is None or value < check.below)
+    right = (
+        right
+        and (check.above is None or value > check.above)
+        and (check.below is None or value < check.below)
+    )
     if not right:
         limits = (("≥", check.least), (">", check.above), ("<", check.below))
         bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in limits if bound is not None)
@@ -122,8 +143,16 @@ def _number(check: Check, name: str, value: Any) -> Any:
 
 
 def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
-    single = isinstance(value, str | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1
-    found = () if single else tuple(replace(check, kind="real")(f"each of {name}", number) for number in value)
+    single = (
+        isinstance(value, str | Mapping)
+        or not isinstance(value, Iterable)
+        or getattr(value, "ndim", 1) != 1
+    )
+    found = (
+        ()
+        if single
+        else tuple(replace(check, kind="real")(f"each of {name}", number) for number in value)
+    )
     if not found or len(found) != (check.size or len(found)):
         raise check.refuse(name, value, f"{check.size or 'some'} numbers in a tuple")
     return found
@@ -147,12 +176,15 @@ _KEPT: dict[str, Callable[[Check, str, Any], Any]] = {
 }
 """Functions that return the value that the request stores, by the kind of the check."""
 
-Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"]
+Group: TypeAlias = Literal[
+    "everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"
+]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a fit. ``metavar`` stands for the value in its flag's ``help``; ``flag_name`` replaces the name."""
+    """One option of a fit. ``metavar`` stands for the value in its flag's ``help``; ``flag_name``
+    replaces the name."""
 
     default: Any
     check: Check

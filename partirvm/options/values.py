@@ -1,9 +1,10 @@
 """Option values: strategies, kernels, noise and priors, each with its own options.
 
-``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is ``--strategy working-set --selection gain`` on the command
-line. Each field is one option of the table (``options.table``) and has its default, check and help text. Like
-scikit-learn estimators, values have ``get_params`` and ``set_params``: ``clone`` copies them and ``GridSearchCV`` finds
-``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are also values.
+``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is ``--strategy working-set --selection
+gain`` on the command line. Each field is one option of the table (``options.table``) and has its
+default, check and help text. Like scikit-learn estimators, values have ``get_params`` and
+``set_params``: ``clone`` copies them and ``GridSearchCV`` finds ``strategy__selection``. A fit does
+not change them. The families of ``partirvm.kernels`` are also values.
 """
 
 import textwrap
@@ -14,7 +15,17 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
 from partirvm.options.constraints import Option, near
-from partirvm.options.table import TABLE, Auto, AutoOrNone, FitRows, Gamma, Metric, NoiseForm, Selection, TargetWarp
+from partirvm.options.table import (
+    TABLE,
+    Auto,
+    AutoOrNone,
+    FitRows,
+    Gamma,
+    Metric,
+    NoiseForm,
+    Selection,
+    TargetWarp,
+)
 
 
 def held(name: str, **more: Any) -> Any:
@@ -23,7 +34,8 @@ def held(name: str, **more: Any) -> Any:
 
 
 def field_with_text(default: Any, text: str) -> Any:
-    """Return the field for a parameter that is no option of its own; ``text`` is its entry in the docstring."""
+    """Return the field for a parameter that is no option of its own; ``text`` is its entry in the
+    docstring."""
     return field(default=default, metadata={"text": text})
 
 
@@ -35,11 +47,18 @@ def listed_words(option: Option) -> str:
 def entry(name: str, kind: str, default: Any, text: str) -> str:
     """Return a parameter's entry for a docstring."""
     head = f"{name} : {kind}default={default!r}".replace("'", '"')
-    return head + "\n" + textwrap.indent(textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False), "    ")
+    return (
+        head
+        + "\n"
+        + textwrap.indent(
+            textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False), "    "
+        )
+    )
 
 
 def document(kind: Any) -> None:
-    """Add the fields to a value's docstring, before its examples: options, and those that have a text."""
+    """Add the fields to a value's docstring, before its examples: options, and those that have a
+    text."""
     if kind.__doc__ is None:  # python -OO has no docstrings
         return
     text, options = list[str](), options_of(kind)
@@ -49,18 +68,31 @@ def document(kind: Any) -> None:
             listed = listed_words(option) + ", " if option.check.kind == "word" else ""
             text.append(entry(each.name, listed, option.default, option.meaning))
         elif "text" in each.metadata:
-            text.append(entry(each.name, f"{type(each.default).__name__}, ", each.default, each.metadata["text"]))
+            text.append(
+                entry(
+                    each.name,
+                    f"{type(each.default).__name__}, ",
+                    each.default,
+                    each.metadata["text"],
+                )
+            )
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
-    kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
+    kind.__doc__ = "\n".join(
+        [summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples]
+    )
 
 
 def options_of(kind: Any) -> dict[str, str]:
-    """Return the fields of a value, or of its class, that are options: the option by the name of the field."""
-    return {each.name: each.metadata["option"] for each in fields(kind) if "option" in each.metadata}
+    """Return the fields of a value, or of its class, that are options: the option by the name of
+    the field."""
+    return {
+        each.name: each.metadata["option"] for each in fields(kind) if "option" in each.metadata
+    }
 
 
 class Value:
-    """Base of the values, whose fields are options: ``name`` is its word, ``of`` the option that accepts it."""
+    """Base of the values, whose fields are options: ``name`` is its word, ``of`` the option that
+    accepts it."""
 
     name: ClassVar[str]
     of: ClassVar[str]
@@ -70,17 +102,25 @@ class Value:
             cls.name, cls.of = name, of
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return its options by name. Raises ``UsageError`` for an invalid field, or if used for another option."""
+        """Return its options by name. Raises ``UsageError`` for an invalid field, or if used for
+        another option."""
         if given_for != self.of:
             raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
         own, options = type(self).__name__, options_of(self).items()
-        checked = {option: TABLE[option].check(f"{own}.{name}", getattr(self, name)) for name, option in options}
+        checked = {
+            option: TABLE[option].check(f"{own}.{name}", getattr(self, name))
+            for name, option in options
+        }
         return {given_for: self.name, **checked}
 
     def __repr__(self) -> str:
         """Return a string with the fields that differ from their defaults."""
-        shown = [(each.name, repr(getattr(self, each.name)), repr(each.default)) for each in fields(cast(Any, self))]
-        return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text, usual in shown if text != usual)})"
+        shown = [
+            (each.name, repr(getattr(self, each.name)), repr(each.default))
+            for each in fields(cast(Any, self))
+        ]
+        changed = [f"{name}={text}" for name, text, usual in shown if text != usual]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name."""
@@ -90,18 +130,23 @@ class Value:
         """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
         known = self.get_params()
         for name in params.keys() - known:
-            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {', '.join(known)}{near(name, known)}")
+            raise UsageError(
+                f"{type(self).__name__} has no {name!r}; known: "
+                f"{', '.join(known)}{near(name, known)}"
+            )
         for name, value in vars(replace(cast(Any, self), **params)).items():
             object.__setattr__(self, name, value)
         return self
 
 
 def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that estimator parameters, including values, stand for, by their names in the table.
+    """Return the options that estimator parameters, including values, stand for, by their names in
+    the table.
 
     Raises ``UsageError`` for an invalid value, and for an option that is set twice.
 
-    >>> found = flat({"strategy": WorkingSet(selection="gain"), "selection": "auto", "gamma": "auto"})
+    >>> strategy = WorkingSet(selection="gain")
+    >>> found = flat({"strategy": strategy, "selection": "auto", "gamma": "auto"})
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
     ['working-set', 'gain', 'learn']
     """
@@ -111,7 +156,10 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
         value, usual = TABLE[name].check(name, parameters[name]), TABLE[name].default
         if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
             owner = next(each for each in values.values() if name in options_of(each).values())
-            raise UsageError(f"{name} is {value!r}, and {owner!r} has its own: set it there, and leave {name} out")
+            raise UsageError(
+                f"{name} is {value!r}, and {owner!r} has its own: set it there, and leave {name} "
+                "out"
+            )
         found.setdefault(name, value)
     return found
 
@@ -139,7 +187,8 @@ class Incremental(Value, name="incremental", of="strategy"):
     Examples
     --------
     >>> from partirvm import RVMRegressor, Incremental
-    >>> RVMRegressor(strategy=Incremental(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
+    >>> model = RVMRegressor(strategy=Incremental(stop_fraction=0.6))
+    >>> model.get_params()["strategy__stop_fraction"]
     0.6
     """
 
@@ -155,7 +204,8 @@ class WorkingSet(Value, name="working-set", of="strategy"):
     Examples
     --------
     >>> from partirvm import RVMRegressor, WorkingSet
-    >>> RVMRegressor(strategy=WorkingSet(selection="gain"), partition_size=20).get_params()["strategy__selection"]
+    >>> model = RVMRegressor(strategy=WorkingSet(selection="gain"), partition_size=20)
+    >>> model.get_params()["strategy__selection"]
     'gain'
     """
 
@@ -172,7 +222,8 @@ class Noise(Value, name="auto", of="noise"):
     Examples
     --------
     >>> from partirvm import Noise, RVMRegressor
-    >>> RVMRegressor(noise=Noise(prior=(50.0, 0.5)))  # the prior has the mean 0.01 and counts as 100 rows
+    >>> # the prior has the mean 0.01 and counts as 100 rows
+    >>> RVMRegressor(noise=Noise(prior=(50.0, 0.5)))
     RVMRegressor(noise=Noise(prior=(50.0, 0.5)))
     """
 
@@ -215,30 +266,39 @@ class Warp(Value, name="auto", of="warp"):
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and fixed precisions.
 
-    The prior applies to the standardised problem (Tipping 2001, appendix A). With a positive rate, no α becomes
-    infinite; a vector is deleted if no α raises the evidence without the prior. Kernel learning ignores the prior.
-    Basis functions in ``fixed`` ("bias" or others in ``basis_names_``) are kept.
+    The prior applies to the standardised problem (Tipping 2001, appendix A). With a positive rate,
+    no α becomes infinite; a vector is deleted if no α raises the evidence without the prior. Kernel
+    learning ignores the prior. Basis functions in ``fixed`` ("bias" or others in ``basis_names_``)
+    are kept.
 
     Examples
     --------
     >>> from partirvm import AlphaPrior, RVMRegressor
-    >>> RVMRegressor(alpha_prior=AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6})).get_params()["alpha_prior__fixed"]
+    >>> model = RVMRegressor(alpha_prior=AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6}))
+    >>> model.get_params()["alpha_prior__fixed"]
     {'bias': 1e-06}
     """
 
-    shape: float = field_with_text(TABLE["alpha_prior"].default[0], "Shape of the Gamma prior; 0 is flat in log α.")
-    rate: float = field_with_text(TABLE["alpha_prior"].default[1], "Rate of the Gamma prior; 0 is flat in log α.")
+    shape: float = field_with_text(
+        TABLE["alpha_prior"].default[0], "Shape of the Gamma prior; 0 is flat in log α."
+    )
+    rate: float = field_with_text(
+        TABLE["alpha_prior"].default[1], "Rate of the Gamma prior; 0 is flat in log α."
+    )
     fixed: Mapping[str, float] | None = held("fixed_alpha")
 
     def flat(self, given_for: str) -> dict[str, Any]:
         """Return the checked shape and rate, and the fixed precisions."""
-        density = TABLE["alpha_prior"].check("(AlphaPrior.shape, AlphaPrior.rate)", (self.shape, self.rate))
+        density = TABLE["alpha_prior"].check(
+            "(AlphaPrior.shape, AlphaPrior.rate)", (self.shape, self.rate)
+        )
         return {**super().flat(given_for), "alpha_prior": density}
 
 
 @dataclass(repr=False)
 class Radial(Value, name="auto", of="kernel"):
-    """A kernel of distance: the Gaussian or Matérn family with the largest evidence, if gamma is learned.
+    """A kernel of distance: the Gaussian or Matérn family with the largest evidence, if gamma is
+    learned.
 
     Examples
     --------
@@ -253,7 +313,16 @@ class Radial(Value, name="auto", of="kernel"):
 
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
-VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, Warp, AlphaPrior, Radial)
+VALUES: tuple[type[Value], ...] = (
+    SplitMerge,
+    Incremental,
+    WorkingSet,
+    Local,
+    Noise,
+    Warp,
+    AlphaPrior,
+    Radial,
+)
 """Every value that an estimator accepts, except the kernel families."""
 
 for _value in VALUES:

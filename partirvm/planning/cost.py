@@ -1,12 +1,13 @@
 """Strategy schedules, and their run times in closed form from measured rates.
 
-Per row, a Gram pass over M kept columns and P candidates evaluates M + P kernel elements and takes 2MP + P² products; a
-residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
-leave-one-out errors of the last fit take M elements and 2M² products on top of its residuals. One dense iteration takes
-M³ + ``SQUARES`` M² operations (Cholesky and inverse together).
+Per row, a Gram pass over M kept columns and P candidates evaluates M + P kernel elements and takes
+2MP + P² products; a residual pass evaluates M elements, and a pass for Q columns on trial evaluates
+M + Q elements with 2MQ products. The leave-one-out errors of the last fit take M elements and 2M²
+products on top of its residuals. One dense iteration takes M³ + ``SQUARES`` M² operations (Cholesky
+and inverse together).
 
-The formulas assume that a fit keeps a constant fraction of its candidates. At a fraction of 0.5, as in the paper's
-analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds.
+The formulas assume that a fit keeps a constant fraction of its candidates. At a fraction of 0.5, as
+in the paper's analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds.
 """
 
 from collections.abc import Mapping
@@ -21,27 +22,35 @@ NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
 ITERATIONS, IN_ROUNDS, STARTS = 20, 3, 4e9
-"""Dense iterations over all columns per fit, alone and in a round, and operations for the last fit's starts."""
+"""Dense iterations over all columns per fit, alone and in a round, and operations for the last
+fit's starts."""
 
 SQUARES = 1500
-"""Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and calls dominate."""
+"""Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and
+calls dominate."""
 
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and the history entry."""
 
 TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
-"""Operations for trying (and learning) a target's local residuals, and the row count from which this is usual."""
+"""Operations for trying (and learning) a target's local residuals, and the row count from which
+this is usual."""
 
 COMPARISON, COMPARED_ROW = 3e10, 1e6
-"""Operations equivalent to a comparison with boosted trees, including their import, and those added per row."""
+"""Operations equivalent to a comparison with boosted trees, including their import, and those added
+per row."""
 
 CORRECTED = 360_000
-"""Neighbours per second and thread at which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
+"""Neighbours per second and thread at which rows are corrected: 6,000 rows with 60, or 12,000 with
+30."""
 
 
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
-    """Return whether a fit tries local residuals: with few rows or many targets, only on request."""
-    return residual == "local" or (residual == "auto" and n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS)
+    """Return whether a fit tries local residuals: with few rows or many targets, only on
+    request."""
+    return residual == "local" or (
+        residual == "auto" and n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS
+    )
 
 
 def comparison_operations(n_rows: int) -> float:
@@ -51,7 +60,8 @@ def comparison_operations(n_rows: int) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read and per kernel element, and flops per second."""
+    """Measured rates of one thread: seconds per row read and per kernel element, and flops per
+    second."""
 
     read: float
     element: float
@@ -60,7 +70,8 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """The cost of one round, or of a level of fits: columns per fit, passes over all rows, and seconds."""
+    """The cost of one round, or of a level of fits: columns per fit, passes over all rows, and
+    seconds."""
 
     columns: int
     passes: int
@@ -74,10 +85,12 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What intermediate fits read: ``rows`` rows each, and rows and columns for selecting candidates.
+    """What intermediate fits read: ``rows`` rows each, and rows and columns for selecting
+    candidates.
 
-    ``sampled`` is True if the rows are a random sample, which grows to at least ``per_column`` rows per column.
-    Candidates are selected by the residuals of ``searched`` rows, by a pass for ``pool`` trial columns, or at random.
+    ``sampled`` is True if the rows are a random sample, which grows to at least ``per_column`` rows
+    per column. Candidates are selected by the residuals of ``searched`` rows, by a pass for
+    ``pool`` trial columns, or at random.
     """
 
     rows: int
@@ -94,7 +107,8 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs depend on: total ``threads``, whether local residuals are tried, whether trees are compared."""
+    """What all costs depend on: total ``threads``, whether local residuals are tried, whether trees
+    are compared."""
 
     shape: DataShape
     read: RowsRead
@@ -104,29 +118,44 @@ class Work:
     compared: bool = False
 
     def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
-        """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all threads."""
+        """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all
+        threads."""
         rates = self.rates
         return (rows * rates.read + elements * rates.element + flops / rates.product) / self.threads
 
 
 def gram_cost(
-    work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
+    work: Work,
+    rows: int,
+    kept: int,
+    new: int,
+    *,
+    fits: int = 1,
+    threads: int = 1,
+    iterations: int = ITERATIONS,
 ) -> RoundCost:
-    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel."""
+    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads
+    in parallel."""
     shape, total = work.shape, kept + new
     columns, readings, count = float(total), 1, fits
     products, solve = 2.0 * kept * new + new**2, float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
         # columns are pruned: an average pass is assumed to see 3/4 of them
         columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
-        products, solve = shape.n_outputs * columns**2, 2 * NEWTON_PASSES * shape.n_outputs * columns**3
+        products, solve = (
+            shape.n_outputs * columns**2,
+            2 * NEWTON_PASSES * shape.n_outputs * columns**3,
+        )
     seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
     passes = count if rows >= shape.n_rows else 0
-    return RoundCost(total, passes, seconds, fits * (solve / work.rates.product + OVERHEAD) / min(threads, fits))
+    return RoundCost(
+        total, passes, seconds, fits * (solve / work.rates.product + OVERHEAD) / min(threads, fits)
+    )
 
 
 def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
-    """Estimate intermediate fits with extended statistics; ``how`` holds further ``gram_cost`` arguments."""
+    """Estimate intermediate fits with extended statistics; ``how`` holds further ``gram_cost``
+    arguments."""
     rows = max(work.read.rows, work.read.per_column * (kept + candidates))
     return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
 
@@ -140,20 +169,24 @@ def search_cost(work: Work, kept: int) -> RoundCost:
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
-    """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and converges."""
+    """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and
+    converges."""
     costs, lead, kept, n_rows = [], work.shape.n_leading, work.shape.n_leading, work.shape.n_rows
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size, iterations=IN_ROUNDS)
         costs.append(cost + search_cost(work, kept) if number else cost)
         kept = lead + int(stays * (kept - lead + partition_size))
     last, sampled = costs.pop(), work.read.rows < n_rows
-    if sampled or not work.shape.newton:  # once its candidates have joined, it takes as many iterations as a single fit
+    if (
+        sampled or not work.shape.newton
+    ):  # once its candidates have joined, it takes as many iterations as a single fit
         last += gram_cost(work, n_rows if sampled else 0, 0, kept)
     return [*costs, _settled(work, last, kept)]
 
 
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
-    """Estimate the levels of split-and-merge and the last fit; on each level, n parts are merged into ⌊n/2⌋ pairs."""
+    """Estimate the levels of split-and-merge and the last fit; on each level, n parts are merged
+    into ⌊n/2⌋ pairs."""
     costs, shape, threads = list[RoundCost](), work.shape, work.threads
     parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
@@ -167,7 +200,8 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and of later steps.
+    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and
+    of later steps.
 
     With local noise, the log variance is fitted, and then the kept columns once more.
     """
@@ -176,10 +210,16 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
         return last + RoundCost(kept, 0, 0.0, compared)
     n_rows, left_out = work.shape.n_rows, min(work.shape.n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, max(n_rows, 2 * left_out) * kept, left_out * 2.0 * kept**2)
-    dense = STARTS + work.residuals * (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0) ** 1.5) * work.shape.n_targets
-    settled = RoundCost(kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product + compared)
+    dense = (
+        STARTS
+        + work.residuals * (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0) ** 1.5) * work.shape.n_targets
+    )
+    settled = RoundCost(
+        kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product + compared
+    )
     if noise_rows := work.shape.local_noise_rows:
-        # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
+        # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for
+        # its Newton steps
         again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)
         settled += again + gram_cost(work, n_rows, 0, kept)
     return last + settled
@@ -189,8 +229,10 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
 class Schedule:
     """The schedule of a strategy; by default, rounds whose candidates join the vectors kept so far.
 
-    ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in parallel and merged in
-    pairs. ``selects``: ``selection`` chooses candidates among all rows; otherwise every row joins once.
+    ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in
+        parallel and merged in
+    pairs. ``selects``: ``selection`` chooses candidates among all rows; otherwise every row joins
+        once.
     """
 
     name: str
@@ -204,16 +246,21 @@ class Schedule:
         return not (self.one_fit or self.merges)
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
-        """Return the number of candidates per fit; whole partitions take at most half of ``max_vectors``."""
+        """Return the number of candidates per fit; whole partitions take at most half of
+        ``max_vectors``."""
         most = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
         return n_candidates if self.one_fit else min(n_candidates, partition_size, most)
 
-    def costs(self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int) -> list[RoundCost]:
-        """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit.
+    def costs(
+        self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int
+    ) -> list[RoundCost]:
+        """Estimate each round or level for ``joining`` rows that have yet to join; the last element
+        is the last fit.
 
-        Fits may converge before their vectors fall to the fraction ``stop`` of the candidates: on kin40k and etopo20,
-        they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are assumed, or 2
-        if local residuals are tried, since more vectors then gain little.
+        Fits may converge before their vectors fall to the fraction ``stop`` of the candidates: on
+        kin40k and etopo20, they kept about the mean of this fraction and 1. Without ``max_rounds``,
+        8 working-set rounds are assumed, or 2 if local residuals are tried, since more vectors then
+        gain little.
         """
         stays = 0.5 * (1.0 + stop)
         if self.merges:
@@ -231,7 +278,10 @@ class Schedule:
         if self.selects:
             rounds = rounds if most is None else f"up to {counted(most, 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"
-        found = f"{counted(plan['partitions'], 'partition')} of {counted(plan['partition_size'], 'candidate')}"
+        found = (
+            f"{counted(plan['partitions'], 'partition')} of "
+            f"{counted(plan['partition_size'], 'candidate')}"
+        )
         if self.merges:
             levels = plan["rounds"] - 1
             return found + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")

@@ -1,4 +1,5 @@
-"""Plan a fit: threads, columns and rounds from the memory limit, and the expected work, time and memory."""
+"""Plan a fit: threads, columns and rounds from the memory limit, and the expected work, time and
+memory."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,18 +43,22 @@ LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
 
 SKLEARN_TREES = 100
-"""Number of boosted trees, per class if there are more than two, that scikit-learn fits by default."""
+"""Number of boosted trees, per class if there are more than two, that scikit-learn fits by
+default."""
 
 STORE_FRACTION = 0.25
-"""Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
+"""Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and
+``kernel_store`` are "auto"."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The processes that run tasks: threads, bytes used before the fit, and memory limit in bytes, each per process.
+    """The processes that run tasks: threads, bytes used before the fit, and memory limit in bytes,
+    each per process.
 
-    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``. ``libraries`` is the number of
-    bytes of libraries that a comparison with boosted trees would load.
+    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
+    ``libraries`` is the number of bytes of libraries that a comparison with boosted trees would
+    load.
     """
 
     threads: int
@@ -71,28 +76,35 @@ class Machine:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks in a process."""
+    """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks in a
+    process."""
 
     where: str
     bytes: int
 
     def __str__(self) -> str:
         place = {"memory": "memory", "zarr": "files"}.get(self.where)
-        return f"kept in {place}, about {format_bytes(self.bytes)}" if place else "evaluated in every pass"
+        return (
+            f"kept in {place}, about {format_bytes(self.bytes)}"
+            if place
+            else "evaluated in every pass"
+        )
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of a fit.
 
-    In ``request``, no option that affects the model is "auto"; its partition size is the job's initial one. ``notes``
-    list what was capped, and why. ``learned`` describes the learned kernel, ``learning_seconds`` is the time taken by
-    kernel learning and the heuristic, whose fit to random rows kept the fraction ``rho`` as vectors. ``joining`` is the
-    number of rows that have yet to become candidates (None for all rows). ``learning_columns`` is the maximum number of
-    columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them,
-    and ``comparison`` what the one with boosted trees costs; ``residual_bytes`` and ``comparison_bytes`` are the bytes
-    that these two take, the latter also if a model without vectors is compared. ``grown`` is the number of bytes by
-    which the process has grown during kernel learning: libraries, and freed small blocks.
+    In ``request``, no option that affects the model is "auto"; its partition size is the job's
+    initial one. ``notes`` list what was capped, and why. ``learned`` describes the learned kernel,
+    ``learning_seconds`` is the time taken by kernel learning and the heuristic, whose fit to random
+    rows kept the fraction ``rho`` as vectors. ``joining`` is the number of rows that have yet to
+    become candidates (None for all rows). ``learning_columns`` is the maximum number of columns for
+    kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use
+    them, and ``comparison`` what the one with boosted trees costs; ``residual_bytes`` and
+    ``comparison_bytes`` are the bytes that these two take, the latter also if a model without
+    vectors is compared. ``grown`` is the number of bytes by which the process has grown during
+    kernel learning: libraries, and freed small blocks.
     """
 
     request: Request
@@ -123,12 +135,17 @@ class Plan:
     @property
     def partitions(self) -> int:
         """Number of partitions (``cost.n_partitions``)."""
-        return n_partitions(self.joining or self.shape.n_rows, self.partition_size, self.shape.n_kernels)
+        return n_partitions(
+            self.joining or self.shape.n_rows, self.partition_size, self.shape.n_kernels
+        )
 
     @property
     def seconds(self) -> float:
-        """Expected seconds of the whole fit, including the time taken by kernel learning and the heuristic."""
-        return self.learning_seconds + sum(cost.pass_seconds + cost.solve_seconds for cost in self.rounds)
+        """Expected seconds of the whole fit, including the time taken by kernel learning and the
+        heuristic."""
+        return self.learning_seconds + sum(
+            cost.pass_seconds + cost.solve_seconds for cost in self.rounds
+        )
 
     @property
     def passes(self) -> int:
@@ -146,11 +163,13 @@ class Plan:
         return self.machine.base + self.grown + ALLOWANCE + max(peaks)
 
     def _kept(self, peak: int, most: int) -> int:
-        """Return the bytes of freed small blocks, of which ``grown`` has some, that remain after a stage."""
+        """Return the bytes of freed small blocks, of which ``grown`` has some, that remain after a
+        stage."""
         return max(min(peak, most) - self.grown, 0)
 
     def room(self, columns: int) -> int:
-        """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
+        """Return the bytes that a process may use for kernel blocks while the fit has ``columns``
+        columns."""
         how = {"pool": self.read.pool, "held_out": self.held_out, "elements": self.batch_elements}
         return memory.kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
 
@@ -161,12 +180,18 @@ class Plan:
         shape, store, sample_rows = self.shape, self.kernel_store, self.request.sample_rows
         found: dict[str, Any] = {"rows": shape.n_rows, "features": shape.n_features}
         found |= {"tile_rows": shape.tile_rows, "tiles": shape.n_tiles}
-        found |= {name: getattr(self, name) for name in own} | {name: getattr(self.request, name) for name in asked}
+        found |= {name: getattr(self, name) for name in own} | {
+            name: getattr(self.request, name) for name in asked
+        }
         found |= {"sample_rows": int(sample_rows) if self.read.sampled else None}
         found |= {"rho": None if self.rho is None else round(self.rho, 4)}
         found |= {"rounds": len(self.rounds), "workers": self.machine.workers}
         found |= {"classes": shape.n_classes} if shape.n_classes else {}
-        found |= {"seconds": round(self.seconds, 2), "memory_limit": self.machine.limit, "memory_peak": self.peak}
+        found |= {
+            "seconds": round(self.seconds, 2),
+            "memory_limit": self.machine.limit,
+            "memory_peak": self.peak,
+        }
         found |= {"kernel_store": store.where, "kernel_store_bytes": store.bytes}
         found |= {} if self.learned is None else {"learned": self.learned}
         return found | {"notes": list(self.notes)}
@@ -185,15 +210,23 @@ class Plan:
         selection = f", selection {plan['selection']}" if self.schedule.selects else ""
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
-        used = {"process": machine.base + self.grown, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
+        used = {
+            "process": machine.base + self.grown,
+            "pass": self.bytes.passing,
+            "dense fit": self.bytes.solving,
+        }
         used |= {"neighbours": self.residual_bytes, "boosting": self.comparison_bytes}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items() if size)
         lines = {
-            "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
-            f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
+            "data": (
+                f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, "
+                f"{classes}{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows"
+            ),
             "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
             "candidates": self.schedule.text(plan),
-            "heuristic": None if self.rho is None else f"ρ = {self.rho:.3f} of random rows became vectors",
+            "heuristic": None
+            if self.rho is None
+            else f"ρ = {self.rho:.3f} of random rows became vectors",
             "columns": f"at most {self.max_columns:,} fit in memory",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
             f"{workers}{counted(self.threads, 'thread')}",
@@ -222,11 +255,13 @@ def make_plan(
     notes: tuple[str, ...] = (),
     **facts: Any,
 ) -> Plan:
-    """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and peak memory.
+    """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and
+    peak memory.
 
-    ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede the plan's own, and ``facts``
-    are further fields of the plan. Raises ``MemoryLimitError`` if one round needs more than the limit.
+    ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by
+    default all rows. ``shrink_partition`` permits fewer candidates if memory is short. ``notes``
+    precede the plan's own, and ``facts`` are further fields of the plan. Raises
+    ``MemoryLimitError`` if one round needs more than the limit.
     """
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out}
     how["whole"] = not schedule.has_rounds or read.sampled or shape.newton
@@ -242,19 +277,29 @@ def make_plan(
         candidates, cause = max(candidates // 2, LEAST_PARTITION), "the memory limit"
     if not most:
         fewest = machine.least_threads
-        need = step_bytes(shape, shape.n_leading, candidates, fewest, pool=read.pool, held_out=held_out).peak
-        less = "choose a strategy other than 'basic'" if schedule.one_fit else "lower partition_size"
+        need = step_bytes(
+            shape, shape.n_leading, candidates, fewest, pool=read.pool, held_out=held_out
+        ).peak
+        less = (
+            "choose a strategy other than 'basic'" if schedule.one_fit else "lower partition_size"
+        )
         raise MemoryLimitError(
-            f"one round of {candidates + shape.n_leading:,} columns over tiles of {shape.tile_rows:,} rows needs "
-            f"{format_bytes(machine.base + ALLOWANCE + need)} per process (including {format_bytes(machine.base)} "
-            f"before the fit), but the memory limit is {format_bytes(machine.limit)}: raise memory_limit or {less}"
+            f"one round of {candidates + shape.n_leading:,} columns over tiles of "
+            f"{shape.tile_rows:,} rows needs {format_bytes(machine.base + ALLOWANCE + need)} per "
+            f"process (including {format_bytes(machine.base)} before the fit), but the memory "
+            f"limit is {format_bytes(machine.limit)}: raise memory_limit or {less}"
         )
     if candidates < min(asked, shape.n_candidates):
         notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
-    rows, tried = joining or shape.n_rows, tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    tried = tried and shape.measured and not shape.n_classes and request.noise_variance == "estimate"
+    rows, tried = (
+        joining or shape.n_rows,
+        tries_residuals(request.residual, shape.n_rows, shape.n_targets),
+    )
+    tried = (
+        tried and shape.measured and not shape.n_classes and request.noise_variance == "estimate"
+    )
     require_memory_for_residuals(request, shape, machine)
     compared = request.reference != "none" and bool(facts.get("learned"))
     compared = compared and shape.n_rows >= COMPARED_ROWS[0] and machine.limit >= COMPARED_MEMORY
@@ -269,39 +314,74 @@ def make_plan(
         elements = memory.batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
-    # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
+    # the slopes of a kernel block take as much memory as the block itself, and the sample of rows
+    # is in memory too
     spare = machine.budget - memory.sample_bytes(shape, LEARNING_ROWS)
-    learning = memory.max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    facts |= {"partition_size": candidates, "max_columns": most, "learning_columns": learning, "threads": threads}
-    facts |= {"bytes": step, "rounds": tuple(costs), "batch_elements": elements, "held_out": held_out}
-    facts |= {"notes": notes, "joining": joining, "residuals": residuals_text(request, work, machine, columns)}
+    learning = (
+        memory.max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
+    )
+    facts |= {
+        "partition_size": candidates,
+        "max_columns": most,
+        "learning_columns": learning,
+        "threads": threads,
+    }
+    facts |= {
+        "bytes": step,
+        "rounds": tuple(costs),
+        "batch_elements": elements,
+        "held_out": held_out,
+    }
+    facts |= {
+        "notes": notes,
+        "joining": joining,
+        "residuals": residuals_text(request, work, machine, columns),
+    }
     facts |= {"comparison": comparison_text(work)}
     facts |= {"residual_bytes": _bytes_of_residuals(request, work, machine)}
     facts |= {"comparison_bytes": _bytes_of_comparison(request, work, machine)}
-    plan = Plan(replace(request, partition_size=candidates), shape, machine, schedule, read, **facts)
-    return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
+    plan = Plan(
+        replace(request, partition_size=candidates), shape, machine, schedule, read, **facts
+    )
+    return replace(
+        plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns))
+    )
 
 
 def _bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
     """Return the bytes of the stage of local residuals, or 0 for a fit without them."""
     shape, neighbours = work.shape, request.neighbours
     left_out = min(shape.n_rows, LEFT_OUT_ROWS)
-    if not work.residuals or RESIDUAL_SHARE * residual_bytes(shape, left_out, neighbours)[1] > machine.limit:
+    if (
+        not work.residuals
+        or RESIDUAL_SHARE * residual_bytes(shape, left_out, neighbours)[1] > machine.limit
+    ):
         return 0
     in_memory = RESIDUAL_SHARE * residual_bytes(shape, shape.n_rows, neighbours)[1] <= machine.limit
     return memory.residual_stage_bytes(shape, left_out, neighbours, in_memory=in_memory)
 
 
 def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
-    """Return the bytes of a comparison with boosted trees, also that of a model without vectors; 0 without any."""
+    """Return the bytes of a comparison with boosted trees, also that of a model without vectors; 0
+    without any."""
     shape, libraries = work.shape, machine.libraries
     comparisons = [0]
-    if request.reference != "none" and machine.limit >= COMPARED_MEMORY and shape.n_rows >= JUDGED_ROWS[0]:
+    if (
+        request.reference != "none"
+        and machine.limit >= COMPARED_MEMORY
+        and shape.n_rows >= JUDGED_ROWS[0]
+    ):
         trees = SKLEARN_TREES * (shape.n_classes if shape.n_classes > 2 else 1)
-        comparisons.append(memory.comparison_bytes(shape, min(shape.n_rows, JUDGED_ROWS[1]), libraries, trees))
+        comparisons.append(
+            memory.comparison_bytes(shape, min(shape.n_rows, JUDGED_ROWS[1]), libraries, trees)
+        )
     if work.compared:
         rows = min(shape.n_rows, COMPARED_ROWS[1])
-        comparisons.append(memory.comparison_bytes(shape, rows, libraries, max(TREES_OF_CLASSES, 8 * shape.n_classes)))
+        comparisons.append(
+            memory.comparison_bytes(
+                shape, rows, libraries, max(TREES_OF_CLASSES, 8 * shape.n_classes)
+            )
+        )
     return max(comparisons)
 
 
@@ -312,47 +392,61 @@ def comparison_text(work: Work) -> str | None:
     rows = min(work.shape.n_rows, COMPARED_ROWS[1])
     seconds = comparison_operations(work.shape.n_rows) / work.rates.product
     return (
-        f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} (reference='none': skip)"
+        f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} "
+        "(reference='none': skip)"
     )
 
 
 def require_memory_for_residuals(request: Request, shape: DataShape, machine: Machine) -> None:
-    """Raise ``MemoryLimitError`` if local residuals are requested and cannot even be learned from left-out rows."""
+    """Raise ``MemoryLimitError`` if local residuals are requested and cannot even be learned from
+    left-out rows."""
     if request.residual != "local":
         return
-    least = RESIDUAL_SHARE * residual_bytes(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)[1]
+    least = (
+        RESIDUAL_SHARE
+        * residual_bytes(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)[1]
+    )
     if least > machine.limit:
         raise MemoryLimitError(
-            f"residual='local' needs {format_bytes(least)}, but the memory limit is {format_bytes(machine.limit)}: "
-            "raise memory_limit, lower neighbours, or leave residual='auto'"
+            f"residual='local' needs {format_bytes(least)}, but the memory limit is "
+            f"{format_bytes(machine.limit)}: raise memory_limit, lower neighbours, or leave "
+            "residual='auto'"
         )
 
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
-    """Describe the bytes and seconds local residuals take; None for a fit without them. It has at most ``columns``."""
+    """Describe the bytes and seconds local residuals take; None for a fit without them. It has at
+    most ``columns``."""
     shape, n, k = work.shape, work.shape.n_rows, request.neighbours
     if not work.residuals:
         return None
-    (size, whole), (_, least) = (residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS)))
+    (size, whole), (_, least) = (
+        residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS))
+    )
     if RESIDUAL_SHARE * least > machine.limit:
         return f"not tried below a memory_limit of {format_bytes(RESIDUAL_SHARE * least)}"
     place = "in memory" if RESIDUAL_SHARE * whole <= machine.limit else "in files of a job"
     seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
     one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
-    rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))  # targets share the search for neighbours
+    rate = int(
+        CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4)
+    )  # targets share the search for neighbours
     needs = f"if left-out rows gain: about {format_bytes(size)} {place}{one_pass}"
     return f"{needs}; {rate:,} predictions per second and core with {k}"
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:
-    """Return the threads and candidates (at least 2) with which one fit of all candidates stays within the memory
-    limit."""
+    """Return the threads and candidates (at least 2) with which one fit of all candidates stays
+    within the memory limit."""
     threads, columns = _fitting(shape, machine, 1, candidates + shape.n_leading, {"whole": True})
     return threads, min(candidates, max(columns - shape.n_leading, 2))
 
 
-def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, how: dict[str, Any]) -> tuple[int, int]:
-    """Return the largest number of threads with which ``least`` columns fit, and how many fit with these threads."""
+def _fitting(
+    shape: DataShape, machine: Machine, candidates: int, least: int, how: dict[str, Any]
+) -> tuple[int, int]:
+    """Return the largest number of threads with which ``least`` columns fit, and how many fit with
+    these threads."""
     for threads in range(machine.threads, machine.least_threads - 1, -1):
         columns = memory.max_columns_within(shape, candidates, threads, machine.budget, **how)
         if columns >= least:
@@ -360,8 +454,11 @@ def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, ho
     return threads, columns
 
 
-def kernel_store(request: Request, shape: DataShape, machine: Machine, columns: int, spare: int) -> KernelStore:
-    """Choose whether blocks of all rows × ``columns`` elements are kept in each process's ``spare`` bytes."""
+def kernel_store(
+    request: Request, shape: DataShape, machine: Machine, columns: int, spare: int
+) -> KernelStore:
+    """Choose whether blocks of all rows × ``columns`` elements are kept in each process's ``spare``
+    bytes."""
     where, wanted = request.kernel_store, FLOAT * shape.n_rows * columns // machine.workers
     if where == "auto":  # only Newton steps read the same columns repeatedly
         where = "memory" if shape.newton else "none"

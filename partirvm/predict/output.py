@@ -17,7 +17,8 @@ from partirvm.storage import Folder, open_folder, require_replaceable, storing
 from partirvm.storage.records import create_blosc
 
 KIND = "partirvm-prediction"
-"""The ``kind`` attribute of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
+"""The ``kind`` attribute of a Zarr group of predictions. Only a folder with this attribute may be
+overwritten."""
 
 Table = dict[str, NDArray[Any]]
 """Columns (rows,) by name: numbers, booleans, or text."""
@@ -26,8 +27,9 @@ Table = dict[str, NDArray[Any]]
 def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
     """Return class labels as an array (K,) of the type that is written.
 
-    Labels of several types, and integers beyond 64 bits, are written as text. Labels are never changed: ``=1+1`` is not
-    escaped in CSV, and a spreadsheet may evaluate it unless the column is imported as text.
+    Labels of several types, and integers beyond 64 bits, are written as text. Labels are never
+    changed: ``=1+1`` is not escaped in CSV, and a spreadsheet may evaluate it unless the column is
+    imported as text.
     """
     found = label_array(labels)
     return np.array([str(label) for label in labels]) if found.dtype.kind == "O" else found
@@ -41,14 +43,16 @@ def write_output(
     check: Callable[[], None],
     labels: Collection[Any] = (),
 ) -> None:
-    """Write tables with the same columns one after another to OUTPUT, whose extension selects the format.
+    """Write tables with the same columns one after another to OUTPUT, whose extension selects the
+    format.
 
     Parameters
     ----------
     output : Folder
         The table to write or replace.
     part : Path
-        Where the table is written first, on this machine. The caller removes whatever an error leaves there.
+        Where the table is written first, on this machine. The caller removes whatever an error
+        leaves there.
     tables : iterable of Table
         The parts of the table, in order.
     n_rows : int
@@ -67,9 +71,11 @@ def write_output(
 
 
 def check_output(output: str, *, overwrite: bool = False) -> Folder:
-    """Return OUTPUT if it may be written; ``overwrite`` permits replacing earlier predictions, but no other file.
+    """Return OUTPUT if it may be written; ``overwrite`` permits replacing earlier predictions, but
+    no other file.
 
-    Raises ``UsageError`` for a wrong location or extension, ``ExistsError`` if it may not be overwritten.
+    Raises ``UsageError`` for a wrong location or extension, ``ExistsError`` if it may not be
+    overwritten.
     """
     place = open_folder(output)
     if place.suffix not in (".zarr", ".parquet", ".csv"):
@@ -79,7 +85,8 @@ def check_output(output: str, *, overwrite: bool = False) -> Folder:
 
 
 def _is_prediction(place: Folder) -> bool:
-    """Return True for a table of predictions: a Zarr group says so, and other tables have their columns."""
+    """Return True for a table of predictions: a Zarr group says so, and other tables have their
+    columns."""
     if place.suffix == ".zarr":
         return place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
     if not place.is_file():
@@ -90,12 +97,17 @@ def _is_prediction(place: Folder) -> bool:
         return False  # it may be a damaged table of the user
     means = [column.removeprefix("mean") for column in columns if re.match("mean(_|$)", column)]
     if means:
-        return columns[: 2 * len(means)] == tuple(f"{kind}{target}" for kind in ("mean", "std") for target in means)
-    return columns[0] == "label" and all(re.match("(p|lower|upper)_", column) for column in columns[1:])
+        return columns[: 2 * len(means)] == tuple(
+            f"{kind}{target}" for kind in ("mean", "std") for target in means
+        )
+    return columns[0] == "label" and all(
+        re.match("(p|lower|upper)_", column) for column in columns[1:]
+    )
 
 
 def array_name(column: str) -> str:
-    """Return the name of a column's array in a Zarr group. Slashes are replaced by ``%2F``, since they separate groups.
+    """Return the name of a column's array in a Zarr group. Slashes are replaced by ``%2F``, since
+    they separate groups.
 
     >>> array_name("p_n/a"), array_name("p_blue")
     ('p_n%2Fa', 'p_blue')
@@ -104,7 +116,8 @@ def array_name(column: str) -> str:
 
 
 def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collection[Any]) -> None:
-    """Write tables to a Zarr group with checksums; its fill values are no predictions: NaN, and none of ``labels``."""
+    """Write tables to a Zarr group with checksums; its fill values are no predictions: NaN, and
+    none of ``labels``."""
     import zarr
 
     group = zarr.open_group(str(path), mode="w", zarr_format=3)
@@ -118,16 +131,20 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collec
                 dtype: Any = str if values.dtype.kind == "U" else values.dtype
                 chunk = min(1 << 16, n_rows)
                 place = f"{path}/{array_name(name)}"
-                arrays[name] = create_blosc(place, (n_rows,), (chunk,), dtype, fill_of(values.dtype, labels))
+                arrays[name] = create_blosc(
+                    place, (n_rows,), (chunk,), dtype, fill_of(values.dtype, labels)
+                )
             arrays[name][done : done + len(values)] = values
         done += len(values)
     group.update_attributes({"kind": KIND, "columns": list(arrays)})
 
 
 def fill_of(dtype: np.dtype[Any], labels: Collection[Any]) -> Any:
-    """Return a value of a dtype that is no prediction, which a missing chunk reads as: NaN, or none of the labels.
+    """Return a value of a dtype that is no prediction, which a missing chunk reads as: NaN, or none
+    of the labels.
 
-    >>> fill_of(np.dtype("f8"), ()), fill_of(np.dtype("U3"), ("red", "missing")), fill_of(np.dtype("i1"), (0, -128))
+    >>> outputs = ("f8", ()), ("U3", ("red", "missing")), ("i1", (0, -128))
+    >>> tuple(fill_of(np.dtype(dtype), labels) for dtype, labels in outputs)
     (nan, 'missing_', -127)
     """
     if dtype.kind == "f":

@@ -1,4 +1,5 @@
-"""Predict DATA with a job's model, in the row order before shuffling, or score its predictions, tile by tile."""
+"""Predict DATA with a job's model, in the row order before shuffling, or score its predictions,
+tile by tile."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -32,11 +33,13 @@ SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
 
 TILES = 16
-"""Number of tiles that are predicted together if the local residual rows are on disk: they are read each time."""
+"""Number of tiles that are predicted together if the local residual rows are on disk: they are read
+each time."""
 
 
 def tile_values(function: OfRows, source: Source, number: int) -> Float:
-    """Return (rows, 2 + V) of a tile: row number before shuffling, the function's values, 1 if far from all vectors."""
+    """Return (rows, 2 + V) of a tile: row number before shuffling, the function's values, 1 if far
+    from all vectors."""
     values, near = function(source.tile(number).X)
     return np.column_stack([source.original_rows(number), values, near < FAR])
 
@@ -55,20 +58,23 @@ def predict(
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
 
-    DATA may be a table, whatever ``ingest`` reads from a path or URL: its columns are found by name (``opened``).
-    OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
-    shuffling and the model's ``value_names`` as columns; for classes, the most probable ``label`` comes first. An
-    ``interval``, a level such as 0.95, adds the ends of the estimators' ``predict_interval``, for classes the bands of
-    their probabilities. OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden
+    DATA may be a table, whatever ``ingest`` reads from a path or URL: its columns are found by name
+    (``opened``). OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the
+    rows of DATA in their order before shuffling and the model's ``value_names`` as columns; for
+    classes, the most probable ``label`` comes first. An ``interval``, a level such as 0.95, adds
+    the ends of the estimators' ``predict_interval``, for classes the bands of their probabilities.
+    OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden
     folder beside it (for a URL, on this machine), which the next call removes if a call was killed.
 
-    ``augment`` is the DATA to which JOB was fitted: each row is predicted by RVM* (``predict.rvm_star``), without local
-    residuals, in passes over the training rows, whose tiles are reported to ``progress``; not with ``interval``.
-    ``allow_code`` permits importing and running a kernel or basis that is a named function.
+    ``augment`` is the DATA to which JOB was fitted: each row is predicted by RVM*
+    (``predict.rvm_star``), without local residuals, in passes over the training rows, whose tiles
+    are reported to ``progress``; not with ``interval``. ``allow_code`` permits importing and
+    running a kernel or basis that is a named function.
 
-    Raises ``DataError`` if features differ, ``ChangedDataError`` if ``augment`` is not the DATA of the fit,
-    ``LeaseError`` if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it
-    is a file or Zarr prediction, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
+    Raises ``DataError`` if features differ, ``ChangedDataError`` if ``augment`` is not the DATA of
+    the fit, ``LeaseError`` if another process writes OUTPUT, ``ExistsError`` if it exists, unless
+    ``overwrite`` is true and it is a file or Zarr prediction, and ``UsageError`` for a wrong
+    extension or level, or an OUTPUT inside DATA or JOB.
     """
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
@@ -83,19 +89,25 @@ def predict(
     names, far = model.value_names(interval=interval is not None), 0
     for given in filter(None, (job, data, augment)):
         if open_folder(output).is_inside(open_folder(given)):
-            raise UsageError(f"output {output!r} is the input {given!r}, or lies inside it: choose another path")
+            raise UsageError(
+                f"output {output!r} is the input {given!r}, or lies inside it: choose another path"
+            )
     place = check_output(output, overwrite=overwrite)
     with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
         require_like(source, model.columns)
         if augment is None:
             read = _together(source, model)
-            found = (records for _, records in executor.map(tiles, read, range(read.n_tiles), progress))
+            found = (
+                records for _, records in executor.map(tiles, read, range(read.n_tiles), progress)
+            )
         else:
             augmenting = augmenting_of(store, model, augment, executor)
             found = (records for records, *_ in augmenting.pieces(source, progress))
         with (
             _unfinished(place) as (folder, check_lease),
-            ExternalSorter(folder / "rows", width=2 + len(names), high=float(source.n_rows)) as sorter,
+            ExternalSorter(
+                folder / "rows", width=2 + len(names), high=float(source.n_rows)
+            ) as sorter,
         ):
             for records in found:
                 far += int(records[:, -1].sum())
@@ -103,23 +115,36 @@ def predict(
 
             def check() -> None:
                 check_lease()
-                check_output(output, overwrite=overwrite)  # another process may have written OUTPUT since
+                check_output(
+                    output, overwrite=overwrite
+                )  # another process may have written OUTPUT since
 
-            tables = (_table(block[:, 1:-1], names, model.columns.classes) for block in sorter.blocks(SORT_MEMORY))
-            labels = set() if model.columns.classes is None else set(written_labels(model.columns.classes).tolist())
-            write_output(place, folder / f"output{place.suffix}", tables, source.n_rows, check, labels)
+            tables = (
+                _table(block[:, 1:-1], names, model.columns.classes)
+                for block in sorter.blocks(SORT_MEMORY)
+            )
+            labels = (
+                set()
+                if model.columns.classes is None
+                else set(written_labels(model.columns.classes).tolist())
+            )
+            write_output(
+                place, folder / f"output{place.suffix}", tables, source.n_rows, check, labels
+            )
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
 
 
 def _together(source: Source, model: AnyModel) -> Source:
-    """Return the source; for a model whose local residuals are on disk, with several tiles combined into one."""
+    """Return the source; for a model whose local residuals are on disk, with several tiles combined
+    into one."""
     return Together(source, TILES) if model.cells_place else source
 
 
 def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None) -> Table:
-    """Return the columns of OUTPUT: for classes, the most probable label first, then the values (rows, V) by name."""
+    """Return the columns of OUTPUT: for classes, the most probable label first, then the values
+    (rows, V) by name."""
     columns = dict(zip(names, values.T, strict=True))
     if classes is None:
         return columns
@@ -127,8 +152,11 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 
 
 @contextmanager
-def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) -> Iterator[ZarrSource]:
-    """Yield DATA, or the rows of a table ingested into a temporary folder with a model's ``columns``.
+def opened(
+    data: str, columns: Columns, client: Any, *, labelled: bool = False
+) -> Iterator[ZarrSource]:
+    """Yield DATA, or the rows of a table ingested into a temporary folder with a model's
+    ``columns``.
 
     A table that is not ``labelled`` is read without its target.
     """
@@ -137,10 +165,15 @@ def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) 
         return
     if client is not None:
         command = ingesting(data, like="TRAIN_DATA")
-        raise UsageError(f"{data} is a table, which workers cannot read: ingest it first, with like=…: `{command}`")
+        raise UsageError(
+            f"{data} is a table, which workers cannot read: ingest it first, with like=…: "
+            f"`{command}`"
+        )
     with TemporaryDirectory() as folder:
         without = () if labelled else columns.targets or (columns.target,)
-        source = ingest(data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True)
+        source = ingest(
+            data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True
+        )
         source.name = data
         if labelled and source.left_out:
             warn(f"{data}: rows without a target, left out: {source.left_out:,}", DataWarning)
@@ -149,7 +182,8 @@ def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) 
 
 @contextmanager
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """Yield an empty folder on this machine for unfinished files, and a function that checks the lease on OUTPUT."""
+    """Yield an empty folder on this machine for unfinished files, and a function that checks the
+    lease on OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
     with claimed(output.place()) as lease, storing(folder.location), folder.scratch() as scratch:
         folder.remove()
@@ -166,7 +200,10 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
         what = model.far_values
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
-        warn(f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}", DataWarning)
+        warn(
+            f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
+            DataWarning,
+        )
 
 
 def evaluate(
@@ -178,21 +215,27 @@ def evaluate(
     allow_code: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Return the scores of a job's model on DATA, or on a table with the target, in the target's units.
+    """Return the scores of a job's model on DATA, or on a table with the target, in the target's
+    units.
 
-    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy prediction, nats), ``crps``
-    (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
-    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several
-    targets, these are means over the targets (``rmse``: a root mean square), and ``targets`` maps names to scores. For
-    classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``, ``ece``,
-    and for two classes ``roc_auc`` (None if DATA contain only one): ``core.scores.ClassScores``. ``augment`` and
-    ``allow_code`` are as in ``predict``. Raises ``DataError`` if DATA have no target, or if targets, features or
-    classes differ, and the errors of ``predict``.
+    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy
+    prediction, nats), ``crps`` (mean continuous ranked probability score), ``interval_score_95``
+    (mean score of the 95 % interval), and the fractions of targets inside their intervals:
+    ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several targets, these are means
+    over the targets (``rmse``: a root mean square), and ``targets`` maps names to scores. For
+    classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats),
+    ``brier``, ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one):
+    ``core.scores.ClassScores``. ``augment`` and ``allow_code`` are as in ``predict``. Raises
+    ``DataError`` if DATA have no target, or if targets, features or classes differ, and the errors
+    of ``predict``.
     """
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
     warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
-    with opened(data, model.columns, client, labelled=True) as source, closing(executor_for(client)) as executor:
+    with (
+        opened(data, model.columns, client, labelled=True) as source,
+        closing(executor_for(client)) as executor,
+    ):
         if augment is None:
             scores: AnyScores = score(model, _together(source, model), executor, progress)
         else:
@@ -203,8 +246,11 @@ def evaluate(
     return {"n_rows": scores.n, "n_vectors": model.n_vectors, **scores.figures(targets)}
 
 
-def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
-    """Return a model's scores on all rows of a source, from one pass. Raises ``DataError`` as ``require_like`` does."""
+def score(
+    model: AnyModel, source: Source, executor: Any, progress: Progress | None = None
+) -> AnyScores:
+    """Return a model's scores on all rows of a source, from one pass. Raises ``DataError`` as
+    ``require_like`` does."""
     require_like(source, model.columns, 1 if isinstance(model, ClassModel) else model.n_targets)
     scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores

@@ -1,8 +1,10 @@
-"""RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), by tiles.
+"""RVM* for large data: predictions with an extra basis function at each test row
+(``core.predictive``), by tiles.
 
-The extra function uses the model's first kernel; local residuals are not used. Each piece of ``EXTRA_COLUMNS`` test
-rows (the last of a tile is padded with copies, so that bits do not depend on other rows) takes a pass over the training
-rows: N·n·M products for N training rows, n test rows and M columns.
+The extra function uses the model's first kernel; local residuals are not used. Each piece of
+``EXTRA_COLUMNS`` test rows (the last of a tile is padded with copies, so that bits do not depend on
+other rows) takes a pass over the training rows: N·n·M products for N training rows, n test rows and
+M columns.
 """
 
 from collections.abc import Iterator
@@ -35,7 +37,8 @@ from partirvm.types import AS_IT_IS, EXTRA_COLUMNS, Float, Int
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A regression model with its ``training`` rows, the variance of their scaled targets, and their mean (d,)."""
+    """A regression model with its ``training`` rows, the variance of their scaled targets, and
+    their mean (d,)."""
 
     model: Model
     training: Source
@@ -45,29 +48,53 @@ class Augmenting:
 
     @classmethod
     def of(cls, model: Model, training: Source, executor: Executor) -> "Augmenting":
-        """Check the training rows. Raises ``UsageError`` for a model with several targets or without a kernel."""
+        """Check the training rows. Raises ``UsageError`` for a model with several targets or
+        without a kernel."""
         model.require_one_target("predictions with augment")
         if isinstance(model.design.kernel, NoKernel) or model.design.scaling.target != AS_IT_IS:
-            raise UsageError("augment needs a kernel, and a target without a warp (warp_target='none'): omit augment")
-        model = replace(model.sparse(), reach=0.0)  # the extra column alone carries the prior variance
+            raise UsageError(
+                "augment needs a kernel, and a target without a warp (warp_target='none'): omit "
+                "augment"
+            )
+        model = replace(
+            model.sparse(), reach=0.0
+        )  # the extra column alone carries the prior variance
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
-        if rows != model.n_rows and moments.targets.deviation[0]:  # a model of a constant target is fitted to no rows
-            raise DataError(f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of them")
+        if (
+            rows != model.n_rows and moments.targets.deviation[0]
+        ):  # a model of a constant target is fitted to no rows
+            raise DataError(
+                f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of "
+                "them"
+            )
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
-        return cls(model, folded(training, scaling), executor, variance, scaling.inputs(moments.inputs.mean[None])[0])
+        return cls(
+            model,
+            folded(training, scaling),
+            executor,
+            variance,
+            scaling.inputs(moments.inputs.mean[None])[0],
+        )
 
-    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
+    def pieces(
+        self, source: Source, progress: Progress | None = None
+    ) -> Iterator[tuple[Float, Float, Float]]:
         """Yield the predictions of all rows of a source, in pieces of n rows, in tile order.
 
-        Each piece has records (n, 4), which are row number before shuffling, mean of a new target, its standard
-        deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress`` counts the tiles of all passes.
+        Each piece has records (n, 4), which are row number before shuffling, mean of a new target,
+        its standard deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress``
+        counts the tiles of all passes.
         """
         size, training = source.tile_rows, self.training.n_tiles
         sizes = [min(size, source.n_rows - number * size) for number in range(source.n_tiles)]
-        pieces = [(number, start) for number, rows in enumerate(sizes) for start in range(0, rows, EXTRA_COLUMNS)]
+        pieces = [
+            (number, start)
+            for number, rows in enumerate(sizes)
+            for start in range(0, rows, EXTRA_COLUMNS)
+        ]
         for before, (number, start) in enumerate(pieces):
 
             def report(done: int, of: int, before: int = before) -> None:
@@ -75,37 +102,62 @@ class Augmenting:
                     progress(before * training + done, len(pieces) * training)
 
             tile, some = source.tile(number), slice(start, start + EXTRA_COLUMNS)
-            yield self._predicted(source.original_rows(number)[some], tile.X[some], tile.t[some], report)
+            yield self._predicted(
+                source.original_rows(number)[some], tile.X[some], tile.t[some], report
+            )
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
         multiples, pieces = self.model.multiples(STATED_LEVELS), self.pieces(source, progress)
-        parts = (Scores.of(t[:, 0], each[:, 1], variance, multiples=multiples) for each, t, variance in pieces)
+        parts = (
+            Scores.of(t[:, 0], each[:, 1], variance, multiples=multiples)
+            for each, t, variance in pieces
+        )
         return reduce(add, parts)
 
     @one_blas_thread()
-    def _predicted(self, rows: Int, X: Float, t: Float, report: Progress) -> tuple[Float, Float, Float]:
+    def _predicted(
+        self, rows: Int, X: Float, t: Float, report: Progress
+    ) -> tuple[Float, Float, Float]:
         """Return the predictions of a piece, from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square = float(scaling.t_scale[0]), float((scaling.t_scale**2)[0])
-        kernel, beta, whole = design.kernels[0], square / float(model.evidence_noise), padded(X, EXTRA_COLUMNS)
-        # with an origin among the training rows, a distant test row cannot reduce the precision of the others
+        kernel, beta, whole = (
+            design.kernels[0],
+            square / float(model.evidence_noise),
+            padded(X, EXTRA_COLUMNS),
+        )
+        # with an origin among the training rows, a distant test row cannot reduce the precision of
+        # the others
         new = Design(kernel, scaling, whole, np.arange(len(whole)), bias=False, origin=self.origin)
-        (extra,) = self.executor.run([GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report)
+        (extra,) = self.executor.run(
+            [GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report
+        )
         mean, spread, near = model.predictive.moments(X)
         heights = kernel.diagonal(scaling.inputs(X))
-        added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
+        added, beyond = augmentation(
+            extra, design.block(X), heights, model.root, beta, self.variance
+        )
         variance = spread + square * beyond
-        return np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR]), t, variance
+        return (
+            np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR]),
+            t,
+            variance,
+        )
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> "Augmenting":
-    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` if the DATA differ."""
+    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` if the
+    DATA differ."""
     if not isinstance(model, Model):
-        raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
+        raise UsageError(
+            f"{store.location} holds a classifier, but augment supports regression only: omit "
+            "augment"
+        )
     training, state = ZarrSource(data), store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
-            f"{data} is not the dataset that {store.location} was fitted to ({what}): pass {state.request['data']}"
+            f"{data} is not the dataset that {store.location} was fitted to ({what}): pass "
+            f"{state.request['data']}"
         )
     return Augmenting.of(model, training, executor)

@@ -1,1 +1,2 @@
-"""Output for users: progress, tables, summaries and pictures. This package writes no jobs and no data."""
+"""Output for users: progress, tables, summaries and pictures. This package writes no jobs and no
+data."""

@@ -1,7 +1,8 @@
 """The history of a fit: its measures and their formatting, as a table or as one line per round.
 
-A regression entry has RMSE and NLPD, a classification entry log loss and error; measures of the other kind are None. No
-view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.
+A regression entry has RMSE and NLPD, a classification entry log loss and error; measures of the
+other kind are None. No view depends on the kind of target. Keys are fields of
+``strategies.problem.Record``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,9 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     columns = []
     for cells in zip(header, *rows, strict=True):
         numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[1:])
-        columns.append([f"{cell:{'>' if numeric else '<'}{max(map(len, cells))}}" for cell in cells])
+        columns.append(
+            [f"{cell:{'>' if numeric else '<'}{max(map(len, cells))}}" for cell in cells]
+        )
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
@@ -46,7 +49,8 @@ SIDES: tuple[Rows, Rows] = ("training", "held-out")
 
 
 class Measure(NamedTuple):
-    """A measure of prediction quality: the end of its key, and its names in a sentence, for a curve and for an axis."""
+    """A measure of prediction quality: the end of its key, and its names in a sentence, for a curve
+    and for an axis."""
 
     key: str
     name: str
@@ -66,7 +70,8 @@ ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_sh
 
 
 class Kind(NamedTuple):
-    """Regression or classification: main and second measure, whether there is a noise variance, what iterations are."""
+    """Regression or classification: main and second measure, whether there is a noise variance,
+    what iterations are."""
 
     head: Measure
     beside: Measure
@@ -75,11 +80,18 @@ class Kind(NamedTuple):
 
     def shown(self, entries: Sequence[Entry]) -> list[str]:
         """Return the keys of the measures that any of these entries has, the main one first."""
-        head, beside = ([measure.over(rows) for rows in SIDES] for measure in (self.head, self.beside))
-        return [key for key in (*head, *beside[::-1]) if any(entry.get(key) is not None for entry in entries)]
+        head, beside = (
+            [measure.over(rows) for rows in SIDES] for measure in (self.head, self.beside)
+        )
+        return [
+            key
+            for key in (*head, *beside[::-1])
+            if any(entry.get(key) is not None for entry in entries)
+        ]
 
     def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
-        """Return the measures of an entry on these rows as part of a sentence; empty if the entry has no measures.
+        """Return the measures of an entry on these rows as part of a sentence; empty if the entry
+        has no measures.
 
         >>> CLASSIFICATION.phrase({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
         '7.52 % (log loss 0.1916)'
@@ -100,7 +112,12 @@ CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes")
 
 MEASURES = (RMSE, NLPD, ERROR, LOG_LOSS)
 
-QUANTITIES = {m.over(rows): f"{rows} {m.name}" for m in MEASURES for rows in SIDES if (m, rows) != (NLPD, "training")}
+QUANTITIES = {
+    m.over(rows): f"{rows} {m.name}"
+    for m in MEASURES
+    for rows in SIDES
+    if (m, rows) != (NLPD, "training")
+}
 """Names of all measures over rows, by key; the NLPD of training rows is not measured."""
 
 FORMS: dict[str, Callable[[Any], str]] = {
@@ -121,11 +138,14 @@ def formatted(facts: Mapping[str, Any], key: str) -> str:
     """Return a fact as text, or a dash if it is unknown."""
     if (value := facts.get(key)) is None:
         return MISSING
-    return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
+    return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(
+        value
+    )
 
 
 def leaves_model(entry: Entry) -> bool:
-    """Return True if a history entry belongs to a saved model; a fit in a level is saved if it is the best so far."""
+    """Return True if a history entry belongs to a saved model; a fit in a level is saved if it is
+    the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
 
 
@@ -135,19 +155,27 @@ def last_model(history: Sequence[Entry]) -> Entry:
 
 
 def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
+    """Return the figures of the last saved model and of all fits, from a history and a plan; None
+    where unknown.
 
-    ``train_…`` and ``held_out_…`` are in the units of the target. ``passes`` is the number of rows that all fits have
-    read, divided by the rows of the data. It excludes kernel learning, as in a plan, whose figures are ``planned_…``.
+    ``train_…`` and ``held_out_…`` are in the units of the target. ``passes`` is the number of rows
+    that all fits have read, divided by the rows of the data. It excludes kernel learning, as in a
+    plan, whose figures are ``planned_…``.
     """
-    last, planned = last_model(history), {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
+    last, planned = (
+        last_model(history),
+        {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"},
+    )
     read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
     return {
         **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": last.get("number"),
-        **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
+        **{
+            key: last.get(key)
+            for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")
+        },
         "passes": round(read / plan["rows"]) if plan else None,
         **{f"planned_{name}": plan.get(key) for name, key in planned.items()},
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
@@ -155,7 +183,8 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
 
 
 def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
-    """Return the kind of a history entry or of a job's progress or, if it contains no errors, that of the plan."""
+    """Return the kind of a history entry or of a job's progress or, if it contains no errors, that
+    of the plan."""
     for kind in (CLASSIFICATION, REGRESSION):
         if kind.shown([entry]):
             return kind
@@ -163,7 +192,8 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
 
 
 class Column(NamedTuple):
-    """A column of the table of fits: title, cell function, and width on a terminal (0: not shown there)."""
+    """A column of the table of fits: title, cell function, and width on a terminal (0: not shown
+    there)."""
 
     title: str
     cell: Callable[[Entry], str]
@@ -171,7 +201,8 @@ class Column(NamedTuple):
 
 
 def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
-    """Return the columns of the table of fits of this kind, with the measures that have these keys."""
+    """Return the columns of the table of fits of this kind, with the measures that have these
+    keys."""
 
     def fact(title: str, key: str, width: int = 0) -> Column:
         return Column(title, lambda entry: formatted(entry, key), width)
@@ -215,13 +246,15 @@ EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
 
 
 class Lines:
-    """Converter of history entries to lines: one for each fit that left a model; lines of rounds are below titles."""
+    """Converter of history entries to lines: one for each fit that left a model; lines of rounds
+    are below titles."""
 
     def __init__(self) -> None:
         self._columns: list[Column] = []
 
     def of(self, entry: Entry, width: int = 0) -> list[str]:
-        """Return the lines to print for a history entry, with the columns that fit in ``width`` (0: all columns)."""
+        """Return the lines to print for a history entry, with the columns that fit in ``width`` (0:
+        all columns)."""
         if entry["kind"] == "kernel":
             return [f"learned again: {entry['text']}"] if entry.get("taken") is not None else []
         if not leaves_model(entry):
@@ -232,9 +265,14 @@ class Lines:
         titles = []
         if not self._columns:
             kind = kind_of(entry)
-            self._columns = [column for column in columns(kind, kind.shown([entry])[:3]) if column.width]
+            self._columns = [
+                column for column in columns(kind, kind.shown([entry])[:3]) if column.width
+            ]
             for title in EXPENDABLE:
                 if width and sum(column.width + 2 for column in self._columns) > width + 2:
                     self._columns = [column for column in self._columns if column.title != title]
             titles.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
-        return [*titles, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]
+        return [
+            *titles,
+            "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns),
+        ]

@@ -16,7 +16,16 @@ import numpy as np
 from partirvm.errors import PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, moment, printable
-from partirvm.report.history import MEASURED, SIDES, Kind, columns, figures_of, format_share, kind_of, last_model
+from partirvm.report.history import (
+    MEASURED,
+    SIDES,
+    Kind,
+    columns,
+    figures_of,
+    format_share,
+    kind_of,
+    last_model,
+)
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, is_corrected, parameter_text, versions_text
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
@@ -37,12 +46,14 @@ MARK = "· partirvm</title>"
 
 @dataclass(frozen=True)
 class Report:
-    """The job report: an HTML page without scripts, and its values. A notebook shows the page below the cell.
+    """The job report: an HTML page without scripts, and its values. A notebook shows the page below
+    the cell.
 
-    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` belongs to the status, ``advice`` to the
-    reason why the job ended. Times are seconds since 1970 or None. ``plan`` is ``Plan.to_json()``, ``history`` the
-    driver's entries. ``relevance``, ``directions`` and ``bases`` are those of ``Job``; ``missing`` is the share of
-    training rows without a value, by feature. ``outputs`` names the targets, or the classes; ``sizes`` comes from
+    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` belongs to the status,
+    ``advice`` to the reason why the job ended. Times are seconds since 1970 or None. ``plan`` is
+    ``Plan.to_json()``, ``history`` the driver's entries. ``relevance``, ``directions`` and
+    ``bases`` are those of ``Job``; ``missing`` is the share of training rows without a value, by
+    feature. ``outputs`` names the targets, or the classes; ``sizes`` comes from
     ``model.fitted.sizes_json``; ``damaged`` lists the errors of unreadable parts.
     """
 
@@ -54,7 +65,8 @@ class Report:
         return _page(SimpleNamespace(**self.values))
 
     def save(self, location: str | Path, *, overwrite: bool = False) -> None:
-        """Write all values (.json) or the page. Raises ``ExistsError`` unless ``overwrite``, or ``StorageError``."""
+        """Write all values (.json) or the page. Raises ``ExistsError`` unless ``overwrite``, or
+        ``StorageError``."""
         place = open_folder(str(location))
         text = json.dumps(self.values, indent=1) if place.suffix == ".json" else self.html
         require_replaceable(place, "a report", _is_report, overwrite=overwrite)
@@ -63,7 +75,10 @@ class Report:
 
     def _repr_html_(self) -> str:
         style = "width:100%;height:900px;border:1px solid #ccc"
-        return f'<iframe title="Report of a job" sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+        content = escape(self.html)
+        return (
+            f'<iframe title="Report of a job" sandbox srcdoc="{content}" style="{style}"></iframe>'
+        )
 
 
 def _is_report(place: Folder) -> bool:
@@ -73,9 +88,12 @@ def _is_report(place: Folder) -> bool:
 
 
 def report_of(job: Any) -> Report:
-    """Return the report of a job in any state, without importing or running code that the job names."""
+    """Return the report of a job in any state, without importing or running code that the job
+    names."""
     state = job.state()
-    values = {name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")}
+    values = {
+        name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")
+    }
     values |= {**job.progress(), "location": job.location, "status_advice": state.status.advice}
     values |= {"parameters": job.asked(), "versions": state.request["versions"]}
     values["differing_versions"] = versions_text(state.request["versions"], state.versions)
@@ -88,19 +106,25 @@ def report_of(job: Any) -> Report:
 
 
 def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Chart]:
-    """Return the charts of errors, vectors and evidence over the fits; evidence only of fits of equally many rows."""
+    """Return the charts of errors, vectors and evidence over the fits; evidence only of fits of
+    equally many rows."""
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
     for measure in (kind.head, kind.beside):
-        charts += _curves(measure.title, measure.unit, fits, {side: measure.over(side) for side in SIDES})
+        charts += _curves(
+            measure.title, measure.unit, fits, {side: measure.over(side) for side in SIDES}
+        )
     charts += _curves("Relevance vectors", "", fits, {"vectors": "vectors"})
     evidence = f"nats, over {alike[0]['rows']:,} rows" if alike else ""
     return [*charts, *_curves("Log evidence", evidence, alike, {"evidence": "log_evidence"})]
 
 
-def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> list[Chart]:
-    """Return a chart of these values, by name, over the fits; no chart if no value has two finite points."""
+def _curves(
+    title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Mapping[str, str]
+) -> list[Chart]:
+    """Return a chart of these values, by name, over the fits; no chart if no value has two finite
+    points."""
     lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
         values = np.array([entry.get(key) for entry in fits], dtype=np.float64)
@@ -108,7 +132,9 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
         lines |= {name: (there + 1, values[there])} if len(there) else {}
 
     def paint(axis: Any) -> None:
-        for (name, points), form, colour in zip(lines.items(), ("o-", "s--"), (OBSERVED, CONTRAST), strict=False):
+        for (name, points), form, colour in zip(
+            lines.items(), ("o-", "s--"), (OBSERVED, CONTRAST), strict=False
+        ):
             axis.plot(*points, form, color=colour, linewidth=1.4, markersize=4, label=name)
         values = np.concatenate([values for _, values in lines.values()])
         axis.set(xlabel="fit", yscale="log" if 0 < 20 * values.min() < values.max() else "linear")
@@ -116,32 +142,52 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
         if len(lines) > 1:
             axis.legend()
 
-    return [Chart(f"{title} over fits", remark, paint)] if any(len(values) > 1 for _, values in lines.values()) else []
+    return (
+        [Chart(f"{title} over fits", remark, paint)]
+        if any(len(values) > 1 for _, values in lines.values())
+        else []
+    )
 
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:
-    """Return the chart of the error when the model of the entry ``last`` is pruned to these sizes; none for classes."""
+    """Return the chart of the error when the model of the entry ``last`` is pruned to these sizes;
+    none for classes."""
     if (error := last.get("train_rmse")) is None or len(sizes) < 2:
         return []
     vectors, growth = np.array(sizes).T
 
     def paint(axis: Any) -> None:
-        axis.plot(vectors, np.sqrt(np.maximum(error**2 + growth, 0.0)), "o-", color=OBSERVED, markersize=4)
+        axis.plot(
+            vectors, np.sqrt(np.maximum(error**2 + growth, 0.0)), "o-", color=OBSERVED, markersize=4
+        )
         axis.set(xscale="log", xlabel="remaining relevance vectors", ylim=(0, None))
         axis.set_xticks(vectors[::4], [f"{int(count):,}" for count in vectors[::4]])
         axis.minorticks_off()
 
-    return [Chart("Error of fewer vectors", "RMSE on training rows after pruning, in the target's units", paint)]
+    return [
+        Chart(
+            "Error of fewer vectors",
+            "RMSE on training rows after pruning, in the target's units",
+            paint,
+        )
+    ]
 
 
 @cache
 def _renderer() -> Callable[..., str]:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    def finalize(value: Any) -> Any:
+        return printable(value, keep="\n\t\u00a0") if type(value) is str else value
+
     environment = Environment(
-        loader=PackageLoader("partirvm.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value
-    )  # fmt: skip
+        loader=PackageLoader("partirvm.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=finalize,
+    )
     return environment.get_template("page.html.jinja").render
 
 
@@ -160,7 +206,9 @@ def _page(job: Any) -> str:
         targets=target_charts(from_json(diagnostics), job.outputs),
         diagnostics=diagnostics,
         least_share=LEAST_SHARE,
-        main_features=lambda loadings: sorted(loadings.items(), key=lambda pair: -abs(pair[1]))[:FEATURES],
+        main_features=lambda loadings: sorted(loadings.items(), key=lambda pair: -abs(pair[1]))[
+            :FEATURES
+        ],
         columns=columns(kind, kind.shown(job.history)),
         parameter_text=parameter_text,
         defaults=json.loads(json.dumps(asdict(Request()))),

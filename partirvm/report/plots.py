@@ -1,6 +1,8 @@
-"""Diagnostic charts for numbers and classes, drawn by matplotlib into axes, or as SVG for the job page.
+"""Diagnostic charts for numbers and classes, drawn by matplotlib into axes, or as SVG for the job
+page.
 
-Observations are blue or orange, the model's values dashed; a grey band is what chance alone explains.
+Observations are blue or orange, the model's values dashed; a grey band is what chance alone
+explains.
 """
 
 import io
@@ -31,7 +33,8 @@ FEWEST = 40
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its title, a remark on how to read it, a function that draws it into axes, and its size in inches."""
+    """A chart: its title, a remark on how to read it, a function that draws it into axes, and its
+    size in inches."""
 
     title: str
     remark: str
@@ -50,14 +53,17 @@ class Chart:
         self.paint(axis)
 
     def svg(self) -> bytes:
-        """Return the chart without its title as an SVG file. Raises ``ImportError`` without matplotlib."""
+        """Return the chart without its title as an SVG file. Raises ``ImportError`` without
+        matplotlib."""
         from matplotlib.figure import Figure
 
         file = io.BytesIO()
         with styled():
             figure = Figure(figsize=self.size, layout="constrained")
             self.draw(figure.add_subplot())
-            figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            figure.savefig(
+                file, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+            )
         return file.getvalue()
 
 
@@ -91,11 +97,14 @@ def _stated(axis: Any, x: Any, y: Any) -> None:
 def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
     """Draw values (n,) with their 95 % intervals."""
     bars = np.maximum([y - low, high - y], 0.0)
-    axis.errorbar(x, y, bars, fmt="o", color=CONTRAST, markersize=4, linewidth=1.2, zorder=4, clip_on=False)
+    axis.errorbar(
+        x, y, bars, fmt="o", color=CONTRAST, markersize=4, linewidth=1.2, zorder=4, clip_on=False
+    )
 
 
 def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
-    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the diagonal."""
+    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the
+    diagonal."""
     share, spread = hits / rows, Z**2 / rows
     centre = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * share * (1 - share) + (spread / 2) ** 2) / (1 + spread)
@@ -105,26 +114,55 @@ def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) 
 
 
 def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Chart]:
-    """Return the charts of one numeric target with this name, or none if squares of the values would overflow."""
+    """Return the charts of one numeric target with this name, or none if squares of the values
+    would overflow."""
     if not found.n or not (np.abs(found.sample.values) < 1e100).all():
         return []
     rows, total = len(found.sample.values), counted(found.n, "row")
     low, high = np.quantile(found.sample.values[:, 2], [0.05, 0.95])
     vary = high > 1.1 * low and rows >= FEWEST
     charts = [
-        (True, "Predictions", total if rows == found.n else f"{rows:,} random rows of {found.n:,}", _predictions),
-        (len(found.covered) > 0, "Coverage of intervals", f"{total}; below the line: too narrow", _coverage),
-        (True, "Standardised residuals", "ideally 95 % between outer lines; bars: means of tenths", _residuals),
-        (True, "Position in the predicted distribution", "hump: predicted std too large; dip: too small", _transform),
+        (
+            True,
+            "Predictions",
+            total if rows == found.n else f"{rows:,} random rows of {found.n:,}",
+            _predictions,
+        ),
+        (
+            len(found.covered) > 0,
+            "Coverage of intervals",
+            f"{total}; below the line: too narrow",
+            _coverage,
+        ),
+        (
+            True,
+            "Standardised residuals",
+            "ideally 95 % between outer lines; bars: means of tenths",
+            _residuals,
+        ),
+        (
+            True,
+            "Position in the predicted distribution",
+            "hump: predicted std too large; dip: too small",
+            _transform,
+        ),
         (vary, "Errors against predicted std", "one point per tenth of the rows", _deviations),
     ]
-    return [Chart(title, remark, partial(paint, found, target)) for shown, title, remark, paint in charts if shown]
+    return [
+        Chart(title, remark, partial(paint, found, target))
+        for shown, title, remark, paint in charts
+        if shown
+    ]
 
 
 def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
-    """Return the means of values (n,) in tenths of the rows and half widths of their 95 % intervals, (10,) each."""
+    """Return the means of values (n,) in tenths of the rows and half widths of their 95 %
+    intervals, (10,) each."""
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
-    means, errors = [each.mean() for each in groups], [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
+    means, errors = (
+        [each.mean() for each in groups],
+        [each.std(ddof=1) / len(each) ** 0.5 for each in groups],
+    )
     return np.array(means), Z * np.array(errors)
 
 
@@ -137,7 +175,13 @@ def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _coverage(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    _shares(np.array(STATED_LEVELS), found.covered, found.n, ("nominal level", "rows inside the interval"), axis)
+    _shares(
+        np.array(STATED_LEVELS),
+        found.covered,
+        found.n,
+        ("nominal level", "rows inside the interval"),
+        axis,
+    )
 
 
 def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
@@ -149,11 +193,18 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     if len(z) >= FEWEST:
         mean, half = _tenths(predicted, z)
         _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
-    _label(axis, f"predicted {target}", "residual / std", xlim=ends, ylim=span(z, np.array([-2.5, 2.5])))
+    _label(
+        axis,
+        f"predicted {target}",
+        "residual / std",
+        xlim=ends,
+        ylim=span(z, np.array([-2.5, 2.5])),
+    )
 
 
 def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    """Draw the histogram of the probability integral transform, with a band that chance alone explains."""
+    """Draw the histogram of the probability integral transform, with a band that chance alone
+    explains."""
     bins = PIT_BINS if found.n >= 400 else PIT_BINS // 2
     heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
@@ -161,14 +212,23 @@ def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
     _stated(axis, (0, 1), (1, 1))
     axis.bar(np.arange(bins) / bins, heights, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
     top = 1.1 * max(float(heights.max()), 1 + half)
-    _label(axis, "predicted probability of a smaller value", "rows / expected rows", xlim=(0, 1), ylim=(0, top))
+    _label(
+        axis,
+        "predicted probability of a smaller value",
+        "rows / expected rows",
+        xlim=(0, 1),
+        ylim=(0, top),
+    )
 
 
 def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    """Plot the root mean square error of rows binned by predicted standard deviation, with 95 % intervals."""
+    """Plot the root mean square error of rows binned by predicted standard deviation, with 95 %
+    intervals."""
     actual, predicted, std = found.sample.values.T
     (mean, half), (variance, _) = _tenths(std, (actual - predicted) ** 2), _tenths(std, std**2)
-    x, y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half))
+    x, y, low, high = (
+        np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half)
+    )
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
     _stated(axis, ends, ends)
     _estimates(axis, x, y, low, high)
@@ -176,7 +236,8 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
-    """Return the charts of a classification; with two classes, only the frequencies of the second."""
+    """Return the charts of a classification; with two classes, only the frequencies of the
+    second."""
     if not found.n:
         return []
     names = [name if len(name) <= 18 else name[:17] + "…" for name in map(printable, classes)]
@@ -184,19 +245,24 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]
     if others:  # the last counted class combines several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
     K, two = len(names), len(names) == 2
-    sums, rows, hits = (each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits))
+    sums, rows, hits = (
+        each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits)
+    )
     shown = rows >= 5
     labels = f"predicted probability of {names[1] if two else 'a class'}", "observed frequency"
     reliability = partial(_shares, sums[shown] / rows[shown], hits[shown], rows[shown], labels)
     size = 4.2, max(2.5, 1.6 + 0.2 * K)
     return [
         Chart("Reliability of probabilities", counted(found.n, "row"), reliability),
-        Chart("Confusion", "% of the rows of each true class", partial(_confusion, found, names), size),
+        Chart(
+            "Confusion", "% of the rows of each true class", partial(_confusion, found, names), size
+        ),
     ]
 
 
 def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None:
-    """Draw the matrix of fractions, with the first row at the top; for up to ten classes, cells show percentages."""
+    """Draw the matrix of fractions, with the first row at the top; for up to ten classes, cells
+    show percentages."""
     shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
     K = len(names)
     axis.grid(visible=False)
@@ -210,7 +276,8 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """Charts of a target; ``name`` is empty if there is only one. A classification has the names of its ``classes``."""
+    """Charts of a target; ``name`` is empty if there is only one. A classification has the names of
+    its ``classes``."""
 
     name: str
     charts: Sequence[Chart]
@@ -220,20 +287,32 @@ class TargetCharts(NamedTuple):
 
 
 def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
-    """Return the charts of each target. ``names`` are those of the targets or, for a classification, of the classes."""
+    """Return the charts of each target. ``names`` are those of the targets or, for a
+    classification, of the classes."""
     drawn = []
     for number, each in enumerate(found):
         if isinstance(each, ClassDiagnostics):
             classes = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
             drawn.append(TargetCharts("", class_charts(each, classes), each, classes=classes))
         else:
-            name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
-            drawn.append(TargetCharts(name if len(found) > 1 else "", number_charts(each, name), each, number))
+            name = (
+                names[number]
+                if number < len(names)
+                else "target"
+                if len(found) == 1
+                else f"target {number}"
+            )
+            drawn.append(
+                TargetCharts(
+                    name if len(found) > 1 else "", number_charts(each, name), each, number
+                )
+            )
     return [group for group in drawn if group.charts]
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
-    """Return the diagnostics in a line of history. Raises ``FormatError`` for any that this package does not write."""
+    """Return the diagnostics in a line of history. Raises ``FormatError`` for any that this package
+    does not write."""
     with reading("the diagnostics in an event", "restore the event"):
         return [diagnostics.from_json(each) for each in stored]
 
@@ -241,14 +320,16 @@ def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
 class DiagnosticsDisplay:
     """Plot of predictions against observations, returned by an estimator's ``plot_diagnostics``.
 
-    For numbers: actual against predicted values, the fraction of rows inside intervals, standardised residuals against
-    predictions, the probability integral transform (uniform if the predicted normal distributions are right), and, if
-    the predicted standard deviations vary, errors against them. For classes: observed frequencies against predicted
-    probabilities, and the confusion matrix. Error bars are 95 % intervals.
+    For numbers: actual against predicted values, the fraction of rows inside intervals,
+    standardised residuals against predictions, the probability integral transform (uniform if the
+    predicted normal distributions are right), and, if the predicted standard deviations vary,
+    errors against them. For classes: observed frequencies against predicted probabilities, and the
+    confusion matrix. Error bars are 95 % intervals.
 
     Parameters
     ----------
-    found : sequence of ``core.diagnostics.NumberDiagnostics`` (one per target), or one ``ClassDiagnostics``
+    found : sequence of ``core.diagnostics.NumberDiagnostics`` (one per target), or one
+        ``ClassDiagnostics``
     names : sequence of str, optional
         Names of the targets, or of the classes.
 
@@ -276,17 +357,24 @@ class DiagnosticsDisplay:
         self.found, self.names = tuple(found), tuple(names)
 
     def plot(self, figure: Any = None) -> "DiagnosticsDisplay":
-        """Draw the panels into a figure, with one row of panels per target if there are several; return the display."""
+        """Draw the panels into a figure, with one row of panels per target if there are several;
+        return the display."""
         try:
             from matplotlib import pyplot
         except ImportError as error:
             raise UsageError('diagnostics need matplotlib: pip install "partirvm[plot]"') from error
         groups = [group.charts for group in target_charts(self.found, self.names)]
         across = 3 if len(groups) == 1 else max(map(len, groups), default=1)
-        rows = [charts[first : first + across] for charts in groups for first in range(0, len(charts), across)]
+        rows = [
+            charts[first : first + across]
+            for charts in groups
+            for first in range(0, len(charts), across)
+        ]
         with styled():
             if figure is None:
-                figure = pyplot.figure(figsize=(3.6 * across, 3.1 * max(len(rows), 1)), layout="constrained")
+                figure = pyplot.figure(
+                    figsize=(3.6 * across, 3.1 * max(len(rows), 1)), layout="constrained"
+                )
             self.figure_, self.axes_ = figure, []
             for row, charts in enumerate(rows):
                 for column, chart in enumerate(charts):

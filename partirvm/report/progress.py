@@ -1,7 +1,8 @@
-"""Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere, and callbacks.
+"""Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere,
+and callbacks.
 
-A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. As a context manager, it restores the terminal
-after any exception.
+A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. As a context manager, it
+restores the terminal after any exception.
 """
 
 import math
@@ -37,8 +38,9 @@ TITLES = {
 class FitCallback:
     """Base class of callbacks. Every method does nothing and may be overridden.
 
-    A callback runs in the process of ``fit``, between two of its steps; a slow callback slows down the fit. An
-    exception that it raises ends the fit and reaches the caller, as needed to prune an Optuna trial.
+    A callback runs in the process of ``fit``, between two of its steps; a slow callback slows down
+    the fit. An exception that it raises ends the fit and reaches the caller, as needed to prune an
+    Optuna trial.
 
     Examples
     --------
@@ -53,38 +55,50 @@ class FitCallback:
     """
 
     def on_plan(self, plan: Any) -> None:
-        """Called once, after the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
+        """Called once, after the kernel is learned and before the first round; ``plan`` is a
+        ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass (such as "gram"), or the dense fits ("solve"), have finished ``done`` of ``total`` tiles.
+        """Called when a pass (such as "gram"), or the dense fits ("solve"), have finished ``done``
+        of ``total`` tiles.
 
         For the stages "neighbours" and "comparing", which have no tiles, ``total`` is 0.
         """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
-        """Called after each fit that left a model, with its line of ``history_``. Return True to end the fit.
+        """Called after each fit that left a model, with its line of ``history_``. Return True to
+        end the fit.
 
-        The estimator then has the model of this round, and ``termination_`` is ``Termination.ABORTED``. The line has
-        ``vectors``, ``log_evidence``, ``seconds`` and, with ``validation``, ``held_out_rmse`` or
-        ``held_out_log_loss``.
+        The estimator then has the model of this round, and ``termination_`` is
+        ``Termination.ABORTED``. The line has ``vectors``, ``log_evidence``, ``seconds`` and, with
+        ``validation``, ``held_out_rmse`` or ``held_out_log_loss``.
         """
 
     def on_end(self, termination: Any) -> None:
-        """Called when the fit has ended, with ``termination_``. It is not called after an exception."""
+        """Called when the fit has ended, with ``termination_``. It is not called after an
+        exception."""
 
 
 class Progress(Watcher):
-    """State of a running fit, ingest or prediction, printed to a stream (default stderr), or not if ``quiet``.
+    """State of a running fit, ingest or prediction, printed to a stream (default stderr), or not if
+    ``quiet``.
 
-    On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase prints one line a
-    minute. ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
-    ``callbacks`` are called during a fit; ``ended`` is true if one of them has ended the fit.
+    On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase
+    prints one line a minute. ``spell`` converts the names of Python parameters in messages, for
+    example to command-line flags. ``callbacks`` are called during a fit; ``ended`` is true if one
+    of them has ended the fit.
     """
 
     callbacks: tuple[FitCallback, ...] = ()
     ended = False
 
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        quiet: bool = False,
+        spell: Callable[[str], str] = str,
+    ) -> None:
         self.stream, self._spell = None if quiet else stream or sys.stderr, spell
         self._lines = None if quiet else Lines()
         self._live: Any = None
@@ -101,7 +115,8 @@ class Progress(Watcher):
         return counted(self.done, "row") if self.unit == "row" else ""
 
     def state(self) -> Any:
-        """Return the phase with a bar, and a line of elapsed time, vectors and peak memory, for a terminal."""
+        """Return the phase with a bar, and a line of elapsed time, vectors and peak memory, for a
+        terminal."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table as Grid
@@ -116,7 +131,9 @@ class Progress(Watcher):
             facts.append(counted(self.vectors, "vector"))
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         facts.append(f"peak memory {format_bytes(peak_memory())}{limit}")
-        return Group(row, Text(" · ".join(facts), style="dim"), "")  # the terminal echoes ^C on this empty line
+        return Group(
+            row, Text(" · ".join(facts), style="dim"), ""
+        )  # the terminal echoes ^C on this empty line
 
     def note(self, message: str) -> None:
         """Show a message."""
@@ -135,7 +152,8 @@ class Progress(Watcher):
             callback.on_plan(plan)
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or of finished dense fits.
+        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or of
+        finished dense fits.
 
         A stage without tiles has a ``total`` of 0; callbacks do not receive it.
         """
@@ -144,7 +162,8 @@ class Progress(Watcher):
             callback.on_pass(name, done, total)
 
     def on_step(self, info: StepInfo) -> None:
-        """Receive an iteration of a dense fit. In classification each iteration needs a pass: the phase."""
+        """Receive an iteration of a dense fit. In classification each iteration needs a pass: the
+        phase."""
         self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")
@@ -158,7 +177,8 @@ class Progress(Watcher):
             self.ended |= leaves_model(entry) and callback.on_round(entry) is True
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
-        """Receive the number of rows that an ingest has read or written. ``total`` is None if unknown."""
+        """Receive the number of rows that an ingest has read or written. ``total`` is None if
+        unknown."""
         self._set_phase(phase, done, total or 0, "row")
 
     def _set_phase(self, phase: str, done: int, total: int, unit: str, detail: str = "") -> None:
@@ -184,8 +204,14 @@ class Progress(Watcher):
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(file=self.stream, highlight=False, force_terminal=True, force_jupyter=False)
-            options: dict[str, Any] = {"refresh_per_second": 8, "transient": True, "redirect_stdout": False}
+            console = Console(
+                file=self.stream, highlight=False, force_terminal=True, force_jupyter=False
+            )
+            options: dict[str, Any] = {
+                "refresh_per_second": 8,
+                "transient": True,
+                "redirect_stdout": False,
+            }
             self._live = Live(get_renderable=self.state, console=console, **options)
             self._live.start()
         return self

@@ -1,4 +1,5 @@
-"""Text about fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and CSV."""
+"""Text about fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and
+CSV."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,11 +9,21 @@ from typing import Any
 from partirvm.jobs.state import JobState, Status, lost_workers_of
 from partirvm.process import package_versions
 from partirvm.quoting import counted, format_bytes, format_duration, moment, named, printable
-from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, figures_of, formatted, kind_of
+from partirvm.report.history import (
+    MISSING,
+    QUANTITIES,
+    SIDES,
+    Lines,
+    aligned,
+    figures_of,
+    formatted,
+    kind_of,
+)
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the figures of a model (``figures_of``), ``seconds`` and, if given, a target, as names and strings."""
+    """Return the figures of a model (``figures_of``), ``seconds`` and, if given, a target, as names
+    and strings."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
     alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:
@@ -28,14 +39,22 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         ("noise", _noise(facts) + alone if kind.noise else None),
         ("neighbours", _residuals(facts)),
         ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
-        ("passes", f"{formatted(facts, 'passes')} over the rows ({formatted(facts, 'planned_passes')} planned)"),
+        (
+            "passes",
+            f"{formatted(facts, 'passes')} over the rows ({formatted(facts, 'planned_passes')} "
+            "planned)",
+        ),
         ("time", f"{formatted(facts, 'seconds')} ({formatted(facts, 'planned_seconds')} planned)"),
-        ("memory", f"{formatted(facts, 'peak_memory')} ({formatted(facts, 'planned_memory')} planned)"),
+        (
+            "memory",
+            f"{formatted(facts, 'peak_memory')} ({formatted(facts, 'planned_memory')} planned)",
+        ),
     ]
 
 
 def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the state and result of a job, or of one of its targets, from ``job_facts``, as names and strings."""
+    """Return the state and result of a job, or of one of its targets, from ``job_facts``, as names
+    and strings."""
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),
@@ -53,13 +72,16 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def lost_workers_text(lost: Mapping[str, Any]) -> str:
-    """Return text on the ``lost_workers`` of ``Job.progress``: how many, when, and how often the driver was restarted.
+    """Return text on the ``lost_workers`` of ``Job.progress``: how many, when, and how often the
+    driver was restarted.
 
     Without a loss the text is empty.
     """
     parts = []
     if lost.get("workers"):
-        parts.append(f"{counted(lost['workers'], 'worker')} lost, the last at {moment(lost['last'])}")
+        parts.append(
+            f"{counted(lost['workers'], 'worker')} lost, the last at {moment(lost['last'])}"
+        )
     if lost.get("restarts"):
         parts.append(f"the driver was started again {counted(lost['restarts'], 'time')}")
     return "; ".join(parts)
@@ -72,11 +94,16 @@ def status_text(facts: Mapping[str, Any]) -> str:
 
 def _noise(facts: Mapping[str, Any]) -> str:
     if "targets" in facts:
-        noises = ", ".join(f"{name} {formatted(each, 'noise_sd')}" for name, each in facts["targets"].items())
+        noises = ", ".join(
+            f"{name} {formatted(each, 'noise_sd')}" for name, each in facts["targets"].items()
+        )
         return f"{noises} (standard deviations)"
     form = "standard deviation"
     if facts.get("noise_vectors") is not None:
-        form = f"root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')}"
+        form = (
+            "root mean variance; the noise depends on the inputs, "
+            f"{counted(facts['noise_vectors'], 'centre')}"
+        )
     return f"{formatted(facts, 'noise_sd')} ({form})"
 
 
@@ -91,7 +118,10 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     if not is_corrected(facts):
         return f"not used: RMSE of left-out rows {gains}"
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
-    return f"RMSE of left-out rows {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; {alone}"
+    return (
+        f"RMSE of left-out rows {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; "
+        f"{alone}"
+    )
 
 
 def is_corrected(facts: Mapping[str, Any]) -> bool:
@@ -104,11 +134,24 @@ EXPENDABLE = ("fits", "time", "since")
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
-    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read.
+    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not
+    be read.
 
-    Lines have at most ``width`` characters (0: any number): columns are left out, and long reasons are truncated.
+    Lines have at most ``width`` characters (0: any number): columns are left out, and long reasons
+    are truncated.
     """
-    header = ["job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason"]
+    header = [
+        "job",
+        "status",
+        "fits",
+        "vectors",
+        "measure",
+        "training",
+        "held-out",
+        "time",
+        "since",
+        "reason",
+    ]
     rows = []
     for job in jobs:
         name = job["job"].rpartition("/")[2]
@@ -119,7 +162,19 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
         errors = [formatted(job, first.over(side)) for side in SIDES]
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
-        rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
+        rows.append(
+            [
+                name,
+                job["status"],
+                fits,
+                vectors,
+                measure,
+                *errors,
+                took,
+                moment(job["since"]),
+                job["reason"],
+            ]
+        )
     if 0 < width < 110:
         kept = [title not in EXPENDABLE for title in header]
         header, *rows = (list(compress(cells, kept)) for cells in (header, *rows))
@@ -128,7 +183,8 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
-    """Yield lines for a job's states: each change of status, plan or round once, within ``width``; as JSON, rounds."""
+    """Yield lines for a job's states: each change of status, plan or round once, within ``width``;
+    as JSON, rounds."""
     lines, begun, plan, printed, doing = Lines(), None, None, 0, ""
     losses = ""
     for state in states:
@@ -137,11 +193,15 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         if as_json:
             yield from map(json.dumps, new)
             continue
-        change = f"{moment(state.since)}  {state.status}" + (f": {state.reason}" if state.reason else "")
+        change = f"{moment(state.since)}  {state.status}" + (
+            f": {state.reason}" if state.reason else ""
+        )
         changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
-        if state.doing and state.doing.partition(":")[0] != doing:  # the rest has a rate, which always changes
+        if (
+            state.doing and state.doing.partition(":")[0] != doing
+        ):  # the rest has a rate, which always changes
             doing = state.doing.partition(":")[0]
             yield state.doing
         lost = lost_workers_text(lost_workers_of(state))
@@ -158,7 +218,8 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
 
 
 def job_facts(job: Any) -> dict[str, Any]:
-    """Return the progress of a job, the figures of its model and all its ``parameters`` as plain JSON."""
+    """Return the progress of a job, the figures of its model and all its ``parameters`` as plain
+    JSON."""
     state, parameters = job.state(), job.asked()
     figures = figures_of(state.history, state.plan or {})
     figures["versions"] = versions_text(state.request["versions"], state.versions)
@@ -166,9 +227,14 @@ def job_facts(job: Any) -> dict[str, Any]:
 
 
 def versions_text(began: Mapping[str, str], last: Mapping[str, str]) -> str:
-    """Return the versions that differ between the start of a job, its last run and this process; "" if none does."""
+    """Return the versions that differ between the start of a job, its last run and this process; ""
+    if none does."""
     stages = {"made with": began, "last run with": last, "this process has": package_versions()}
-    names = [name for name in began if len({versions[name] for versions in stages.values() if name in versions}) > 1]
+    names = [
+        name
+        for name in began
+        if len({versions[name] for versions in stages.values() if name in versions}) > 1
+    ]
     texts = [
         f"{stage} " + ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
         for stage, versions in stages.items()
@@ -178,17 +244,48 @@ def versions_text(began: Mapping[str, str], last: Mapping[str, str]) -> str:
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
-    """Return a table of known ``job_facts``, with one column per job, and of parameters that differ (``spell``)."""
-    titles = {"n_rows": "rows", "rho": "sparseness ρ", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
+    """Return a table of known ``job_facts``, with one column per job, and of parameters that differ
+    (``spell``)."""
+    titles = {
+        "n_rows": "rows",
+        "rho": "sparseness ρ",
+        "n_vectors": "vectors",
+        "seconds": "time",
+        **QUANTITIES,
+    }
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters", "versions"}
-    beside |= {"lost_workers", "kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
+    beside = {
+        "job",
+        "since",
+        "attempt",
+        "reason",
+        "doing",
+        "advice",
+        "data",
+        "parameters",
+        "versions",
+    }
+    beside |= {
+        "lost_workers",
+        "kind",
+        "number",
+        "level",
+        "candidates",
+        "vectors",
+        "model",
+    }  # of the last fit
     keys = [key for key in jobs[0] if key not in beside]
-    rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]
+    rows = [
+        [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
+        for key in keys
+    ]
     asked = {name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
     asked["data"] = [job["data"] for job in jobs]
     differ = {name: own for name, own in asked.items() if any(value != own[0] for value in own)}
-    rows += [[spell(name), *(named(parameter_text(name, each)) for each in own)] for name, own in differ.items()]
+    rows += [
+        [spell(name), *(named(parameter_text(name, each)) for each in own)]
+        for name, own in differ.items()
+    ]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     return printable(aligned(header, [row for row in rows if set(row[1:]) != {MISSING}]), keep="\n")
 

@@ -1,13 +1,17 @@
-"""Make the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and ``basis``.
+"""Make the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and
+``basis``.
 
-A family never treats category codes as numbers. For numeric features x and categorical features c it is
+A family never treats category codes as numbers. For numeric features x and categorical features c
+it is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
-so that gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j.
+so that gamma_j is subtracted from the exponent if the two rows have different levels of the feature
+c_j.
 
-Some rules need the variance of each column, half the mean squared difference of two rows. For a categorical column with
-L equally frequent levels, it is half the probability that rows differ, v = (1 − 1/L)/2; for L = 2, as for codes 0, 1.
+Some rules need the variance of each column, half the mean squared difference of two rows. For a
+categorical column with L equally frequent levels, it is half the probability that rows differ, v =
+(1 − 1/L)/2; for L = 2, as for codes 0, 1.
 """
 
 import json
@@ -20,7 +24,15 @@ from partirvm import kernels
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.kernels import Categorical, Family, FunctionKernel, Kernel, NoKernel, Several, kernel_from_spec
+from partirvm.kernels import (
+    Categorical,
+    Family,
+    FunctionKernel,
+    Kernel,
+    NoKernel,
+    Several,
+    kernel_from_spec,
+)
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
 from partirvm.options.constraints import Check
@@ -31,7 +43,8 @@ BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gauss
 
 LEARN = ("learn-shared", "learn-per-feature")
 RULES = ("learn", "scale", *LEARN)
-"""Values of gamma that are words; with those of ``LEARN``, a kernel with numeric parameters is also learned."""
+"""Values of gamma that are words; with those of ``LEARN``, a kernel with numeric parameters is also
+learned."""
 
 
 def _is(value: Any, *words: str) -> bool:
@@ -39,7 +52,8 @@ def _is(value: Any, *words: str) -> bool:
 
 
 def chooses(request: Request) -> bool:
-    """Return whether gamma is "learn" for a family given by name, so that the form of the kernel is also chosen."""
+    """Return whether gamma is "learn" for a family given by name, so that the form of the kernel is
+    also chosen."""
     return _is(request.gamma, "learn") and _is(request.kernel, *BY_GAMMA)
 
 
@@ -49,7 +63,8 @@ def learns(request: Request) -> bool:
 
 
 def checked_kernel(given: Any) -> Any:
-    """Return the option ``kernel`` as a name, ``module:function``, a kernel, or a tuple of these, without importing.
+    """Return the option ``kernel`` as a name, ``module:function``, a kernel, or a tuple of these,
+    without importing.
 
     None becomes "none" and "rbf" becomes "gaussian". Raises ``UsageError`` for any other value.
     """
@@ -58,7 +73,10 @@ def checked_kernel(given: Any) -> Any:
     if isinstance(given, list | tuple) and given:
         found = tuple(map(checked_kernel, given))
         if NoKernel.name in found:
-            raise UsageError(f"kernel is {given!r}: None cannot be part of a list; to use no kernel, set kernel=None")
+            raise UsageError(
+                f"kernel is {given!r}: None cannot be part of a list; to use no kernel, set "
+                "kernel=None"
+            )
         return found
     if isinstance(given, dict):
         return kernel_from_spec(given)
@@ -70,13 +88,17 @@ def checked_kernel(given: Any) -> Any:
     if ":" in name:
         return FunctionKernel(name).function
     if name or isinstance(given, type) or not callable(given):
-        others = "'module:function', a value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for none"
+        others = (
+            "'module:function', a value such as partirvm.kernels.Gaussian(0.5), or a list of "
+            "these; None for none"
+        )
         raise UsageError(f"kernel is {given!r}; known: auto, {', '.join(kernels.NAMES)}, {others}")
     return FunctionKernel(given)
 
 
 def checked_basis(given: Any) -> Any:
-    """Return ``basis`` as None, a string (not imported), a callable or a tuple of these, or raise ``UsageError``."""
+    """Return ``basis`` as None, a string (not imported), a callable or a tuple of these, or raise
+    ``UsageError``."""
     if isinstance(given, list | tuple) and given:
         return tuple(map(checked_basis, given))
     if given is not None and not (isinstance(given, str) and given == LINEAR):
@@ -85,19 +107,27 @@ def checked_basis(given: Any) -> Any:
 
 
 def portable(request: Request) -> dict[str, Any]:
-    """Convert a checked request to JSON. Raises ``UsageError`` for a kernel or basis that cannot be imported."""
+    """Convert a checked request to JSON. Raises ``UsageError`` for a kernel or basis that cannot be
+    imported."""
 
     def plain(given: Any) -> Any:
-        return kernel_from_spec(given.spec()).spec() if isinstance(given, Kernel) else name_of(given, "basis")
+        return (
+            kernel_from_spec(given.spec()).spec()
+            if isinstance(given, Kernel)
+            else name_of(given, "basis")
+        )
 
     return dict(json.loads(json.dumps(vars(request), default=plain)))
 
 
-def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
+def resolve_kernel(
+    request: Request, moments: Moments, columns: Columns, scaling: Scaling
+) -> Kernel:
     """Make the kernel with numeric parameters or, for kernel learning, the initial kernel.
 
-    A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid,
-    has the wrong length or does not apply to the kernel, or if a function cannot be imported.
+    A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if
+    gamma is invalid, has the wrong length or does not apply to the kernel, or if a function cannot
+    be imported.
     """
     given, factors = checked_kernel(request.kernel), request.gamma_multiples
     several = given if isinstance(given, tuple) else (given,)
@@ -105,7 +135,9 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling
     # A gamma that is not learned applies only to those families in a list that are given by name.
     others = "learn" if any(named) and not learns(request) else request.gamma
     found = tuple(
-        _named(BY_GAMMA[each], request, moments, columns, scaling) if own else _given(each, others, columns, scaling)
+        _named(BY_GAMMA[each], request, moments, columns, scaling)
+        if own
+        else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
     if tuple(factors) != (1.0,):  # several kernels must differ and not be part of others
@@ -113,8 +145,11 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling
     return found[0] if len(found) == 1 else Several(found)
 
 
-def _named(family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
-    """Return the kernel of a family with the requested gamma or, for a rule, 1/(d·var) for each kind of feature."""
+def _named(
+    family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling
+) -> Kernel:
+    """Return the kernel of a family with the requested gamma or, for a rule, 1/(d·var) for each
+    kind of feature."""
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):
@@ -127,16 +162,21 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
         variances[0] = float(np.mean(~inputs.constant[numeric]))
     elif len(numeric):
         variances[0] = float(np.mean(inputs.variance[numeric]) + np.var(inputs.mean[numeric]))
-    scales = [1.0 / (scaling.n_inputs * variance) if variance > 0 else 1.0 for variance in variances]
+    scales = [
+        1.0 / (scaling.n_inputs * variance) if variance > 0 else 1.0 for variance in variances
+    ]
     each = tuple(scales[j in coded] for j in range(d))
     return _by_kind(family(each), columns, scaling, shared=gamma != "learn-per-feature")
 
 
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make a kernel that has its own parameters, or none; gamma only determines whether they are learned."""
+    """Make a kernel that has its own parameters, or none; gamma only determines whether they are
+    learned."""
     learned = _is(gamma, *LEARN)
     if not (learned or _is(gamma, "learn")) or (learned and given == NoKernel.name):
-        raise UsageError(f"gamma is {gamma!r}, but the kernel has its own parameters, or none: leave gamma out")
+        raise UsageError(
+            f"gamma is {gamma!r}, but the kernel has its own parameters, or none: leave gamma out"
+        )
     if given == NoKernel.name:
         return NoKernel()
     kernel: Kernel = given
@@ -147,12 +187,16 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
     for each in kernel.kernels if isinstance(kernel, Several) else (kernel,):
         each.prepare(np.zeros((0, scaling.n_inputs)))
         if learned and not np.isfinite(each.logs).any():
-            raise UsageError(f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters: leave gamma out")
+            raise UsageError(
+                f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters: leave gamma "
+                "out"
+            )
     return kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
 
 
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
-    """Multiply a numeric kernel by a categorical one, where their gamma is not 0; ``shared`` within a kind."""
+    """Multiply a numeric kernel by a categorical one, where their gamma is not 0; ``shared`` within
+    a kind."""
     coded, shared = _coded(columns, scaling), shared or len(family.gamma) == 1
     gamma = family.widths(len(columns.features))[scaling.sources].tolist()
     if isinstance(family, Categorical) or not coded:
@@ -166,13 +210,19 @@ def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool
 
 
 def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:
-    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by position."""
-    levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features) if j not in scaling.embedded)
+    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by
+    position."""
+    levels = (
+        (j, columns.categories.get(name))
+        for j, name in enumerate(columns.features)
+        if j not in scaling.embedded
+    )
     return {j: 0.5 * (1 - 1 / max(len(found), 1)) for j, found in levels if found is not None}
 
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
-    """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
+    """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a
+    constant feature."""
     variance, d = np.ones(scaling.n_inputs), len(columns.features)
     plain = np.ones(d, bool) if scaling.features is None else scaling.features.spreads == 0
     plain[scaling.embedded] = False
@@ -183,10 +233,14 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 
 
 def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """Make the basis functions, counted on the first rows. Raises ``UsageError`` for failed imports or wrong values."""
+    """Make the basis functions, counted on the first rows. Raises ``UsageError`` for failed imports
+    or wrong values."""
     if request.basis is None:
         return None
     points, given = scaling.inputs(source.tile(0).X[:16]), request.basis
     every = given if isinstance(given, tuple) else (given,)
-    sizes = [source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1] for each in every]
+    sizes = [
+        source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
+        for each in every
+    ]
     return Basis(tuple(zip(every, sizes, strict=True)))

@@ -43,33 +43,49 @@ MANY = 20
 
 
 def timer(limit: Any) -> Interrupted:
-    """Return a function that returns ``TIME`` once ``limit`` seconds have passed, or never if the limit is None."""
+    """Return a function that returns ``TIME`` once ``limit`` seconds have passed, or never if the
+    limit is None."""
     end = time.monotonic() + (math.inf if limit is None else limit)
     return lambda: Termination.TIME if time.monotonic() > end else None
 
 
 def check_aborted(interrupted: Interrupted, *done: int) -> None:
-    """Raise ``Stopped`` if an abort was requested, also as a ``Progress``; the caller decides which files to keep."""
+    """Raise ``Stopped`` if an abort was requested, also as a ``Progress``; the caller decides which
+    files to keep."""
     if interrupted() is Termination.ABORTED:
         raise Stopped(Termination.ABORTED)
 
 
 def checked_data(
-    source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
+    source: Source,
+    request: Request,
+    executor: Executor,
+    held_out: Source | None,
+    interrupted: Interrupted,
 ) -> tuple[Source, Moments, Codes | None, Float | None]:
-    """Check the data of a fit and read their moments and classes. Raises ``Stopped`` if an abort was requested.
+    """Check the data of a fit and read their moments and classes. Raises ``Stopped`` if an abort
+    was requested.
 
-    Return the source with class weights applied, its moments, the class codes (N,), if any, and weights (K,). Raises
-    ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
+    Return the source with class weights applied, its moments, the class codes (N,), if any, and
+    weights (K,). Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for
+    data that cannot be fitted.
     """
     check_aborted(interrupted)
-    return_freed_memory(KEPT if request.memory_limit == "auto" else min(int(request.memory_limit) >> 7, KEPT))
+    return_freed_memory(
+        KEPT if request.memory_limit == "auto" else min(int(request.memory_limit) >> 7, KEPT)
+    )
     check_request(source, request, held_out)
     labels, codes, weights = source.columns.classes, None, None
     if labels is not None:
-        count, progress = partial(_classes_of_tile, len(labels)), partial(check_aborted, interrupted)
+        count, progress = (
+            partial(_classes_of_tile, len(labels)),
+            partial(check_aborted, interrupted),
+        )
         tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-        codes, totals = np.concatenate([each for each, _ in tiles]), np.sum([each for _, each in tiles], axis=0)
+        codes, totals = (
+            np.concatenate([each for each, _ in tiles]),
+            np.sum([each for _, each in tiles], axis=0),
+        )
         if request.class_weight is not None:
             weights = class_weights(request.class_weight, labels, totals)
             source, totals = source.with_class_weights(weights), totals * weights
@@ -80,8 +96,11 @@ def checked_data(
     return source, moments, codes, weights
 
 
-def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Float]:
-    """Return the class codes of a tile (one byte each for up to 127 classes) and the weight of each class."""
+def _classes_of_tile(
+    n_classes: int, source: Source, number: int
+) -> tuple[NDArray[np.integer[Any]], Float]:
+    """Return the class codes of a tile (one byte each for up to 127 classes) and the weight of each
+    class."""
     tile = source.tile(number)
     codes = tile.t[:, 0].astype(np.int64)
     totals = np.bincount(codes, tile.weights, minlength=n_classes).astype(np.float64)
@@ -89,27 +108,64 @@ def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArr
 
 
 def check_request(source: Source, request: Request, held_out: Source | None = None) -> None:
-    """Check a request and held-out data against a source's columns, without reading rows. Raises as a fit does."""
+    """Check a request and held-out data against a source's columns, without reading rows. Raises as
+    a fit does."""
     require_target(source)
-    columns, several, target = source.columns, source.n_targets > 1, f"the target {quoted(source.columns.target)}"
+    columns, several, target = (
+        source.columns,
+        source.n_targets > 1,
+        f"the target {quoted(source.columns.target)}",
+    )
     classes, fast = columns.classes is not None, request.solver == "fast"
     priors = any(request.alpha_prior) or any(request.noise_prior)
     slow = classes or several or priors or bool(request.fixed_alpha)
-    changed = several or classes or priors or request.noise_variance != "estimate" or not request.standardize
+    changed = (
+        several
+        or classes
+        or priors
+        or request.noise_variance != "estimate"
+        or not request.standardize
+    )
     warps, one = request.warp_target != "none", "a warped target must be one number, standardized"
     for wrong, message in (
-        (request.classify and not classes, f"{target} is a number: ingest the data with classes=True (`--classes`)"),
-        (request.classify is False and classes, f"{target} is a class: use RVMClassifier, or ingest a number"),
-        (not classes and request.class_weight is not None, "class_weight needs a target that is a class"),
-        (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
-        (classes and request.residual == "local", "residual='local' needs numeric targets: leave residual='auto'"),
+        (
+            request.classify and not classes,
+            f"{target} is a number: ingest the data with classes=True (`--classes`)",
+        ),
+        (
+            request.classify is False and classes,
+            f"{target} is a class: use RVMClassifier, or ingest a number",
+        ),
+        (
+            not classes and request.class_weight is not None,
+            "class_weight needs a target that is a class",
+        ),
+        (
+            several and request.noise == "local",
+            "noise='local' needs one target: leave noise='auto'",
+        ),
+        (
+            classes and request.residual == "local",
+            "residual='local' needs numeric targets: leave residual='auto'",
+        ),
         (
             request.residual == "local" and request.noise_variance != "estimate",
-            "residual='local' needs an estimated noise variance: leave noise out, or residual='auto'",
+            "residual='local' needs an estimated noise variance: leave noise out, or "
+            "residual='auto'",
         ),
-        (warps and changed, f"{one}, whose noise variance is estimated without a prior: leave warp_target='none'"),
-        (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
-        (slow and fast, "solver 'fast' supports one numeric target without priors and fixed_alpha: use 'fixed-point'"),
+        (
+            warps and changed,
+            f"{one}, whose noise variance is estimated without a prior: leave warp_target='none'",
+        ),
+        (
+            several and priors,
+            "alpha_prior and noise_prior need one target: fit each target separately",
+        ),
+        (
+            slow and fast,
+            "solver 'fast' supports one numeric target without priors and fixed_alpha: use "
+            "'fixed-point'",
+        ),
     ):
         if wrong:
             raise UsageError(f"{source}: {message}")
@@ -118,13 +174,24 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Return the moments of all rows, stored or computed. Raises ``DataError`` if not finite, ``Stopped`` on abort."""
-    moments: Moments = source.moments or executor.run([MomentsPass()], source, partial(check_aborted, interrupted))[0]
+    """Return the moments of all rows, stored or computed. Raises ``DataError`` if not finite,
+    ``Stopped`` on abort."""
+    moments: Moments = (
+        source.moments
+        or executor.run([MomentsPass()], source, partial(check_aborted, interrupted))[0]
+    )
     if moments.first_bad is not None:
         row, column = moments.first_bad
-        names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
+        names = [
+            *source.columns.features,
+            *source.columns.target_names(source.n_targets),
+            "the weights",
+        ]
         first = f"the first in row {row:,} (counted from 0), column {quoted(names[column])}"
-        raise DataError(f"{moments.bad:,} values are infinite, or NaN outside the features, {first}: fill or drop them")
+        raise DataError(
+            f"{moments.bad:,} values are infinite, or NaN outside the features, {first}: fill or "
+            "drop them"
+        )
     if not moments.targets.n:
         raise DataError("no row has a weight above zero: there is nothing to fit")
     check_values(str(source), moments, source.columns)
@@ -132,30 +199,50 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def _check_classes(source: Source, there: int, rows: int) -> None:
-    """Raise ``DataError`` for fewer than two classes, or many classes with few rows, which are probably numbers."""
+    """Raise ``DataError`` for fewer than two classes, or many classes with few rows, which are
+    probably numbers."""
     target = quoted(source.columns.target)
     if there < 2:
         found = "only one class" if there else "no classes"
-        raise DataError(f"the target {target} has {found} among the rows with positive weight: at least two are needed")
+        raise DataError(
+            f"the target {target} has {found} among the rows with positive weight: at least two "
+            "are needed"
+        )
     if there > MANY and rows < 2 * there:
-        needs = f"with more than {MANY} classes, each needs 2 rows on average; merge rare classes, or fit a number"
-        raise DataError(f"the target {target} has {there:,} classes in {rows:,} rows with positive weight: {needs}")
+        needs = (
+            f"with more than {MANY} classes, each needs 2 rows on average; merge rare classes, or "
+            "fit a number"
+        )
+        raise DataError(
+            f"the target {target} has {there:,} classes in {rows:,} rows with positive weight: "
+            f"{needs}"
+        )
 
 
-def new_problem(source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool) -> Problem:
+def new_problem(
+    source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool
+) -> Problem:
     """Make the problem of a fit; a kernel to be learned starts as the initial one."""
     targets, K = moments.targets, len(source.columns.classes or ())
     scaling = _scaling(moments, source.columns, request)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
     functions = resolve_basis(request, source, scaling)
     origin = scaling.inputs(moments.inputs.mean[None])[0]
-    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), NONE, False, origin, functions)
+    empty = Design(
+        kernel, scaling, np.zeros((0, source.n_features)), NONE, False, origin, functions
+    )
     if request.residual == "local" and (name := Metric.lacks(empty)):
         raise UsageError(
-            f"residual='local' needs a kernel of distances, in which rows are near; kernel {quoted(name)} has none: "
-            "choose another kernel, such as 'gaussian', or leave residual='auto'"
+            "residual='local' needs a kernel of distances, in which rows are near; kernel "
+            f"{quoted(name)} has none: choose another kernel, such as 'gaussian', or leave "
+            "residual='auto'"
         )
-    scales, variances, noise, several = scaling.t_scale, np.ones(1), None, not K and source.n_targets > 1
+    scales, variances, noise, several = (
+        scaling.t_scale,
+        np.ones(1),
+        None,
+        not K and source.n_targets > 1,
+    )
     if not K:
         variances = (targets.variance * targets.total / targets.n) / scales**2
         variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
@@ -163,7 +250,9 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
             noise = np.clip(request.noise_variance / scales**2, *NOISE)
     if several and variances.any() and not variances.all():
         name = source.columns.target_names(source.n_targets)[int(np.argmin(variances))]
-        raise DataError(f"the target {quoted(name)} is constant: leave it out, or use MultiOutputRegressor")
+        raise DataError(
+            f"the target {quoted(name)} is constant: leave it out, or use MultiOutputRegressor"
+        )
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
@@ -173,7 +262,9 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out,
-        likelihood=likelihood_for(K, request.multi_class if K else request.noise_variance, source.n_rows),
+        likelihood=likelihood_for(
+            K, request.multi_class if K else request.noise_variance, source.n_rows
+        ),
         n_classes=K,
         codes=codes,
         prior=_prior(request, float(scales[0]), labels_by_name(functions, source.columns.features)),
@@ -182,12 +273,14 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
 
 
 def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
-    """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
+    """Compute the scaling from the training moments: subtract the mean, divide by the standard
+    deviation (ddof 0).
 
-    The scale of a constant feature is 1; that of a constant target is its absolute value (unless it is nearly zero), so
-    that its noise floor is in its own units. Without ``standardize``, only the target mean is subtracted, for numerical
-    accuracy, and without a bias not even that. Class codes are not scaled. A missing number becomes the mean, a missing
-    label is a separate level, and a feature with gaps gets an indicator column.
+    The scale of a constant feature is 1; that of a constant target is its absolute value (unless it
+    is nearly zero), so that its noise floor is in its own units. Without ``standardize``, only the
+    target mean is subtracted, for numerical accuracy, and without a bias not even that. Class codes
+    are not scaled. A missing number becomes the mean, a missing label is a separate level, and a
+    feature with gaps gets an indicator column.
     """
     inputs, targets, classes = moments.inputs, moments.targets, columns.classes is not None
     d, T = len(inputs.mean), len(targets.mean)
@@ -195,7 +288,9 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     if request.standardize:
         x_shift, x_scale = inputs.mean, np.where(inputs.deviation > 0, inputs.deviation, 1.0)
         t_scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
-    t_scale = np.where(targets.constant & (np.abs(t_shift) > 1 / FARTHEST), np.abs(t_shift), t_scale)
+    t_scale = np.where(
+        targets.constant & (np.abs(t_shift) > 1 / FARTHEST), np.abs(t_shift), t_scale
+    )
     if classes or not (request.standardize or request.fit_intercept):
         t_shift = np.zeros(T)
     levels = np.array([len(columns.categories.get(name, ())) for name in columns.features])
@@ -205,11 +300,14 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     x_shift, x_scale = np.append(x_shift, share), np.append(x_scale, np.sqrt(share * (1 - share)))
     features = replace(FeatureMap.plain(d), gaps=gaps) if len(gaps) else None
     blanks = np.append(blank, 0 * share) if blank.any() else None
-    return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale, features, blank=blanks)
+    return Scaling(
+        x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale, features, blank=blanks
+    )
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:
-    """Make the prior of a request, with the noise rate in squared target units; ``labels`` name the leading columns."""
+    """Make the prior of a request, with the noise rate in squared target units; ``labels`` name the
+    leading columns."""
     (shape, rate), fixed = request.noise_prior, request.fixed_alpha or {}
     for name in fixed:
         Check("word", tuple(labels))("a name in fixed_alpha", name)

@@ -1,6 +1,8 @@
-"""``FitSpec``, the specification of a fit: made from a source and a request, or for a resumed or extended fit.
+"""``FitSpec``, the specification of a fit: made from a source and a request, or for a resumed or
+extended fit.
 
-``jobs.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only limits.
+``jobs.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only
+limits.
 """
 
 import time
@@ -39,19 +41,21 @@ LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
 
 LABEL_COPIES = 4
-"""Number of copies of names and labels while a dataset is opened again, or a checkpoint or a model is written."""
+"""Number of copies of names and labels while a dataset is opened again, or a checkpoint or a model
+is written."""
 
 MODERATE_ROWS = 10_000
-"""Maximum number of rows for which ``moderate="auto"`` moderates two classes, as this lowers the log loss there."""
+"""Maximum number of rows for which ``moderate="auto"`` moderates two classes, as this lowers the
+log loss there."""
 
 
 @dataclass(frozen=True)
 class FitSpec:
     """The specification of a fit that is ready to run.
 
-    ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
-    scaled inputs, 0 for a constant feature. ``entries`` are the history entries of kernel learning and of the
-    heuristic's fit; ``notes`` are the notes made before planning.
+    ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the
+    variance of the scaled inputs, 0 for a constant feature. ``entries`` are the history entries of
+    kernel learning and of the heuristic's fit; ``notes`` are the notes made before planning.
     """
 
     problem: Problem
@@ -69,22 +73,34 @@ class FitSpec:
 
     @property
     def in_order(self) -> bool:
-        """True if new rows become candidates in order, partition by partition, as they do not in a working set."""
+        """True if new rows become candidates in order, partition by partition, as they do not in a
+        working set."""
         return bool(self.problem.n_kernels) and not self.plan.schedule.selects
 
 
 def check_parameters(request: Request) -> Request:
-    """Check all options and convert strings to numbers. Raises ``UsageError`` with the name of the invalid option."""
-    p = check(replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis)))
+    """Check all options and convert strings to numbers. Raises ``UsageError`` with the name of the
+    invalid option."""
+    p = check(
+        replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis))
+    )
     if p.kernel == NoKernel.name and p.basis is None:
-        raise UsageError("kernel and basis are both none: set a kernel, or basis functions such as basis='linear'")
+        raise UsageError(
+            "kernel and basis are both none: set a kernel, or basis functions such as "
+            "basis='linear'"
+        )
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if not isinstance(p.noise, str):
         p = replace(p, noise="auto", noise_variance=p.noise)
     if isinstance(p.noise_variance, str):
-        Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
+        Check("word", ("a number > 0", *words_of(classes=False)))(
+            "noise_variance", p.noise_variance
+        )
     if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
-        raise UsageError("strategy 'split-merge' has no rounds: leave max_rounds out; fit_rows is 'full' or 'sample'")
+        raise UsageError(
+            "strategy 'split-merge' has no rounds: leave max_rounds out; fit_rows is 'full' or "
+            "'sample'"
+        )
     return p
 
 
@@ -96,16 +112,20 @@ def resolve(
     interrupted: Interrupted = lambda: None,
     on_step: OnStep = lambda number, total, text: None,
 ) -> FitSpec:
-    """Check the data, resolve every "auto" in a validated request, learn the kernel if requested, and plan the fit.
+    """Check the data, resolve every "auto" in a validated request, learn the kernel if requested,
+    and plan the fit.
 
-    ``on_step`` is called during kernel learning. If ``interrupted`` returns ``TIME``, the remaining learning and
-    measuring is skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError`` for an invalid option,
-    ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+    ``on_step`` is called during kernel learning. If ``interrupted`` returns ``TIME``, the remaining
+    learning and measuring is skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError``
+    for an invalid option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit
+    needs more memory than the limit.
     """
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
-    small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty, on_step)
+    small_fits = SmallFits(
+        source, shape, machine, request, executor, interrupted, problem.empty, on_step
+    )
     counted = moments.targets.n
     problem = small_fits.warp_target(problem, float(moments.targets.minimum.min()))
     notes: tuple[str, ...] = ()
@@ -115,25 +135,33 @@ def resolve(
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = small_fits.learn(small_fits.embed(problem, moments))
-        shape = small_fits.shape = _shape(source, problem, request)  # the likelihood may have changed
+        shape = small_fits.shape = _shape(
+            source, problem, request
+        )  # the likelihood may have changed
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
         schedule = STRATEGIES["basic"].schedule
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)
-    resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
+    resolved = _resolved(
+        request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size)
+    )
     entries, notes = small_fits.entries, notes + small_fits.notes
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
     after = machine_for(request, executor, source)
     found["grown"] = max(after.base - machine.base, 0)
     machine = replace(machine, libraries=after.libraries)
-    plan = _plan(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
+    plan = _plan(
+        source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found
+    )
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     variance = input_variance(source.columns, moments, problem.empty.scaling)
-    return FitSpec(problem, _options(plan, small_fits.centres), plan, weights, variance, tuple(entries), notes)
+    return FitSpec(
+        problem, _options(plan, small_fits.centres), plan, weights, variance, tuple(entries), notes
+    )
 
 
 def continued(
@@ -144,13 +172,15 @@ def continued(
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
 ) -> FitSpec:
-    """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to any new rows of the source.
+    """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to any new rows
+    of the source.
 
-    Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns if the memory limit
-    is unchanged: a process with a slightly larger base memory must not end the fit earlier than the previous one. If
-    new rows join in order (``FitSpec.in_order``), the strategy is ``incremental`` with the partition size of the
-    earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
-    size is at most the number of new rows. Raises the errors of ``resolve``.
+    Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns
+    if the memory limit is unchanged: a process with a slightly larger base memory must not end the
+    fit earlier than the previous one. If new rows join in order (``FitSpec.in_order``), the
+    strategy is ``incremental`` with the partition size of the earlier fit, and ``fit_rows="auto"``
+    is resolved for the new rows. After a fit of all rows at once, the partition size is at most the
+    number of new rows. Raises the errors of ``resolve``.
     """
     source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
     before, old, new = spec.problem, spec.plan, source.n_rows - spec.problem.n_rows
@@ -163,8 +193,14 @@ def continued(
     joining = (new if spec.in_order else None) if new else old.joining
     plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     if new:
-        size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
-        problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
+        size = (
+            spec.options.partition_size
+            if old.schedule.has_rounds
+            else before.n_rows * before.n_kernels
+        )
+        problem = joined(
+            before, replace(spec.options, partition_size=size), problem, plan.partition_size
+        )
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
         kept = ["rho", "learned", "learning_seconds", "comparison"]
@@ -176,29 +212,51 @@ def continued(
     return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
 
 
-def _plan(source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any) -> Plan:
+def _plan(
+    source: Source,
+    problem: Problem,
+    request: Request,
+    shape: DataShape,
+    machine: Machine,
+    **how: Any,
+) -> Plan:
     """Plan the fit of a resolved request; ``how`` holds further ``make_plan`` arguments."""
     read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
-    return make_plan(shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how)
+    return make_plan(
+        shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how
+    )
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
-    """Return the request for ``new`` more rows; the earlier fit's statistics cover all rows, so no sample grows."""
+    """Return the request for ``new`` more rows; the earlier fit's statistics cover all rows, so no
+    sample grows."""
     n_rows, K, size = spec.problem.n_rows + new, spec.problem.n_kernels, int(request.partition_size)
-    fit_rows, schedule = "full" if request.fit_rows == GROWING else request.fit_rows, spec.plan.schedule
+    fit_rows, schedule = (
+        "full" if request.fit_rows == GROWING else request.fit_rows,
+        spec.plan.schedule,
+    )
     if spec.in_order:
         size = size if schedule.has_rounds else min(size, new * K)
         schedule = STRATEGIES["incremental"].schedule
         request = replace(request, strategy=schedule.name, selection="order", partition_size=size)
         fit_rows = "auto" if asked.fit_rows == "auto" else fit_rows
-    fit_rows, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new)
-    return request if fit_rows == request.fit_rows else replace(request, fit_rows=fit_rows, sample_rows=sample)
+    fit_rows, sample = resolve_fit_rows(
+        replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new
+    )
+    return (
+        request
+        if fit_rows == request.fit_rows
+        else replace(request, fit_rows=fit_rows, sample_rows=sample)
+    )
 
 
 def machine_for(request: Request, executor: Executor, source: Source) -> Machine:
-    """Describe the machine on which tasks run; a process's base memory includes copies of the source's labels."""
-    machine = executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
+    """Describe the machine on which tasks run; a process's base memory includes copies of the
+    source's labels."""
+    machine = executor.machine(
+        None if request.memory_limit == "auto" else int(request.memory_limit)
+    )
     return replace(machine, base=machine.base + LABEL_COPIES * source.columns.nbytes)
 
 
@@ -209,13 +267,17 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     data = source.n_rows, source.n_features, source.n_targets, source.tile_rows
     columns = problem.n_outputs * problem.n_targets, problem.n_kernels, max(len(problem.leading), 1)
     measured = Metric.of(problem.empty, source.columns) is not None
-    return DataShape(*data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows, measured)
+    return DataShape(
+        *data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows, measured
+    )
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:
     """Make the strategy options from a plan and its resolved request."""
     names, request = {each.name for each in fields(Options)}, plan.request
-    options = {name: value for name, value in vars(request).items() if name in names and value is not None}
+    options = {
+        name: value for name, value in vars(request).items() if name in names and value is not None
+    }
     if request.max_iterations is not None:
         options["max_passes"] = request.max_iterations
     options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements, "centres": centres}
@@ -226,35 +288,58 @@ def _options(plan: Plan, centres: int = 0) -> Options:
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     n_rows, K = problem.n_rows, problem.n_classes
-    fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
+    fit_rows, sample = resolve_fit_rows(
+        request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled
+    )
     selection = "all" if schedule.one_fit else "order"
     if schedule.selects:
         selection = "error" if request.selection == "auto" else request.selection
-    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else bool(request.moderate)
+    moderate = (
+        K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else bool(request.moderate)
+    )
     moderate = moderate and not problem.likelihood.dense
     if learns(request):
-        request = replace(request, kernel=problem.empty.kernel, gamma="learn", gamma_multiples=(1.0,))
-    request = replace(request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate)
+        request = replace(
+            request, kernel=problem.empty.kernel, gamma="learn", gamma_multiples=(1.0,)
+        )
+    request = replace(
+        request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate
+    )
     multi_class = problem.likelihood.name if K and problem.likelihood.dense else request.multi_class
     return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)
 
 
-def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
-    """Return the schedule for this many ``outputs`` (posteriors); "auto" is basic for few rows or without a kernel."""
-    few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
+def schedule_for(
+    request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1
+) -> Schedule:
+    """Return the schedule for this many ``outputs`` (posteriors); "auto" is basic for few rows or
+    without a kernel."""
+    few, name = (
+        outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto",
+        request.strategy,
+    )
     if request.kernel == NoKernel.name or (name == "auto" and few):
         name = "basic"
     return STRATEGIES["working-set" if name == "auto" else name].schedule
 
 
 def resolve_fit_rows(
-    request: Request, schedule: Schedule, n_rows: int, size: int, K: int = 1, new: int = 0, *, shuffled: bool = False
+    request: Request,
+    schedule: Schedule,
+    n_rows: int,
+    size: int,
+    K: int = 1,
+    new: int = 0,
+    *,
+    shuffled: bool = False,
 ) -> tuple[str, int]:
-    """Resolve ``fit_rows`` and the number of rows in the sample, or in the first sample if it grows.
+    """Resolve ``fit_rows`` and the number of rows in the sample, or in the first sample if it
+    grows.
 
-    A single fit uses all rows. The working set uses ``growing`` if the data are ``shuffled`` and have more than four
-    times the rows of the first sample. In other strategies, fits of all rows take about 2·K·N²·P flops, or 2·K·N·n·P if
-    only n = ``new`` rows have to join; more than 2e12 are not affordable. The result is the same on every machine.
+    A single fit uses all rows. The working set uses ``growing`` if the data are ``shuffled`` and
+    have more than four times the rows of the first sample. In other strategies, fits of all rows
+    take about 2·K·N²·P flops, or 2·K·N·n·P if only n = ``new`` rows have to join; more than 2e12
+    are not affordable. The result is the same on every machine.
     """
     fit_rows, sample = request.fit_rows, request.sample_rows
     if schedule.one_fit:
@@ -269,7 +354,8 @@ def resolve_fit_rows(
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:
-    """Measure the rates of one thread on the first tile; without a kernel, leading columns are timed as elements."""
+    """Measure the rates of one thread on the first tile; without a kernel, leading columns are
+    timed as elements."""
     with one_blas_thread():
         began = time.perf_counter()
         tile = source.tile(0)
@@ -279,7 +365,9 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
         block, square = design.block(X), np.ones((256, 256))
         element, product = (
-            min(repeat(work, number=1, repeat=3))  # the shortest time is least affected by other processes
+            min(
+                repeat(work, number=1, repeat=3)
+            )  # the shortest time is least affected by other processes
             for work in (lambda: design.block(X, block), lambda: square @ square)
         )
     return Rates(read, element / block.size, 2 * 256**3 / product)

@@ -1,10 +1,11 @@
 """The addresses that partirvm opens, and the translation of store errors into partirvm errors.
 
-fsspec imports a class for each protocol; some of these run templates, combine other addresses or connect to any host,
-and an address may come from somebody else's file. So every address is checked before fsspec or Zarr opens it: protocols
-beyond ``PROTOCOLS`` only if the user names them, chains never. Endpoints and credentials are set in fsspec, in the
-environment or in files. Credentials in an address are separated from it at once (``address``): this process uses them,
-but nothing stores or shows them.
+fsspec imports a class for each protocol; some of these run templates, combine other addresses or
+connect to any host, and an address may come from somebody else's file. So every address is checked
+before fsspec or Zarr opens it: protocols beyond ``PROTOCOLS`` only if the user names them, chains
+never. Endpoints and credentials are set in fsspec, in the environment or in files. Credentials in
+an address are separated from it at once (``address``): this process uses them, but nothing stores
+or shows them.
 """
 
 import os
@@ -37,8 +38,9 @@ CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
 def allow_protocols(*names: str) -> None:
     """Allow this process to open URLs with further fsspec protocols, such as ``https``.
 
-    By default, partirvm opens paths and ``file``, ``s3``, ``gs``, ``gcs``, ``az``, ``abfs`` and ``memory`` URLs. Jobs
-    that this process starts on a cluster may open the same URLs. The command line has ``--allow-protocol``.
+    By default, partirvm opens paths and ``file``, ``s3``, ``gs``, ``gcs``, ``az``, ``abfs`` and
+    ``memory`` URLs. Jobs that this process starts on a cluster may open the same URLs. The command
+    line has ``--allow-protocol``.
 
     Examples
     --------
@@ -49,21 +51,32 @@ def allow_protocols(*names: str) -> None:
 
 
 _logins: dict[tuple[str, str], tuple[str, str]] = {}
-"""User names and passwords in the addresses that this process was given, by store; they are never stored."""
+"""User names and passwords in the addresses that this process was given, by store; they are never
+stored."""
 
-ACCESS = ("401", "403", "Forbidden", "Unauthorized", "credentials", "AccessDenied", "InvalidAccessKeyId", "Signature")
+ACCESS = (
+    "401",
+    "403",
+    "Forbidden",
+    "Unauthorized",
+    "credentials",
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "Signature",
+)
 """Texts in errors of stores that refuse access."""
 
 HINT = (
-    "; credentials in an address are used only by the process that is given it, and are never stored: set them in the "
-    "environment (such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) or in a file (such as ~/.aws/credentials or "
-    "~/.config/fsspec/conf.json)"
+    "; credentials in an address are used only by the process that is given it, and are never "
+    "stored: set them in the environment (such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) "
+    "or in a file (such as ~/.aws/credentials or ~/.config/fsspec/conf.json)"
 )
 """Advice for a refused access."""
 
 
 def address(place: Where) -> str:
-    """Return an address without user name and password, which this process keeps in memory for opening the store."""
+    """Return an address without user name and password, which this process keeps in memory for
+    opening the store."""
     place = os.fspath(place)
     found = LOGIN.match(place)
     if found is None:
@@ -75,7 +88,8 @@ def address(place: Where) -> str:
 
 
 def options_of(place: str) -> dict[str, Any]:
-    """Return the fsspec options of an address: the credentials that its store had in an address, if any."""
+    """Return the fsspec options of an address: the credentials that its store had in an address, if
+    any."""
     protocol = protocol_of(place)
     options: dict[str, Any] = {"encoded": True} if protocol in QUERIES and "%" in place else {}
     name, password = _logins.get(store_of(place), ("", ""))
@@ -90,15 +104,19 @@ def options_of(place: str) -> dict[str, Any]:
 
 
 def absolute(place: Where) -> str:
-    """Return an absolute path, which is valid in any working directory, or a URL without credentials."""
+    """Return an absolute path, which is valid in any working directory, or a URL without
+    credentials."""
     place = address(place)
     return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps the user's symbolic links
 
 
 def protocol_of(place: str) -> str:
-    """Return an address's protocol as fsspec parses it: ``file`` for a path. Raises ``UsageError`` for a chain."""
+    """Return an address's protocol as fsspec parses it: ``file`` for a path. Raises ``UsageError``
+    for a chain."""
     if "::" in place:
-        raise UsageError(f"{place}: chained addresses ('::') are not opened: pass a single path or URL")
+        raise UsageError(
+            f"{place}: chained addresses ('::') are not opened: pass a single path or URL"
+        )
     if place.startswith("data:") and "://" not in place:
         return "data"
     protocol, found, _ = place.partition("://")
@@ -106,7 +124,8 @@ def protocol_of(place: str) -> str:
 
 
 def without_query(place: str) -> str:
-    """Return an address without its query and fragment. In a path or a glob, ``?`` and ``#`` are part of the name.
+    """Return an address without its query and fragment. In a path or a glob, ``?`` and ``#`` are
+    part of the name.
 
     >>> without_query("https://host/a.csv?version=2"), without_query("s3://bucket/20?6.csv")
     ('https://host/a.csv', 's3://bucket/20?6.csv')
@@ -119,13 +138,15 @@ def require_address(place: str) -> None:
     protocol = protocol_of(place)
     if protocol not in allowed:
         raise UsageError(
-            f"{place}: addresses of the protocol {protocol!r} are not opened, only {', '.join(PROTOCOLS)}: if you "
-            f"trust this address, pass --allow-protocol {protocol}, or call allow_protocols({protocol!r})"
+            f"{place}: addresses of the protocol {protocol!r} are not opened, only "
+            f"{', '.join(PROTOCOLS)}: if you trust this address, pass --allow-protocol "
+            f"{protocol}, or call allow_protocols({protocol!r})"
         )
 
 
 def store_of(place: str) -> tuple[str, str]:
-    """Return the protocol and the host or bucket of an address; all paths on this machine are one store.
+    """Return the protocol and the host or bucket of an address; all paths on this machine are one
+    store.
 
     >>> store_of("s3://bucket/jobs/1"), store_of("gcs://b/x"), store_of("/data/d.zarr")
     (('s3', 'bucket'), ('gs', 'b'), ('file', ''))
@@ -136,7 +157,8 @@ def store_of(place: str) -> tuple[str, str]:
 
 
 def open_filesystem(url: Where) -> tuple[Any, str]:
-    """Return a file system and a path in it. ``UsageError`` if not allowed, ``StorageError`` if unreachable."""
+    """Return a file system and a path in it. ``UsageError`` if not allowed, ``StorageError`` if
+    unreachable."""
     import fsspec
 
     url = address(url)
@@ -149,11 +171,14 @@ def open_filesystem(url: Where) -> tuple[Any, str]:
 
 
 @contextmanager
-def reading(place: str, advice: str = "is the address right?", broken: type[Exception] = FormatError) -> Iterator[None]:
+def reading(
+    place: str, advice: str = "is the address right?", broken: type[Exception] = FormatError
+) -> Iterator[None]:
     """Convert store or decoder errors to partirvm errors that name the place.
 
-    A missing file raises ``MissingDataError``; an ``OSError`` with an error number, a time-out or a store client's
-    error raises ``StorageError``; any other error means that the file is damaged, and raises ``broken``.
+    A missing file raises ``MissingDataError``; an ``OSError`` with an error number, a time-out or a
+    store client's error raises ``StorageError``; any other error means that the file is damaged,
+    and raises ``broken``.
     """
     try:
         yield
@@ -162,11 +187,17 @@ def reading(place: str, advice: str = "is the address right?", broken: type[Exce
     except (FileNotFoundError, NotADirectoryError) as error:
         refusal = error.__cause__  # fsspec reports every HTTP status as a missing file
         if isinstance(refusal, Exception) and getattr(refusal, "status", 404) != 404:
-            raise StorageError(f"{place}: cannot be read: {_reason(refusal)}: {advice}") from _shown(error)
-        raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from _shown(error)
+            raise StorageError(
+                f"{place}: cannot be read: {_reason(refusal)}: {advice}"
+            ) from _shown(error)
+        raise MissingDataError(
+            f"{place} is missing ({error.strerror or error}): {advice}"
+        ) from _shown(error)
     except Exception as error:
         if (isinstance(error, OSError) and error.errno) or _is_of_client(error):
-            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from _shown(error)
+            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from _shown(
+                error
+            )
         # the text of a KeyError is only the key
         text = str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
         raise broken(f"{place}: cannot be read ({text}): {advice}") from _shown(error)
@@ -174,7 +205,8 @@ def reading(place: str, advice: str = "is the address right?", broken: type[Exce
 
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
-    """Convert errors of a full, read-only, forbidden or unreachable store to a ``StorageError`` naming the place."""
+    """Convert errors of a full, read-only, forbidden or unreachable store to a ``StorageError``
+    naming the place."""
     try:
         yield
     except PartirvmError:  # some are also an OSError or a TimeoutError
@@ -182,7 +214,9 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
     except Exception as error:
         if not isinstance(error, OSError) and not _is_of_client(error):
             raise
-        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from _shown(error)
+        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from _shown(
+            error
+        )
 
 
 def _is_of_client(error: Exception) -> bool:
@@ -199,7 +233,8 @@ def _reason(error: Exception) -> str:
 
 
 def _shown(error: Exception) -> Exception | None:
-    """Return an error as the cause of another one, or None if a traceback would show credentials in its text."""
+    """Return an error as the cause of another one, or None if a traceback would show credentials in
+    its text."""
     cause: BaseException | None = error
     while cause is not None:
         if without_credentials(str(cause)) != str(cause):

@@ -1,7 +1,8 @@
 """Values stored as JSON and arrays in a folder: the format shared by models, specs and checkpoints.
 
-A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, strings and None. The
-JSON has ``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits depend), each array only once:
+A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers,
+strings and None. The JSON has ``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits
+depend), each array only once:
 
     None, bool, int, float, str, list    unchanged
     tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
@@ -9,14 +10,17 @@ JSON has ``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits de
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name among those known to a ``Codec``: decoding runs no code from the file.
+Classes and enums are looked up by name among those known to a ``Codec``: decoding runs no code from
+the file.
 
-    GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
-    GROUP/NAME/…        optional: what the writer of the group adds, such as copied rows
-    GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
+    GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of
+    ``PART`` bytes GROUP/NAME/…        optional: what the writer of the group adds, such as copied
+    rows GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part,
+    and ``about``
 
-``group.json`` is written last: without it, a group is incomplete, and the next writer to this place replaces it.
-Reading takes no more memory than the stored bytes plus a second copy of the largest array.
+``group.json`` is written last: without it, a group is incomplete, and the next writer to this place
+replaces it. Reading takes no more memory than the stored bytes plus a second copy of the largest
+array.
 """
 
 import hashlib
@@ -49,7 +53,10 @@ PART = 1 << 23
 HEAD = "group.json"
 """The object that makes a group complete."""
 
-PART_NAME, TEMPORARY_NAME = re.compile(r"\d{6}"), re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part")
+PART_NAME, TEMPORARY_NAME = (
+    re.compile(r"\d{6}"),
+    re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part"),
+)
 """Names of the parts of a group, and of files that become a part or the head."""
 
 START = b'{"value":'
@@ -64,7 +71,8 @@ ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of the given dataclasses and enums, and of those in their field annotations."""
+    """Writes and reads values of the given dataclasses and enums, and of those in their field
+    annotations."""
 
     def __init__(self, classes: Iterable[type]) -> None:
         self._classes, left = dict[str, Any](), list[Any](classes)
@@ -77,11 +85,18 @@ class Codec:
                 left += get_type_hints(hint).values()
 
     def write(
-        self, value: Any, location: str, kind: str, version: int, about: Any = None, beside: Beside | None = None
+        self,
+        value: Any,
+        location: str,
+        kind: str,
+        version: int,
+        about: Any = None,
+        beside: Beside | None = None,
     ) -> None:
         """Write a value to a new folder or URL, replacing an unfinished group.
 
-        Raises ``TypeError`` if it cannot be stored, ``ExistsError`` if the location is not empty, or ``StorageError``.
+        Raises ``TypeError`` if it cannot be stored, ``ExistsError`` if the location is not empty,
+        or ``StorageError``.
 
         Parameters
         ----------
@@ -94,17 +109,20 @@ class Codec:
         about : JSON value, optional
             Facts that can be read without the value.
         beside : (str, callable), optional
-            The name of a folder in the group, and a function that writes it; it is complete if the group is.
+            The name of a folder in the group, and a function that writes it; it is complete if the
+            group is.
         """
         write_group(*self.encode(value), location, kind, version, about, beside)
 
     def read(self, location: str, kind: str, version: int) -> Any:
-        """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for another kind of group."""
+        """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for
+        another kind of group."""
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
             return self.decode(*read_group(location, kind, version))
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
-        """Return the JSON, without array entries, and the arrays. Raises ``TypeError`` as ``write`` does."""
+        """Return the JSON, without array entries, and the arrays. Raises ``TypeError`` as ``write``
+        does."""
         arrays, numbers = list[Array](), dict[int, int]()
 
         def encoded(value: Any) -> Any:
@@ -119,7 +137,9 @@ class Codec:
             if kind is dict:
                 return {"dict": [[encoded(name), encoded(each)] for name, each in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
-                if id(value) not in numbers:  # ``arrays`` keeps it alive, so that its id stays unique
+                if (
+                    id(value) not in numbers
+                ):  # ``arrays`` keeps it alive, so that its id stays unique
                     numbers[id(value)] = len(arrays)
                     arrays.append(value)
                 return {"array": numbers[id(value)]}
@@ -130,15 +150,22 @@ class Codec:
                     return {"enum": kind.__name__, "member": value.name}
                 values = {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
                 return {"object": kind.__name__, "fields": values}
-            raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot be stored: {value!r:.80}")
+            raise TypeError(
+                f"a {kind.__module__}.{kind.__qualname__} cannot be stored: {value!r:.80}"
+            )
 
         return {"value": encoded(value)}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
-        """Return the value. Raises ``ValueError`` or another builtin error for data not encoded by this version."""
+        """Return the value. Raises ``ValueError`` or another builtin error for data not encoded by
+        this version."""
 
         def decoded(tree: Any) -> Any:
-            if tree is None or type(tree) in (bool, float, str) or (type(tree) is int and abs(tree) < MOST):
+            if (
+                tree is None
+                or type(tree) in (bool, float, str)
+                or (type(tree) is int and abs(tree) < MOST)
+            ):
                 return tree
             if type(tree) is list:
                 return list(map(decoded, tree))
@@ -153,8 +180,12 @@ class Codec:
                     found = {field: decoded(value) for field, value in values.items()}
                     kind, hints = self._classes[name], get_type_hints(self._classes[name])
                     names = {each.name for each in fields(kind)}
-                    if found.keys() != names or not all(has_type(found[field], hints[field]) for field in names):
-                        raise ValueError(f"the fields of {name} are not those that this version writes")
+                    if found.keys() != names or not all(
+                        has_type(found[field], hints[field]) for field in names
+                    ):
+                        raise ValueError(
+                            f"the fields of {name} are not those that this version writes"
+                        )
                     return kind(**found)
                 case {"scalar": dtype, "bytes": text}:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
@@ -182,7 +213,8 @@ def write_group(
     about: Any = None,
     beside: Beside | None = None,
 ) -> None:
-    """Write an encoded value's JSON and arrays. An error leaves nothing behind, a kill an unfinished group.
+    """Write an encoded value's JSON and arrays. An error leaves nothing behind, a kill an
+    unfinished group.
 
     The parameters and errors are those of ``Codec.write``.
     """
@@ -199,7 +231,13 @@ def write_group(
             if beside is not None:
                 beside[1]()
                 folder.flush(beside[0])
-            head = {"kind": kind, "format": version, "json": len(text), "parts": parts, "about": about or {}}
+            head = {
+                "kind": kind,
+                "format": version,
+                "json": len(text),
+                "parts": parts,
+                "about": about or {},
+            }
             folder.create(HEAD, to_json(HEAD, head))
         except BaseException:
             with suppress(OSError):
@@ -209,36 +247,46 @@ def write_group(
 
 
 def _remove_unfinished(folder: Folder, beside: str) -> None:
-    """Remove the group that a killed writer left without its head. Raises ``ExistsError`` for anything else.
+    """Remove the group that a killed writer left without its head. Raises ``ExistsError`` for
+    anything else.
 
     The first part, by which the group is known, is removed last: this may be killed, too.
     """
     if folder.empty():
         return
     names = folder.list()
-    known = not folder.is_file() and all(name == beside or PART_NAME.fullmatch(name) for name in names)
+    known = not folder.is_file() and all(
+        name == beside or PART_NAME.fullmatch(name) for name in names
+    )
     if known and names:
         known = names[0] == f"{0:06d}" and folder.read(names[0], len(START)) == START
     hidden = sorted({*folder.list(hidden=True)} - {*names})
     if not (known and all(map(TEMPORARY_NAME.fullmatch, hidden))):
-        raise ExistsError(f"{folder.location} already exists and is not overwritten: choose another name")
+        raise ExistsError(
+            f"{folder.location} already exists and is not overwritten: choose another name"
+        )
     for name in (*reversed(names), *hidden):
         folder.remove(name)
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON and the arrays that ``write_group`` wrote. Raises like ``Codec.read``, or a decoder's error."""
+    """Return the JSON and the arrays that ``write_group`` wrote. Raises like ``Codec.read``, or a
+    decoder's error."""
     folder, what = open_folder(location), kind.removeprefix("partirvm-")
     head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")
     if head.get("kind") != kind:
-        raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
+        raise FormatError(
+            f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})"
+        )
     require_format(head.get("format"), version, location, what)
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
     following = _reader(folder, head["parts"], what)
     tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
     for name, shape, order in tree.pop("arrays"):
         dtype = plain(name)
-        arrays.append(following(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape, order=order))
+        arrays.append(
+            following(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape, order=order)
+        )
     return tree, arrays
 
 
@@ -257,7 +305,11 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
 
 def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
     """Return a function that returns the next ``n_bytes`` of a group."""
-    names, held, again = iter(enumerate(parts)), bytearray(), f"restore the file, or make the {what} again"
+    names, held, again = (
+        iter(enumerate(parts)),
+        bytearray(),
+        f"restore the file, or make the {what} again",
+    )
 
     def following(n_bytes: int) -> Array:
         while len(held) < n_bytes:
@@ -266,7 +318,9 @@ def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable
             with reading(place, again, MissingDataError):
                 part = folder.read(f"{number:06d}", min(size, PART) + 1)
             if (len(part), _hash(part)) != (size, right):
-                raise MissingDataError(f"{place} is damaged: its bytes differ from those written: {again}")
+                raise MissingDataError(
+                    f"{place} is damaged: its bytes differ from those written: {again}"
+                )
             held.extend(part)
         flat = np.empty(n_bytes, np.uint8)
         flat[:] = memoryview(held)[:n_bytes]

@@ -1,10 +1,13 @@
 """A folder of small objects, on this machine or on an fsspec file system.
 
-Every object is written in one step: if a process is killed, the previous state remains. On a local disk, it is written
-to a temporary file, flushed, and renamed or linked, to survive a power failure. Requests to other stores are atomic.
+Every object is written in one step: if a process is killed, the previous state remains. On a local
+disk, it is written to a temporary file, flushed, and renamed or linked, to survive a power failure.
+Requests to other stores are atomic.
 
-If two processes ``create`` the same name, exactly one succeeds: numbered events, lease epochs and group heads rely on
-this. A client may repeat a request whose reply was lost, so ``create`` then compares the object with its own bytes: the
+If two processes ``create`` the same name, exactly one succeeds: numbered events, lease epochs and
+    group heads rely on
+this. A client may repeat a request whose reply was lost, so ``create`` then compares the object
+    with its own bytes: the
 bytes of different writers must differ, by a token, or a time and an epoch.
 """
 
@@ -26,7 +29,8 @@ from partirvm.errors import ExistsError, StorageError
 from partirvm.storage.address import Where, address, open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
-"""Time limit for writing an object: aiohttp waits indefinitely for the reply to ``Expect: 100-continue``."""
+"""Time limit for writing an object: aiohttp waits indefinitely for the reply to ``Expect:
+100-continue``."""
 
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores can create an object exclusively."""
@@ -35,12 +39,15 @@ NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 """Flag for opening a file to read; Windows, which has no pipes in folders, lacks it."""
 
 _creating = threading.Lock()
-"""Lock for exclusive creation: fsspec's memory store checks before it writes, so two threads could both succeed."""
+"""Lock for exclusive creation: fsspec's memory store checks before it writes, so two threads could
+both succeed."""
 
 
 def open_folder(location: Where) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
-    location = address(location).replace(os.sep, "/")  # Windows has another separator but accepts this one
+    location = address(location).replace(
+        os.sep, "/"
+    )  # Windows has another separator but accepts this one
     if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
     filesystem, root = open_filesystem(location)
@@ -48,25 +55,35 @@ def open_folder(location: Where) -> "Folder":
 
 
 class Folder:
-    """A tree of objects under relative names such as ``events/000001.json``, or the location of a single object.
+    """A tree of objects under relative names such as ``events/000001.json``, or the location of a
+    single object.
 
-    ``location`` is what the user passed, ``path`` the path on this machine, or None in another store. Methods raise
-    builtin errors, which ``storing`` converts.
+    ``location`` is what the user passed, ``path`` the path on this machine, or None in another
+    store. Methods raise builtin errors, which ``storing`` converts.
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
         from fsspec.implementations.local import LocalFileSystem
 
-        if filesystem is None and str(root).startswith("~"):  # fsspec would expand it to the home folder
+        if filesystem is None and str(root).startswith(
+            "~"
+        ):  # fsspec would expand it to the home folder
             root = Path(root).absolute()
-        self._fs, self._root = filesystem or LocalFileSystem(), str(root).replace(os.sep, "/").rstrip("/")
+        self._fs, self._root = (
+            filesystem or LocalFileSystem(),
+            str(root).replace(os.sep, "/").rstrip("/"),
+        )
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
         self.location = location if self.path is not None else location.rstrip("/")
         self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
         """Return the path or URL of an object, for use by other libraries."""
-        return str(self._at(name).as_posix()) if self.path is not None else f"{self.location}/{name}".rstrip("/")
+        return (
+            str(self._at(name).as_posix())
+            if self.path is not None
+            else f"{self.location}/{name}".rstrip("/")
+        )
 
     def at(self, name: str) -> "Folder":
         """Return a folder inside this one."""
@@ -74,16 +91,21 @@ class Folder:
 
     def sibling(self, name: str) -> "Folder":
         """Return the folder with this name in the same parent folder."""
-        location, root = (posixpath.join(posixpath.dirname(each), name) for each in (self.location, self._root))
+        location, root = (
+            posixpath.join(posixpath.dirname(each), name) for each in (self.location, self._root)
+        )
         return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """Return the bytes of an object, or only the first ``most``. Raises ``FileNotFoundError``."""
+        """Return the bytes of an object, or only the first ``most``. Raises
+        ``FileNotFoundError``."""
         if self.path is None:
             with self._reading(name):
                 return bytes(self._fs.cat_file(self._at(name), start=0 if most else None, end=most))
         # without waiting for a writer: a pipe among somebody else's files has none
-        with open(self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | NO_WAIT)) as file:
+        with open(
+            self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | NO_WAIT)
+        ) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", self.place(name))
@@ -99,15 +121,24 @@ class Folder:
                 part.replace(self._at(name))
 
     def create(self, name: str, data: bytes) -> None:
-        """Create an object. Of two concurrent calls, exactly one succeeds. Raises ``FileExistsError`` if it exists."""
+        """Create an object. Of two concurrent calls, exactly one succeeds. Raises
+        ``FileExistsError`` if it exists."""
         if self.path is not None:
             with _beside(self._at(name), data) as part:
                 try:
                     os.link(part, self._at(name))
                 except OSError as error:
-                    if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP):
+                    if error.errno not in (
+                        errno.EPERM,
+                        errno.ENOTSUP,
+                        errno.ENOSYS,
+                        errno.EMLINK,
+                        errno.EOPNOTSUPP,
+                    ):
                         raise
-                    _write(self._at(name), data)  # a disk without links, where a kill may leave a damaged file
+                    _write(
+                        self._at(name), data
+                    )  # a disk without links, where a kill may leave a damaged file
             return
         try:
             with _creating:
@@ -123,8 +154,9 @@ class Folder:
                 raise FileExistsError(errno.EEXIST, "already exists", self.place(name)) from error
 
     def require_exclusive(self, name: str) -> None:
-        """Create an existing object again, and raise ``StorageError`` if that succeeds: then two processes could both
-        create it, as on most fsspec file systems. Those of ``EXCLUSIVE`` leave the decision to the store.
+        """Create an existing object again, and raise ``StorageError`` if that succeeds: then two
+        processes could both create it, as on most fsspec file systems. Those of ``EXCLUSIVE`` leave
+        the decision to the store.
         """
         if self.path is not None:
             return
@@ -133,8 +165,9 @@ class Folder:
                 self.create(name, b"again")
             self.remove(name)
             raise StorageError(
-                f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so "
-                "two processes could run the same job: use a local disk, or a store that can (such as S3)"
+                f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an "
+                "object exclusively, so two processes could run the same job: use a local disk, "
+                "or a store that can (such as S3)"
             )
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
@@ -181,7 +214,8 @@ class Folder:
             self._fs.rm(str(self._at(name)), recursive=True)
 
     def remove_empty(self, name: str = "") -> None:
-        """Remove a local folder in one step if it contains only hidden files left by killed writers."""
+        """Remove a local folder in one step if it contains only hidden files left by killed
+        writers."""
         if self.path is not None:
             with suppress(OSError):
                 for part in () if self.list(name) else self._at(name).glob(".*.part"):
@@ -189,20 +223,24 @@ class Folder:
                 self._at(name).rmdir()
 
     def flush(self, name: str) -> None:
-        """Wait until all files in a folder are flushed to disk. In other stores, a completed request is durable."""
+        """Wait until all files in a folder are flushed to disk. In other stores, a completed
+        request is durable."""
         if self.path is not None:
             flush(self._at(name))
 
     def scratch(self, name: str = "") -> AbstractContextManager[str]:
-        """Return a folder on this machine for unfinished files: ``name`` in this folder, or a temporary one."""
+        """Return a folder on this machine for unfinished files: ``name`` in this folder, or a
+        temporary one."""
         if self.path is not None:
             return nullcontext(self.place(name))
         return tempfile.TemporaryDirectory(prefix="partirvm-output-")
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Move a finished file or folder here, replacing what is there. ``check`` is called first and may raise.
+        """Move a finished file or folder here, replacing what is there. ``check`` is called first
+        and may raise.
 
-        If this is a local disk, ``part`` must be on it. When a folder is replaced, nothing exists for a moment.
+        If this is a local disk, ``part`` must be on it. When a folder is replaced, nothing exists
+        for a moment.
         """
         with storing(self.location):
             if self.path is not None:
@@ -219,7 +257,9 @@ class Folder:
                 return
             self.remove("zarr.json")  # a Zarr group's root object is removed first and written last
             self.remove()
-            for file in sorted(filter(Path.is_file, part.rglob("*")), key=lambda file: file == part / "zarr.json"):
+            for file in sorted(
+                filter(Path.is_file, part.rglob("*")), key=lambda file: file == part / "zarr.json"
+            ):
                 self._fs.put_file(str(file), f"{self._root}/{file.relative_to(part).as_posix()}")
 
     def _at(self, name: str) -> Any:
@@ -231,12 +271,16 @@ class Folder:
         self._fs.pipe_file(self._at(name), data, **limit, **how)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
-        """Convert the errors of a read request, since store libraries have their own error classes."""
+        """Convert the errors of a read request, since store libraries have their own error
+        classes."""
         return reading(self.place(name), "check the connection to the store", StorageError)
 
 
-def require_replaceable(place: Folder, what: str, is_ours: Callable[[Folder], bool], *, overwrite: bool) -> None:
-    """Raise ``ExistsError`` if there is anything at ``place``, unless it is ``what`` and ``overwrite`` is true.
+def require_replaceable(
+    place: Folder, what: str, is_ours: Callable[[Folder], bool], *, overwrite: bool
+) -> None:
+    """Raise ``ExistsError`` if there is anything at ``place``, unless it is ``what`` and
+    ``overwrite`` is true.
 
     Parameters
     ----------
@@ -245,7 +289,8 @@ def require_replaceable(place: Folder, what: str, is_ours: Callable[[Folder], bo
     what : str
         What partirvm would write there, such as "a report".
     is_ours : callable
-        Returns True if partirvm wrote what is there. Anything else is never replaced, and no message offers it.
+        Returns True if partirvm wrote what is there. Anything else is never replaced, and no
+        message offers it.
     overwrite : bool
         Whether the user allowed replacing.
     """
@@ -255,11 +300,13 @@ def require_replaceable(place: Folder, what: str, is_ours: Callable[[Folder], bo
         ours = is_ours(place)
     if not ours:
         raise ExistsError(
-            f"{place.location} exists and is not {what} that partirvm wrote, so it is not overwritten: choose another "
-            "name"
+            f"{place.location} exists and is not {what} that partirvm wrote, so it is not "
+            "overwritten: choose another name"
         )
     if not overwrite:
-        raise ExistsError(f"{place.location} already exists: choose another name, or replace it with --overwrite")
+        raise ExistsError(
+            f"{place.location} already exists: choose another name, or replace it with --overwrite"
+        )
 
 
 def sync(*paths: Path) -> None:
@@ -272,13 +319,15 @@ def sync(*paths: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or a folder with everything in it, is flushed to disk together with its name."""
+    """Wait until a file, or a folder with everything in it, is flushed to disk together with its
+    name."""
     sync(*sorted(path.rglob("*"), reverse=True), path, path.parent)
 
 
 @contextmanager
 def _beside(path: Path, data: bytes) -> Iterator[Path]:
-    """Yield a flushed temporary file beside ``path``, to be renamed to it. It is removed at the end."""
+    """Yield a flushed temporary file beside ``path``, to be renamed to it. It is removed at the
+    end."""
     _make(path.parent)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -293,7 +342,9 @@ def _make(folder: Path) -> None:
     """Create a folder whose name survives a power failure."""
     if not folder.is_dir():
         _make(folder.parent)
-        with suppress(FileExistsError):  # created by another process; if it is a file, the next write reports that
+        with suppress(
+            FileExistsError
+        ):  # created by another process; if it is a file, the next write reports that
             folder.mkdir()
         sync(folder.parent)
 

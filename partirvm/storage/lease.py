@@ -1,18 +1,20 @@
 """A lease, which allows one writer of a folder at a time.
 
-    lease/000003.json         the third holder: process, time, and mark (see below); created exclusively, immutable
-    lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
-    lease/000003.over.json    the holder has released the lease
+    lease/000003.json         the third holder: process, time, and mark (see below); created
+    exclusively, immutable lease/000003.beat.json    rewritten regularly by the holder as a sign of
+    life (heartbeat) lease/000003.over.json    the holder has released the lease
 
-The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file with the next
-number, which only one can do, if the holder has released the lease, is dead (on the same machine, ``Process`` shows
-this at once), or wrote no heartbeat while watched for ``EXPIRY`` seconds: clocks may differ, so they are not compared.
+The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file
+with the next number, which only one can do, if the holder has released the lease, is dead (on the
+same machine, ``Process`` shows this at once), or wrote no heartbeat while watched for ``EXPIRY``
+seconds: clocks may differ, so they are not compared.
 
-A process that was frozen for an hour can still write what it was about to write. The lease makes such writes void: each
-job event carries its writer's epoch and is created exclusively; ``lease/E.json`` contains a *mark*, the number of the
-last event when epoch E was claimed; readers ignore what an older epoch wrote beyond it. ``Lease.check``, before and
-after each publication, stops a holder that has lost the lease. Events also carry the *token* of the claim, so that an
-event from another folder is detected.
+A process that was frozen for an hour can still write what it was about to write. The lease makes
+such writes void: each job event carries its writer's epoch and is created exclusively;
+``lease/E.json`` contains a *mark*, the number of the last event when epoch E was claimed; readers
+ignore what an older epoch wrote beyond it. ``Lease.check``, before and after each publication,
+stops a holder that has lost the lease. Events also carry the *token* of the claim, so that an event
+from another folder is detected.
 """
 
 import os
@@ -38,12 +40,21 @@ BEAT = 3.0
 EXPIRY = 15.0
 """Seconds without a heartbeat after which a holder on another machine counts as gone."""
 
-CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "mark": int}
+CLAIM = {
+    "time": TIME,
+    "token": str,
+    "host": str,
+    "pid": int,
+    "began": str,
+    "space": str,
+    "mark": int,
+}
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host; ``began`` is its start time, "" if unknown; ``space`` identifies the boot and container."""
+    """A process on a host; ``began`` is its start time, "" if unknown; ``space`` identifies the
+    boot and container."""
 
     host: str
     pid: int
@@ -62,7 +73,8 @@ class Process:
 
     @property
     def dead(self) -> bool:
-        """True if the process has certainly ended: it ran on this machine, and its PID is free or reused."""
+        """True if the process has certainly ended: it ran on this machine, and its PID is free or
+        reused."""
         now = started(self.pid) if self.local and self.space else ""
         return now is None or bool(self.began and now and now != self.began)
 
@@ -71,9 +83,11 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return a process's start in Linux ticks since boot; None if it ended or is a zombie, "" if unknown."""
+    """Return a process's start in Linux ticks since boot; None if it ended or is a zombie, "" if
+    unknown."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
+        # the name in parentheses may contain any text; after the last parenthesis: state, 18
+        # fields, start time
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] in "ZX" else fields[19]
     return None if Path("/proc/self").exists() else ""
@@ -89,7 +103,8 @@ def _space() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds or held an epoch, with its last heartbeat's number, time (on its clock) and text."""
+    """The process that holds or held an epoch, with its last heartbeat's number, time (on its
+    clock) and text."""
 
     epoch: int
     process: "Process"
@@ -105,7 +120,8 @@ class Holder:
         return self.over or self.process.dead
 
     def alive(self) -> bool:
-        """Return True if the holder appears alive at a single check; unreliable if the clocks differ too much."""
+        """Return True if the holder appears alive at a single check; unreliable if the clocks
+        differ too much."""
         return not self.gone and time.time() - self.last_beat < EXPIRY
 
 
@@ -116,7 +132,9 @@ def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
         try:
             return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in found}
         except MissingDataError:
-            if set(found) <= set(numbers(folder, "lease")):  # otherwise another process removed the folder
+            if set(found) <= set(
+                numbers(folder, "lease")
+            ):  # otherwise another process removed the folder
                 raise
 
 
@@ -124,20 +142,29 @@ def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
         beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
-        with suppress(MissingDataError, FormatError, StorageError):  # a network disk may be replacing it
-            beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME, "doing?": str})
+        with suppress(
+            MissingDataError, FormatError, StorageError
+        ):  # a network disk may be replacing it
+            beat = read_json(
+                folder,
+                numbered("lease", epoch, ".beat"),
+                {"beat": int, "time": TIME, "doing?": str},
+            )
         over = folder.exists(numbered("lease", epoch, ".over"))
         process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
-        return Holder(epoch, process, claim["time"], beat["beat"], beat["time"], over, beat.get("doing", ""))
+        return Holder(
+            epoch, process, claim["time"], beat["beat"], beat["time"], over, beat.get("doing", "")
+        )
     return None
 
 
 def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 0.0) -> "Lease":
-    """Acquire the lease; a thread writes heartbeats until the lease is released or this process ends.
+    """Acquire the lease; a thread writes heartbeats until the lease is released or this process
+    ends.
 
-    ``mark`` is called once the old holder is certainly gone. A holder on another machine is watched until it writes a
-    heartbeat or counts as gone. Raises ``LeaseError`` if the holder is alive after ``patience`` seconds, and
-    ``StorageError`` if the store does not support leases.
+    ``mark`` is called once the old holder is certainly gone. A holder on another machine is watched
+    until it writes a heartbeat or counts as gone. Raises ``LeaseError`` if the holder is alive
+    after ``patience`` seconds, and ``StorageError`` if the store does not support leases.
     """
     seen: tuple[int, int] | None = None
     with storing(folder.location):
@@ -150,22 +177,31 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 seen, since = (last.epoch, last.beat), now
             if last is None or last.gone or now - since >= EXPIRY:
                 epoch, token = 1 if last is None else last.epoch + 1, uuid.uuid4().hex
-                claim = {"epoch": epoch, "token": token, **asdict(Process.this()), "time": time.time()}
+                claim = {
+                    "epoch": epoch,
+                    "token": token,
+                    **asdict(Process.this()),
+                    "time": time.time(),
+                }
                 name, claim["mark"] = numbered("lease", epoch), mark()  # may raise MissingDataError
-                with suppress(FileExistsError, FileNotFoundError):  # another process got there first, or withdrew
+                with suppress(
+                    FileExistsError, FileNotFoundError
+                ):  # another process got there first, or withdrew
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
                     return Lease(folder, epoch, token)
             elif (moved or (last.process.local and last.alive())) and now - began >= patience:
                 raise LeaseError(
-                    f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
-                    "this process ends, or end it (a job: with `partirvm abort`)"
+                    f"{folder.location} is in use by {last.process}, since "
+                    f"{time.ctime(last.since)}: wait until this process ends, or end it (a job: "
+                    "with `partirvm abort`)"
                 )
             time.sleep(min(BEAT / 10, 0.2))
 
 
 class Lease(AbstractContextManager["Lease"]):
-    """A lease epoch, held until ``release``; ``lost`` if a newer epoch was found. Heartbeats carry ``doing``."""
+    """A lease epoch, held until ``release``; ``lost`` if a newer epoch was found. Heartbeats carry
+    ``doing``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
         self.epoch, self.token, self.lost, self.doing = epoch, token, False, ""
@@ -178,8 +214,9 @@ class Lease(AbstractContextManager["Lease"]):
         if not self._holds():
             self.lost = True
             raise LeaseLostError(
-                f"{self._folder.location} was taken over or replaced by another process while this one (epoch "
-                f"{self.epoch}) was unresponsive: this process stops, and the other repeats unpublished work"
+                f"{self._folder.location} was taken over or replaced by another process while "
+                f"this one (epoch {self.epoch}) was unresponsive: this process stops, and the "
+                "other repeats unpublished work"
             )
 
     def _holds(self) -> bool:
@@ -188,7 +225,9 @@ class Lease(AbstractContextManager["Lease"]):
             newest = claims(self._folder, last=True)
         except FormatError:
             return False
-        return {epoch: claim["token"] for epoch, claim in newest.items()} == {self.epoch: self.token}
+        return {epoch: claim["token"] for epoch, claim in newest.items()} == {
+            self.epoch: self.token
+        }
 
     def release(self) -> None:
         """Release the lease at once. It is safe to call this twice."""
@@ -214,7 +253,8 @@ class Lease(AbstractContextManager["Lease"]):
             self.release()
 
     def _beat(self) -> None:
-        """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write may succeed."""
+        """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write
+        may succeed."""
         beat = 0
         while not self._ended.wait(BEAT):
             beat += 1

@@ -1,10 +1,11 @@
 """JSON and numeric chunks protected by checksums, and type checks for JSON from files.
 
-The schema of a JSON object maps each field that readers use to its type: an annotation such as ``list[str] | None``, a
-``range``, the schema of a nested object, or a tuple of alternatives. A field ``name?`` may be missing.
+The schema of a JSON object maps each field that readers use to its type: an annotation such as
+``list[str] | None``, a ``range``, the schema of a nested object, or a tuple of alternatives. A
+field ``name?`` may be missing.
 
-Readers of DATA use only the chunk bytes, never Zarr's array metadata, so that no file chooses a codec. At most
-``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
+Readers of DATA use only the chunk bytes, never Zarr's array metadata, so that no file chooses a
+codec. At most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
 import hashlib
@@ -45,11 +46,14 @@ BLOSC_RATIO = 255
 Schema: TypeAlias = dict[str, Any]
 
 
-def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: str = "") -> dict[str, Any]:
-    """Read at most ``HEAD`` bytes and verify the JSON object, of this schema, that ``to_json`` wrote for this name.
+def read_json(
+    folder: Folder, name: str, schema: Schema | None = None, missing: str = ""
+) -> dict[str, Any]:
+    """Read at most ``HEAD`` bytes and verify the JSON object, of this schema, that ``to_json``
+    wrote for this name.
 
-    Raises ``MissingDataError``, with a message that begins with ``missing``, if it does not exist, and ``FormatError``
-    if it is damaged, moved or of another schema.
+    Raises ``MissingDataError``, with a message that begins with ``missing``, if it does not exist,
+    and ``FormatError`` if it is damaged, moved or of another schema.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -62,24 +66,31 @@ def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: 
         whole = value.pop("check") == digest(value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FormatError(
-            f"{place}: damaged, or not a file that partirvm wrote: restore the file, or pass another location"
+            f"{place}: damaged, or not a file that partirvm wrote: restore the file, or pass "
+            "another location"
         ) from error
     if not whole:
-        raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
+        raise FormatError(
+            f"{place}: damaged, its content does not match its checksum: restore the file"
+        )
     if (own := value.pop("object", None)) != name:
-        raise FormatError(f"{place}: this file was moved or copied from {own}: restore it, or move it elsewhere")
+        raise FormatError(
+            f"{place}: this file was moved or copied from {own}: restore it, or move it elsewhere"
+        )
     require(value, schema or {}, place)
     return cast(dict[str, Any], value)
 
 
 def to_json(name: str, value: dict[str, Any]) -> bytes:
-    """Serialise a JSON object to be stored under this name. ``check`` is a checksum of name and content."""
+    """Serialise a JSON object to be stored under this name. ``check`` is a checksum of name and
+    content."""
     named = _cleaned({"object": name, **value})
     return json.dumps({**named, "check": digest(named)}, indent=1).encode()
 
 
 def _cleaned(value: Any) -> Any:
-    """Return a JSON value without credentials in its texts: nothing stored by partirvm contains any."""
+    """Return a JSON value without credentials in its texts: nothing stored by partirvm contains
+    any."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, dict):
@@ -94,14 +105,18 @@ def digest(value: Any) -> str:
 
 
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
-    """Return the numbers of ``000001.json`` … from ``first`` or the lowest. ``MissingDataError`` if one is missing."""
+    """Return the numbers of ``000001.json`` … from ``first`` or the lowest. ``MissingDataError`` if
+    one is missing."""
     found = listed_numbers(folder, series)
     there, whole = {*found}, range(first or found[0], found[-1] + 1) if found else range(0)
     for number in whole:  # one by one: a file added by hand may have any number
-        if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
+        if number not in there and not folder.exists(
+            numbered(series, number)
+        ):  # a listing may miss a new object
             raise MissingDataError(
-                f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
-                "restore the missing file, or move the other elsewhere if it was added by hand"
+                f"{folder.location}: {numbered(series, number)} is missing, but "
+                f"{numbered(series, found[-1])} exists: restore the missing file, or move the "
+                "other elsewhere if it was added by hand"
             )
     return list(whole)
 
@@ -109,7 +124,11 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
 def listed_numbers(folder: Folder, series: str) -> list[int]:
     """Return the numbers of a series' listed objects in increasing order, with gaps."""
     found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series))
-    return sorted(int(each[1]) for each in found if each and each[0] == f"{int(each[1]):06d}.json" != "000000.json")
+    return sorted(
+        int(each[1])
+        for each in found
+        if each and each[0] == f"{int(each[1]):06d}.json" != "000000.json"
+    )
 
 
 def numbered(series: str, number: int, suffix: str = "") -> str:
@@ -123,20 +142,27 @@ def require(value: dict[str, Any], schema: Schema, place: str) -> None:
         raise FormatError(f"{place}: damaged, a field is missing or wrong: restore the file")
 
 
-PLAIN: dict[Any, tuple[type, ...]] = {bool: (bool, np.bool_), int: (int, np.integer), float: (int, float, np.number)}
+PLAIN: dict[Any, tuple[type, ...]] = {
+    bool: (bool, np.bool_),
+    int: (int, np.integer),
+    float: (int, float, np.number),
+}
 """The value types that an annotated type accepts."""
 
 
 def has_type(value: Any, hint: Any) -> bool:
-    """Return whether a value has an annotated type; type variables, ``Any`` and protocols are checked less strictly.
+    """Return whether a value has an annotated type; type variables, ``Any`` and protocols are
+    checked less strictly.
 
-    >>> has_type((1, 2.5), tuple[float, ...]), has_type({"a": None}, dict[str, int]), has_type(True, int)
+    >>> pairs = ((1, 2.5), tuple[float, ...]), ({"a": None}, dict[str, int]), (True, int)
+    >>> tuple(has_type(value, kind) for value, kind in pairs)
     (True, False, False)
     """
     if isinstance(hint, dict):
         named = ((name.removesuffix("?"), name.endswith("?"), own) for name, own in hint.items())
         return isinstance(value, dict) and all(
-            has_type(value[name], own) if name in value else optional for name, optional, own in named
+            has_type(value[name], own) if name in value else optional
+            for name, optional, own in named
         )
     origin, parts = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType) or isinstance(hint, tuple):
@@ -149,9 +175,13 @@ def has_type(value: Any, hint: Any) -> bool:
         return value is None
     if origin is Any or not isinstance(origin, type):
         return True
-    if (isinstance(value, bool) and origin in (int, float)) or (isinstance(value, int) and abs(value) >= MOST):
+    if (isinstance(value, bool) and origin in (int, float)) or (
+        isinstance(value, int) and abs(value) >= MOST
+    ):
         return False
-    if getattr(origin, "_is_protocol", False) and not getattr(origin, "_is_runtime_protocol", False):
+    if getattr(origin, "_is_protocol", False) and not getattr(
+        origin, "_is_runtime_protocol", False
+    ):
         return is_dataclass(value)
     kinds: Any = PLAIN.get(origin, origin)
     if not isinstance(value, kinds):
@@ -160,7 +190,9 @@ def has_type(value: Any, hint: Any) -> bool:
         wanted = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
         return len(value) == len(wanted) and all(map(has_type, value, wanted))
     if origin is dict and parts:
-        return all(has_type(key, parts[0]) and has_type(each, parts[1]) for key, each in value.items())
+        return all(
+            has_type(key, parts[0]) and has_type(each, parts[1]) for key, each in value.items()
+        )
     return True
 
 
@@ -168,41 +200,54 @@ def require_format(found: Any, known: int, place: str, what: str) -> None:
     """Raise ``FormatError`` if the format is not ``known``."""
     if found != known:
         raise FormatError(
-            f"{place}: the {what} has format {found!r:.40}, this version reads format {known}: make the {what} again, "
-            "or use the version of partirvm that wrote it"
+            f"{place}: the {what} has format {found!r:.40}, this version reads format {known}: "
+            f"make the {what} again, or use the version of partirvm that wrote it"
         )
 
 
 def checksum(block: NDArray[Any]) -> str:
-    """Return a cheap checksum: a block's CRC-32C and the sum of its 8-byte words, as 24 hexadecimal digits."""
+    """Return a cheap checksum: a block's CRC-32C and the sum of its 8-byte words, as 24 hexadecimal
+    digits."""
     words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 
 
-def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: Any, fill: Any = math.nan) -> Any:
+def create_blosc(
+    place: str, shape: Sequence[int], chunk: Sequence[int], dtype: Any, fill: Any = math.nan
+) -> Any:
     """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``."""
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     codecs = [BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()]
-    form: Any = {"zarr_format": 3, "compressors": codecs, "fill_value": fill, "config": {"write_empty_chunks": True}}
+    form: Any = {
+        "zarr_format": 3,
+        "compressors": codecs,
+        "fill_value": fill,
+        "config": {"write_empty_chunks": True},
+    }
     form["storage_options"] = options_of(place) or None
     return zarr.create_array(place, shape=tuple(shape), chunks=tuple(chunk), dtype=dtype, **form)
 
 
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
-    """Read a chunk compressed by Blosc and protected by CRC-32C. Raises ``ValueError`` if it is damaged."""
+    """Read a chunk compressed by Blosc and protected by CRC-32C. Raises ``ValueError`` if it is
+    damaged."""
     import numcodecs.blosc
 
     numcodecs.blosc.use_threads = False  # as Zarr does: Blosc's threads and the caller's do not mix
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     data = np.frombuffer(folder.read(name, nbytes + BLOSC_HEADER + CRC + 1), np.uint8)
     body = data[:-CRC]
-    if len(body) < BLOSC_HEADER or data[-CRC:].tobytes() != struct.pack("<I", google_crc32c.value(body)):
+    if len(body) < BLOSC_HEADER or data[-CRC:].tobytes() != struct.pack(
+        "<I", google_crc32c.value(body)
+    ):
         raise ValueError("its checksum is wrong")
     states, block, stored = struct.unpack_from("<III", body, 4)
     if (states, stored) != (nbytes, len(body)) or block > nbytes or nbytes > BLOSC_RATIO * stored:
-        raise ValueError(f"it declares {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}")
+        raise ValueError(
+            f"it declares {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}"
+        )
     whole = np.empty(shape, dtype)
     numcodecs.blosc.decompress(body, whole)
     return whole

@@ -1,9 +1,10 @@
-"""Row numbers: the rows that a fit uses (``fit_rows``, the ``--likelihood`` flag), and candidates. Pure functions.
+"""Row numbers: the rows that a fit uses (``fit_rows``, the ``--likelihood`` flag), and candidates.
+Pure functions.
 
-A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing`` sample, whose size follows
-the number of columns. In classification, samples, partitions and candidates include all classes. In shuffled data,
-neighbouring rows (of a class) are a random sample: reading them takes few tiles, and larger samples contain smaller
-ones.
+A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing``
+sample, whose size follows the number of columns. In classification, samples, partitions and
+candidates include all classes. In shuffled data, neighbouring rows (of a class) are a random
+sample: reading them takes few tiles, and larger samples contain smaller ones.
 """
 
 from dataclasses import replace
@@ -21,13 +22,15 @@ from partirvm.types import Bool, Int
 GROWING = "growing"
 
 ROWS_PER_COLUMN = 100
-"""Minimum rows per column of a growing sample; its default initial size is this number × the partition size P."""
+"""Minimum rows per column of a growing sample; its default initial size is this number × the
+partition size P."""
 
 LEAST = 10
 """Minimum number of rows of each class in a sample."""
 
 SPREAD, POOL = 20, 4
-"""``error`` searches SPREAD · P random rows (of all rows, outliers would win), ``gain`` ranks POOL · P."""
+"""``error`` searches SPREAD · P random rows (of all rows, outliers would win), ``gain`` ranks POOL
+· P."""
 
 SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""
@@ -41,16 +44,28 @@ def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead
     pool = min(POOL * P, shape.n_candidates) if selection == "gain" else 0
     if request.fit_rows == "full":
         return RowsRead(n_rows, searched=searched, pool=pool)
-    return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * (request.fit_rows == GROWING), searched, pool)
+    return RowsRead(
+        int(request.sample_rows),
+        True,
+        ROWS_PER_COLUMN * (request.fit_rows == GROWING),
+        searched,
+        pool,
+    )
 
 
 def intermediate_rows(problem: Problem, options: Options) -> str:
-    """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing sample has all rows."""
-    return "full" if options.fit_rows == GROWING and options.sample_rows >= problem.n_rows else options.fit_rows
+    """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing
+    sample has all rows."""
+    return (
+        "full"
+        if options.fit_rows == GROWING and options.sample_rows >= problem.n_rows
+        else options.fit_rows
+    )
 
 
 def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the size of a growing sample of ``rows`` rows for this number of columns: instead of most rows, all."""
+    """Return the size of a growing sample of ``rows`` rows for this number of columns: instead of
+    most rows, all."""
     rows = max(rows, ROWS_PER_COLUMN * columns)
     return n_rows if rows > 0.7 * n_rows else rows
 
@@ -63,7 +78,8 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of the previous fit."""
+    """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of
+    the previous fit."""
     n, codes, shuffled = now.n_rows, now.codes, now.shuffled
     count = n_partitions(n - before.n_rows, partition_size, before.n_kernels)
     batches = (*batches_of(before, options), AppendedBatch(n, count, shuffled=False))
@@ -72,7 +88,8 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
-    """Return the original rows and each append as batches; without an append, one batch of all rows."""
+    """Return the original rows and each append as batches; without an append, one batch of all
+    rows."""
     if problem.batches:
         return problem.batches
     count = n_partitions(problem.n_rows, options.partition_size, problem.n_kernels)
@@ -80,7 +97,8 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number``, in increasing order, none beyond the last; sizes differ by one."""
+    """Return the rows of partition ``number``, in increasing order, none beyond the last; sizes
+    differ by one."""
     start, codes, seed = 0, problem.codes, options.seed
     for batch in batches_of(problem, options):
         n_rows, count, shuffled = batch.stop - start, batch.partitions, batch.shuffled
@@ -91,13 +109,20 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
         return NONE
     if codes is not None:
         here = codes[start : batch.stop]
-        return start + stratified_partition(here, problem.n_classes, count, number, seed=seed, shuffled=shuffled)
+        return start + stratified_partition(
+            here, problem.n_classes, count, number, seed=seed, shuffled=shuffled
+        )
     rows = np.arange(number * n_rows // count, (number + 1) * n_rows // count, dtype=np.int64)
-    return start + (rows if shuffled else np.sort(random_order(n_rows, stream(seed, Purpose.PARTITIONS), rows)))
+    return start + (
+        rows if shuffled else np.sort(random_order(n_rows, stream(seed, Purpose.PARTITIONS), rows))
+    )
 
 
-def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
-    """Return the rows of partition ``number``, increasing; sizes differ by at most one, also within a class."""
+def stratified_partition(
+    codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool
+) -> Int:
+    """Return the rows of partition ``number``, increasing; sizes differ by at most one, also within
+    a class."""
     parts, dealt = [], 0
     for k in range(n_classes):
         members = codes == k
@@ -113,21 +138,32 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
 
 
 def drawn_rows(
-    problem: Problem, used: Int, count: int, seed: int, draw: int = 0, *, purpose: Purpose = Purpose.CANDIDATES
+    problem: Problem,
+    used: Int,
+    count: int,
+    seed: int,
+    draw: int = 0,
+    *,
+    purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
-    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
+    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing
+    order.
 
-    In shuffled data, these are neighbouring rows (of each class), different for each ``draw``. Half of the candidates
-    are divided equally among classes, the rest by size; a sample is divided by size, with at least ``LEAST`` rows of
-    each. With fewer rows than classes, the classes take turns.
+    In shuffled data, these are neighbouring rows (of each class), different for each ``draw``. Half
+    of the candidates are divided equally among classes, the rest by size; a sample is divided by
+    size, with at least ``LEAST`` rows of each. With fewer rows than classes, the classes take
+    turns.
     """
     codes, n_rows = problem.codes, problem.n_rows
 
     def some(n: int, first: int, size: int, *which: int) -> Int:
-        """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at random."""
+        """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at
+        random."""
         if problem.shuffled:
             return (first + np.arange(size, dtype=np.int64)) % max(n, 1)
-        return stream(seed, purpose, draw, *which).choice(n, size=size, replace=False).astype(np.int64)
+        return (
+            stream(seed, purpose, draw, *which).choice(n, size=size, replace=False).astype(np.int64)
+        )
 
     if codes is None:
         count = min(count, n_rows - len(used))
@@ -135,21 +171,29 @@ def drawn_rows(
         return np.sort(rows[~np.isin(rows, used, assume_unique=True)][:count])
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
-    sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(problem.n_classes)], dtype=np.int64)
+    sizes = np.array(
+        [np.count_nonzero((codes == k) & free) for k in range(problem.n_classes)], dtype=np.int64
+    )
     turn = draw * count % problem.n_classes
     even, least = (0.0, LEAST) if purpose is Purpose.SAMPLE else (0.5, 1)
     shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
     classes = zip(range(problem.n_classes), sizes.tolist(), shares.tolist(), strict=True)
-    chosen = [ranked((codes == k) & free, np.sort(some(size, draw * share, share, k))) for k, size, share in classes]
+    chosen = [
+        ranked((codes == k) & free, np.sort(some(size, draw * share, share, k)))
+        for k, size, share in classes
+    ]
     return np.sort(np.concatenate(chosen))
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
-    """Return how many rows (K,) classes of these sizes (K,) contribute: ``count`` or all; see ``drawn_rows``."""
+    """Return how many rows (K,) classes of these sizes (K,) contribute: ``count`` or all; see
+    ``drawn_rows``."""
     count = min(count, int(sizes.sum()))
     present = sizes > 0
     shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)
-    found: Int = np.minimum(np.maximum(np.floor(count * shares).astype(np.int64), least * present), sizes)
+    found: Int = np.minimum(
+        np.maximum(np.floor(count * shares).astype(np.int64), least * present), sizes
+    )
     for _ in range(int(found.sum()) - count):
         found[np.argmax(found)] -= 1
     for _ in range(count - int(found.sum())):
@@ -159,7 +203,8 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 
 
 def ranked(members: Bool, ranks: Int) -> Int:
-    """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in memory at once."""
+    """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in
+    memory at once."""
     found, before = [NONE], 0
     for start in range(0, len(members), SPAN):
         span = slice(start, start + SPAN)
@@ -171,7 +216,11 @@ def ranked(members: Bool, ranks: Int) -> Int:
 
 
 def fresh(new: Design, present: Design) -> Int:
-    """Return the positions of ``new`` columns that differ from all present and all earlier new ones, in order."""
-    columns, count = [np.column_stack([design.centres, design.which]) for design in (present, new)], len(present.labels)
+    """Return the positions of ``new`` columns that differ from all present and all earlier new
+    ones, in order."""
+    columns, count = (
+        [np.column_stack([design.centres, design.which]) for design in (present, new)],
+        len(present.labels),
+    )
     _, first = np.unique(np.concatenate(columns), axis=0, return_index=True)
     return np.sort(first[first >= count]) - count

@@ -1,10 +1,11 @@
 """The inputs of a strategy (``Problem``, ``Options``), and the instructions that it yields.
 
-A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
-next state, which is all that a further step depends on: the state after a stored history line is the checkpoint. A
-strategy has no access to data, clock, disk or cluster: the driver carries out instructions that are yielded together,
-in parallel if possible, and sends the answers in the same order (a statistic for a pass, ``Solved`` for a fit, None for
-``Save``). ``Stopped`` is raised where the step waits for its answers.
+A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their
+answers, and returns the next state, which is all that a further step depends on: the state after a
+stored history line is the checkpoint. A strategy has no access to data, clock, disk or cluster: the
+driver carries out instructions that are yielded together, in parallel if possible, and sends the
+answers in the same order (a statistic for a pass, ``Solved`` for a fit, None for ``Save``).
+``Stopped`` is raised where the step waits for its answers.
 """
 
 from collections.abc import Generator
@@ -32,7 +33,8 @@ Codes = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """The rows from the end of the previous batch up to (not including) row ``stop``, split into ``partitions`` parts.
+    """The rows from the end of the previous batch up to (not including) row ``stop``, split into
+    ``partitions`` parts.
 
     ``shuffled`` is true if neighbouring rows are a random sample of the batch.
     """
@@ -46,13 +48,15 @@ class AppendedBatch:
 class Problem:
     """The constants of a fit that a strategy uses; variances refer to the scaled target.
 
-    ``empty`` is the design without columns. ``target_variance`` is 0 for a constant target. ``noise_variance`` is σ²,
-    or None if it is estimated. ``target_scale`` is the factor from the scaled target to the user's units. ``shuffled``:
-    neighbouring rows are a random sample. Several targets share vectors and α: ``target_variances`` and
-    ``noise_variance`` are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. ``codes``
-    (N,) are class codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if any.
-    ``left_out_square`` is the mean squared error of left-out rows while the kernel was learned from few rows, or 0.
-    ``mean_only`` is true if the leading columns alone predicted these rows as well as any kernel.
+    ``empty`` is the design without columns. ``target_variance`` is 0 for a constant target.
+    ``noise_variance`` is σ², or None if it is estimated. ``target_scale`` is the factor from the
+    scaled target to the user's units. ``shuffled``: neighbouring rows are a random sample. Several
+    targets share vectors and α: ``target_variances`` and ``noise_variance`` are then (T,), and
+    ``target_variance`` and the square of ``target_scale`` are means. ``codes`` (N,) are class
+    codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if
+    any. ``left_out_square`` is the mean squared error of left-out rows while the kernel was learned
+    from few rows, or 0. ``mean_only`` is true if the leading columns alone predicted these rows as
+    well as any kernel.
     """
 
     n_rows: int
@@ -80,13 +84,18 @@ class Problem:
         """Return the problem with a different scaling of its inputs, whose mean is 0."""
         if scaling is self.empty.scaling:
             return self
-        return replace(self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs)))
+        return replace(
+            self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs))
+        )
 
     def with_doubts(self, multiple: float) -> Self:
-        """Return the problem with the doubts about level effects multiplied beside the noise; inputs stay the same."""
+        """Return the problem with the doubts about level effects multiplied beside the noise;
+        inputs stay the same."""
         features = self.empty.scaling.features
         assert features is not None
-        scaling = replace(self.empty.scaling, features=features.with_doubts(multiple, 1.0 - features.share))
+        scaling = replace(
+            self.empty.scaling, features=features.with_doubts(multiple, 1.0 - features.share)
+        )
         return replace(self, empty=replace(self.empty, scaling=scaling))
 
     @property
@@ -96,12 +105,14 @@ class Problem:
 
     @property
     def n_outputs(self) -> int:
-        """C, the number of linear predictors with their own posterior; class indicators, as one target, have one."""
+        """C, the number of linear predictors with their own posterior; class indicators, as one
+        target, have one."""
         return 1 if self.likelihood.dense or self.likelihood.binary else self.n_classes
 
     @property
     def leading(self) -> Int:
-        """Labels of the leading columns of every fit: the bias, then the explicit basis functions."""
+        """Labels of the leading columns of every fit: the bias, then the explicit basis
+        functions."""
         size = 0 if self.empty.functions is None else self.empty.functions.size
         return replace(self.empty, bias=self.bias, active=np.arange(size)).leading
 
@@ -111,11 +122,13 @@ class Problem:
 
     @property
     def n_kernels(self) -> int:
-        """K, the number of kernel columns that each row offers as candidates; 0 without a kernel."""
+        """K, the number of kernel columns that each row offers as candidates; 0 without a
+        kernel."""
         return len(self.empty.kernels)
 
     def rows_of(self, candidates: int) -> int:
-        """Return the number of rows that offer this number of candidates, K each; at least one row."""
+        """Return the number of rows that offer this number of candidates, K each; at least one
+        row."""
         return max(candidates // max(self.n_kernels, 1), 1)
 
 
@@ -123,11 +136,12 @@ class Problem:
 class Options:
     """Resolved options of a fit.
 
-    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows`` which the last one
-    uses. There is memory for ``max_columns`` columns including candidates, and for ``learning_columns`` to learn the
-    kernel again. ``batch`` limits the sum of squared column counts of parallel fits. ``tol`` is in nats per row.
-    ``centres`` is the number of centres from which the kernel was learned, or 0 if it must stay. The rows of local
-    residuals take at most ``residual_bytes``.
+    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows``
+    which the last one uses. There is memory for ``max_columns`` columns including candidates, and
+    for ``learning_columns`` to learn the kernel again. ``batch`` limits the sum of squared column
+    counts of parallel fits. ``tol`` is in nats per row. ``centres`` is the number of centres from
+    which the kernel was learned, or 0 if it must stay. The rows of local residuals take at most
+    ``residual_bytes``.
     """
 
     partition_size: int
@@ -160,7 +174,8 @@ class Options:
 class Gather:
     """Request for the inputs of the rows with these numbers.
 
-    The answer is a pair: the numbers (k,) of those with positive weight, in the same order, and their inputs (k, d).
+    The answer is a pair: the numbers (k,) of those with positive weight, in the same order, and
+    their inputs (k, d).
     """
 
     rows: Int
@@ -168,7 +183,8 @@ class Gather:
 
 @dataclass(frozen=True)
 class LearnKernel:
-    """Request a search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
+    """Request a search for a better kernel for the columns of ``design``, at the α and β of their
+    ``fit``.
 
     The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows.
     """
@@ -180,7 +196,8 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel with the highest evidence, ``better`` if it is new, and the number of rows with positive weight."""
+    """The kernel with the highest evidence, ``better`` if it is new, and the number of rows with
+    positive weight."""
 
     kernel: Kernel
     better: bool
@@ -190,7 +207,8 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class FitResiduals:
-    """Request for the local residuals of a fit; ``left_out`` are its errors on left-out rows, by target.
+    """Request for the local residuals of a fit; ``left_out`` are its errors on left-out rows, by
+    target.
 
     A ``trial`` only measures the gain.
     """
@@ -206,10 +224,11 @@ class FitResiduals:
 class ResidualsFitted:
     """Local residuals if they are used, and the gains on left-out rows.
 
-    The gains are the fraction by which the RMSE falls and the rise in the mean log density in nats, both over all
-    targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's units; empty if the residuals are not
-    used, or after a trial would not be. ``lacking`` is the number of bytes that fitted neither in memory nor in a
-    folder. ``diagnostics`` are those of the first targets on corrected left-out rows, in the targets' units.
+    The gains are the fraction by which the RMSE falls and the rise in the mean log density in nats,
+    both over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's
+    units; empty if the residuals are not used, or after a trial would not be. ``lacking`` is the
+    number of bytes that fitted neither in memory nor in a folder. ``diagnostics`` are those of the
+    first targets on corrected left-out rows, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
@@ -220,11 +239,13 @@ class ResidualsFitted:
     diagnostics: tuple[NumberDiagnostics, ...] = ()
 
     def error(self, scales: Float | float = 1.0) -> float:
-        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if there is none."""
+        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if there is
+        none."""
         return root_mean(scales * np.array(self.rmse)) if self.rmse else 0.0
 
     def facts(self, scales: Float) -> dict[str, Any]:
-        """Return the gains, and the ``bytes`` of the rows if they are used, or ``lacking``, as plain JSON.
+        """Return the gains, and the ``bytes`` of the rows if they are used, or ``lacking``, as
+        plain JSON.
 
         ``rmse`` is in the targets' units; ``scales`` (T,) convert the model's units to these.
         """
@@ -237,23 +258,26 @@ class ResidualsFitted:
 class Record:
     """One history line, which describes one fit. Errors and evidence are in the target's units.
 
-    ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge, of ``level`` 0 for
-    a partition; saved only if its evidence per row is the highest so far), "heuristic" (the fit that measures the
-    partition size), "kernel" (a result of kernel learning), "final", or "early" (instead of "final" if the time limit
-    ends a run before there is a model, or during the fit with local noise).
+    ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of
+    split-and-merge, of ``level`` 0 for a partition; saved only if its evidence per row is the
+    highest so far), "heuristic" (the fit that measures the partition size), "kernel" (a result of
+    kernel learning), "final", or "early" (instead of "final" if the time limit ends a run before
+    there is a model, or during the fit with local noise).
 
-    ``rows`` is the number of rows of the posterior and of the log evidence; the training error is over the rows from
-    which σ² was estimated. ``dropped`` counts the vectors deleted so far because of a limit. For classification, errors
-    are the mean log loss (nats) and the fraction of misclassified rows, and ``iterations`` are passes. For several
-    targets, the evidence is joint, the noise variance and the negative log density are means, and errors are root mean
-    squares.
+    ``rows`` is the number of rows of the posterior and of the log evidence; the training error is
+    over the rows from which σ² was estimated. ``dropped`` counts the vectors deleted so far because
+    of a limit. For classification, errors are the mean log loss (nats) and the fraction of
+    misclassified rows, and ``iterations`` are passes. For several targets, the evidence is joint,
+    the noise variance and the negative log density are means, and errors are root mean squares.
 
-    After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the increase of the tied
-    evidence (``core.tied``) over the first kernel, in nats; between rounds, that of the fit, ``taken`` is true if the
-    new kernel replaced the old one, and all fields except ``rows`` and ``candidates`` describe the fit with which the
-    run continues. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of left-out rows of a last fit
-    with one numeric target or with local residuals. ``overconfidence`` is the mean squared leave-one-out error divided
-    by the variance that the evidence predicts. ``residuals`` are the ``ResidualsFitted.facts`` of a last fit.
+    After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the
+    increase of the tied evidence (``core.tied``) over the first kernel, in nats; between rounds,
+    that of the fit, ``taken`` is true if the new kernel replaced the old one, and all fields except
+    ``rows`` and ``candidates`` describe the fit with which the run continues. ``diagnostics``
+    (``core.diagnostics``) are those of held-out rows, or of left-out rows of a last fit with one
+    numeric target or with local residuals. ``overconfidence`` is the mean squared leave-one-out
+    error divided by the variance that the evidence predicts. ``residuals`` are the
+    ``ResidualsFitted.facts`` of a last fit.
     """
 
     kind: str
@@ -291,7 +315,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Save:
-    """Request to save a history line, to which the driver adds the seconds, and the model if ``model`` is true."""
+    """Request to save a history line, to which the driver adds the seconds, and the model if
+    ``model`` is true."""
 
     design: Design
     fit: Fit

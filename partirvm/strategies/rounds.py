@@ -1,10 +1,12 @@
 """``basic`` and ``incremental``: rounds in which rows become candidates beside the kept vectors.
 
-In ``incremental``, partitions join in order; ``basic`` has one partition; ``working_set`` selects candidates.
+In ``incremental``, partitions join in order; ``basic`` has one partition; ``working_set`` selects
+candidates.
 
-After an append, scaling and kernel stay. The current columns are fitted first, in a round without candidates whose
-model is saved, unless a regression used only some of the rows. The usual rounds follow; ``incremental``, which also
-continues ``basic`` and ``split-merge``, goes on with its remaining partitions, then with those of the new rows.
+After an append, scaling and kernel stay. The current columns are fitted first, in a round without
+candidates whose model is saved, unless a regression used only some of the rows. The usual rounds
+follow; ``incremental``, which also continues ``basic`` and ``split-merge``, goes on with its
+remaining partitions, then with those of the new rows.
 """
 
 from dataclasses import replace
@@ -23,8 +25,8 @@ from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
 MAX_COLUMNS, MIN_CANDIDATES, EARLY_ROWS = 200, 5, 2000
-"""Maximum number of kernel columns of an early fit over all outputs, minimum number of its candidates, and maximum
-number of its rows."""
+"""Maximum number of kernel columns of an early fit over all outputs, minimum number of its
+candidates, and maximum number of its rows."""
 
 STEPS = 50
 """Maximum number of iterations of an early fit; in classification, iterations are passes."""
@@ -41,18 +43,22 @@ class Rounds:
         return stages.first_state(problem, options)
 
     def step(self, state: RoundsState) -> Steps[RoundsState]:
-        """Continue to the next history line; for a constant target, save a model without a round."""
+        """Continue to the next history line; for a constant target, save a model without a
+        round."""
         problem, options = state.problem, state.options
         if not problem.target_variance:
             return (yield from stages.saved(state, "final", Termination.CONSTANT))
         if state.appended:
             return (yield from self.after_append(replace(state, appended=False)))
-        if state.seen not in ("", "sample") and stages.due(problem, options, state.fit, state.learned):
+        if state.seen not in ("", "sample") and stages.due(
+            problem, options, state.fit, state.learned
+        ):
             return (yield from stages.learned_again(state))
         return (yield from self.next_round(state))
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
-        """Run a round, or the last fit if a limit allows no further round; enlarge a sample that is too small."""
+        """Run a round, or the last fit if a limit allows no further round; enlarge a sample that is
+        too small."""
         room, limit = self.room(state)
         if limit is not None:
             return (yield from self.conclude(state, limit))
@@ -64,17 +70,24 @@ class Rounds:
         return (yield from self.join(state, chosen))
 
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-        """Return the candidates of the round, at most ``room`` rows, and the state, which may count them."""
+        """Return the candidates of the round, at most ``room`` rows, and the state, which may count
+        them."""
         part = partition(state.problem, state.options, state.round - 1)
         return state, (yield from stages.columns_of(state.design, part))
 
     def joining(self, state: RoundsState) -> tuple[int, int]:
-        """Return the minimum and maximum number of rows that may join in the next round, without limits."""
-        rows = len(partition(state.problem, state.options, state.round)) if state.problem.n_kernels else 0
+        """Return the minimum and maximum number of rows that may join in the next round, without
+        limits."""
+        rows = (
+            len(partition(state.problem, state.options, state.round))
+            if state.problem.n_kernels
+            else 0
+        )
         return rows, rows
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return how many rows may join next within all limits, and the reason to end if none may."""
+        """Return how many rows may join next within all limits, and the reason to end if none
+        may."""
         options, problem, each = state.options, state.problem, state.problem.n_kernels
         if problem.mean_only:
             return 0, Termination.CONVERGED
@@ -84,18 +97,27 @@ class Rounds:
         proposed = each * min(problem.rows_of(options.partition_size), most)
         if not proposed:
             return 0, self.used_up
-        vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
+        vectors = (
+            np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
+        )
         if vectors < min(each * least, proposed):
             return 0, Termination.VECTORS
         beside = max(len(problem.missing_leading(state.design)), 1)
-        columns = np.inf if options.max_columns is None else options.max_columns - len(state.fit.labels) - beside
+        columns = (
+            np.inf
+            if options.max_columns is None
+            else options.max_columns - len(state.fit.labels) - beside
+        )
         if columns < min(proposed, vectors):
             return 0, Termination.MEMORY
         return int(min(proposed, vectors)) // each, None
 
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
-        """Fit these candidates beside the vectors; if no further round is possible, this fit is the last."""
-        new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
+        """Fit these candidates beside the vectors; if no further round is possible, this fit is the
+        last."""
+        new = chosen.take(
+            fresh(chosen, state.design), leading=state.problem.missing_leading(state.design)
+        )
         state = replace(state, candidates=state.fit.n_vectors + len(new.labels))
         if not len(new.labels):
             return replace(state, reason=Termination.CONVERGED)
@@ -107,18 +129,24 @@ class Rounds:
         return (yield from _round(state, new))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Run the last fit; if its rows differ from those of the current fit, measure them first."""
+        """Run the last fit; if its rows differ from those of the current fit, measure them
+        first."""
         grew = state.seen == GROWING
         state = replace(state, candidates=state.fit.n_vectors)
         if grew:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
-            state = yield from stages.extended(state, state.design.take(NONE, leading=leading), state.options.last_rows)
+            state = yield from stages.extended(
+                state, state.design.take(NONE, leading=leading), state.options.last_rows
+            )
         return (yield from self.last_fit(state, reason))
 
-    def last_fit(self, state: RoundsState, reason: Termination, warm: Any = None) -> Steps[RoundsState]:
-        """Fit until convergence, from ``warm`` if given; settle, score and save. The limit on vectors holds."""
+    def last_fit(
+        self, state: RoundsState, reason: Termination, warm: Any = None
+    ) -> Steps[RoundsState]:
+        """Fit until convergence, from ``warm`` if given; settle, score and save. The limit on
+        vectors holds."""
         state = yield from stages.solved(state, stages.final_rule(state.options), warm=warm)
         most = state.options.max_vectors
         if most is not None and state.fit.n_vectors > most:
@@ -138,33 +166,41 @@ class Rounds:
             return (yield from self.next_round(replace(state, seen="")))
         if passes:
             state = replace(state, fit=with_rows(state.fit, *(yield passes)))
-        return (yield from _round(replace(state, seen=state.seen if passes else state.options.fit_rows)))
+        return (
+            yield from _round(replace(state, seen=state.seen if passes else state.options.fit_rows))
+        )
 
 
 class BasicRound(Rounds):
-    """One round in which every row is a candidate: for small N, and as the reference for other strategies."""
+    """One round in which every row is a candidate: for small N, and as the reference for other
+    strategies."""
 
     schedule: ClassVar[Schedule] = Schedule("basic", one_fit=True)
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""
-        options = replace(options, partition_size=problem.n_rows * problem.n_kernels, fit_rows="full")
+        options = replace(
+            options, partition_size=problem.n_rows * problem.n_kernels, fit_rows="full"
+        )
         options = replace(options, max_rounds=None, max_columns=None)
         return stages.first_state(problem, options, selection="all")
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return how many rows may join next: ``max_vectors`` applies to the vectors that remain."""
+        """Return how many rows may join next: ``max_vectors`` applies to the vectors that
+        remain."""
         return super().room(replace(state, options=replace(state.options, max_vectors=None)))
 
 
 class IncrementalRounds(Rounds):
-    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one per round."""
+    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in
+    order, one per round."""
 
     schedule: ClassVar[Schedule] = Schedule("incremental")
 
 
 def early_state(problem: Problem, options: Options) -> RoundsState:
-    """Return the ``IncrementalRounds`` state before the small fit of a run that its time limit ends too early.
+    """Return the ``IncrementalRounds`` state before the small fit of a run that its time limit ends
+    too early.
 
     It uses only ``seed``, ``tol`` and ``moderate``, takes about a second, and writes no checkpoint.
     """
@@ -173,8 +209,22 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     if options.max_vectors is not None:
         candidates = min(candidates, options.max_vectors // max(problem.n_kernels, 1))
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
-    how: dict[str, Any] = {"max_rounds": 1, "max_iterations": STEPS, "max_passes": STEPS, "tol": tol}
-    few = Options(size, "random", "sample", "sample", rows, moderate=options.moderate, seed=options.seed, **how)
+    how: dict[str, Any] = {
+        "max_rounds": 1,
+        "max_iterations": STEPS,
+        "max_passes": STEPS,
+        "tol": tol,
+    }
+    few = Options(
+        size,
+        "random",
+        "sample",
+        "sample",
+        rows,
+        moderate=options.moderate,
+        seed=options.seed,
+        **how,
+    )
     return stages.first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 
@@ -189,28 +239,41 @@ def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
 
 
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
-    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of this fit over the same rows."""
+    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of this fit
+    over the same rows."""
     problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
     neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
-    passes = passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows))) if neighbours else ()
+    passes = (
+        passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows)))
+        if neighbours
+        else ()
+    )
     more, seen, evidence = count - state.options.sample_rows, "", -np.inf
     if passes:
         fit = with_rows(fit, *(yield passes))
-        more, seen, evidence = fit.n - state.fit.n, intermediate_rows(problem, options), fit.log_evidence
-    elif problem.n_classes and problem.likelihood.dense:  # the log density of left-out rows grows with their number
+        more, seen, evidence = (
+            fit.n - state.fit.n,
+            intermediate_rows(problem, options),
+            fit.log_evidence,
+        )
+    elif (
+        problem.n_classes and problem.likelihood.dense
+    ):  # the log density of left-out rows grows with their number
         evidence = state.evidence * count / max(fit.n, 1)
     work = state.work + more * len(fit.labels) ** 2
     return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
 
 
 def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
-    """Return the passes for the statistics of the fit's columns over further rows; none if they cannot be added."""
+    """Return the passes for the statistics of the fit's columns over further rows; none if they
+    cannot be added."""
     problem, likelihood = state.problem, state.problem.likelihood
     return likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
 
 
 def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
-    """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``); its kernel stays."""
+    """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``);
+    its kernel stays."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
     problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
     fresh_state = stages.first_state(problem, options, appended=True)

@@ -1,8 +1,10 @@
-"""``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then one on the joined vectors of each pair of fits.
+"""``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then one on the joined vectors of each pair
+of fits.
 
-The fits of a level run in parallel, as many as ``Options.batch`` allows. If their number is odd, the last one is merged
-a level later. The merge of the last two fits is the last fit; until then, the saved model is the fit with the highest
-evidence per row. Beyond ``max_vectors`` and the memory, vectors that add the least evidence are dropped.
+The fits of a level run in parallel, as many as ``Options.batch`` allows. If their number is odd,
+the last one is merged a level later. The merge of the last two fits is the last fit; until then,
+the saved model is the fit with the highest evidence per row. Beyond ``max_vectors`` and the memory,
+vectors that add the least evidence are dropped.
 """
 
 from collections.abc import Sequence
@@ -26,7 +28,8 @@ from partirvm.types import Float
 
 @dataclass(frozen=True)
 class Part:
-    """Result of one fit: its vectors, the evidence that each contributes (``gain``, nats), and α and β (``warm``)."""
+    """Result of one fit: its vectors, the evidence that each contributes (``gain``, nats), and α
+    and β (``warm``)."""
 
     design: Design
     gain: Float
@@ -35,8 +38,9 @@ class Part:
 
 @dataclass(frozen=True)
 class SplitMergeState:
-    """The checkpoint before the last fit: ``parts`` are the finished fits of this level, ``below`` those of the level
-    below that are not yet merged, ``best_evidence`` the evidence per row (nats) of the last saved model."""
+    """The checkpoint before the last fit: ``parts`` are the finished fits of this level, ``below``
+    those of the level below that are not yet merged, ``best_evidence`` the evidence per row (nats)
+    of the last saved model."""
 
     problem: Problem
     options: Options
@@ -49,7 +53,8 @@ class SplitMergeState:
     end: ClassVar[None] = None
 
     def squared(self, columns: int) -> int:
-        """Return the squared number of columns of a fit, including its leading columns (at least 1)."""
+        """Return the squared number of columns of a fit, including its leading columns (at least
+        1)."""
         return (columns + max(len(self.problem.leading), 1)) ** 2
 
 
@@ -62,7 +67,8 @@ class SplitMergeLevels:
     schedule: ClassVar[Schedule] = Schedule("split-merge", merges=True)
 
     def start(self, problem: Problem, options: Options) -> State:
-        """Return the state before the first partitions; for one partition or a constant target, before the last fit."""
+        """Return the state before the first partitions; for one partition or a constant target,
+        before the last fit."""
         if problem.target_variance and batches_of(problem, options)[0].partitions > 1:
             return SplitMergeState(problem, options)
         return BasicRound().start(problem, options)
@@ -71,7 +77,10 @@ class SplitMergeLevels:
         """Run the next fits of this level or of the next level, or the last fit."""
         if isinstance(state, RoundsState):
             return (yield from BasicRound().step(state))
-        if state.level == 0 and state.partitions < batches_of(state.problem, state.options)[0].partitions:
+        if (
+            state.level == 0
+            and state.partitions < batches_of(state.problem, state.options)[0].partitions
+        ):
             return (yield from _split(state))
         if len(state.below) < 2:
             state = replace(state, level=state.level + 1, below=state.parts + state.below, parts=())
@@ -84,7 +93,9 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Fit the next partitions, as many as may be fitted in parallel."""
     problem, options = state.problem, state.options
     count = max(options.batch // state.squared(options.partition_size), 1)
-    numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
+    numbers = range(
+        state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions)
+    )
     partitions = [partition(problem, options, number) for number in numbers]
     ((present, points),) = yield (Gather(np.concatenate(partitions)),)
     masks = [np.isin(present, rows) for rows in partitions]
@@ -110,18 +121,22 @@ def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 
 def _last(state: SplitMergeState) -> Steps[RoundsState]:
-    """Run the last fit on the merge of the last two parts, or on one part if all other rows have weight 0."""
+    """Run the last fit on the merge of the last two parts, or on one part if all other rows have
+    weight 0."""
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
     last = BasicRound().start(state.problem, state.options)
-    last = replace(last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped)
+    last = replace(
+        last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped
+    )
     last = yield from stages.extended(last, design, last.options.last_rows, start)
     return (yield from BasicRound().last_fit(last, Termination.CONVERGED, start))
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
-    """Return the joined columns of the first two parts below, up to a limit, their fit's start, and the next state."""
+    """Return the joined columns of the first two parts below, up to a limit, their fit's start, and
+    the next state."""
     options, (left, right), leading = state.options, state.below[:2], state.problem.leading
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).take(slice(None), leading=leading)
@@ -136,16 +151,23 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
     return design, start, replace(state, below=state.below[2:], dropped=dropped)
 
 
-def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]) -> Steps[SplitMergeState]:
+def _fits(
+    state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]
+) -> Steps[SplitMergeState]:
     """Fit these columns in parallel; save the model with the highest evidence per row so far."""
     problem, options, parts = state.problem, state.options, list(state.parts)
-    fits = [_fit(state, k, *of) for k, of in enumerate(zip(designs, starts, strict=True), len(parts) + 1)]
+    fits = [
+        _fit(state, k, *of)
+        for k, of in enumerate(zip(designs, starts, strict=True), len(parts) + 1)
+    ]
     lines = list[Instruction]()
     for done in (yield from side_by_side(fits)):
         design, fit = done.design, done.fit
         line = stages.line_of(done, kind="part", level=state.level)
         evidence = fit.log_evidence / max(fit.n, 1)
-        lines.append(Save(design, fit, line, options.moderate, model=evidence > state.best_evidence))
+        lines.append(
+            Save(design, fit, line, options.moderate, model=evidence > state.best_evidence)
+        )
         state = replace(state, best_evidence=max(evidence, state.best_evidence))
         parts.append(Part(design, fit.losses()[fit.labels >= 0], problem.likelihood.warm(fit)))
     yield tuple(lines)
@@ -153,16 +175,20 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
 
 
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
-    """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
+    """Fit these columns and score the fit; an intermediate fit needs no residual pass for full
+    precision."""
     count, dropped = len(design.labels), state.dropped
-    fit = stages.first_state(state.problem, state.options, round=number, dropped=dropped, candidates=count)
+    fit = stages.first_state(
+        state.problem, state.options, round=number, dropped=dropped, candidates=count
+    )
     fit = yield from stages.extended(fit, design, state.options.fit_rows, start)
     rule = replace(stages.intermediate_rule(state.options, fit.candidates), guard=False)
     return (yield from stages.scored((yield from stages.solved(fit, rule, warm=start))))
 
 
 def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:
-    """Run parts of steps together that yield the same number and kinds of instructions and end at the same time."""
+    """Run parts of steps together that yield the same number and kinds of instructions and end at
+    the same time."""
     answers: list[Any] = [None] * len(parts)
     while True:
         asked, results = list[tuple[Instruction, ...]](), list[RoundsState]()

@@ -1,13 +1,14 @@
 """The stages of a fit, from candidates to a history line: generators that yield instructions.
 
-A *round* runs ``extended``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and takes its
-noise variance from a residual pass; its noise may then depend on the inputs (``settled``). When rows are appended, a
-run keeps both its noise factors and its kernel.
+A *round* runs ``extended``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all
+rows and takes its noise variance from a residual pass; its noise may then depend on the inputs
+(``settled``). When rows are appended, a run keeps both its noise factors and its kernel.
 
-Between rounds, the kernel is *learned again* whenever there are 3.2 times (with many rows, 2.4 times) as many vectors
-as before. ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass over the rows of
-the fit computes the statistics of the same columns under the new kernel, which is kept if the evidence at the current α
-and β is higher; the next round updates α and β. The evidence over these rows therefore never falls.
+Between rounds, the kernel is *learned again* whenever there are 3.2 times (with many rows, 2.4
+times) as many vectors as before. ``LearnKernel`` searches for a better kernel at these vectors, on
+a sample of rows. One pass over the rows of the fit computes the statistics of the same columns
+under the new kernel, which is kept if the evidence at the current α and β is higher; the next round
+updates α and β. The evidence over these rows therefore never falls.
 """
 
 from dataclasses import dataclass, field, replace
@@ -45,7 +46,8 @@ from partirvm.strategies.problem import (
 from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, RESIDUAL_ROWS, Columns, Int
 
 INTERMEDIATE = 100.0
-"""Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to ``tol``."""
+"""Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to
+``tol``."""
 
 BETTER = 1e-3
 """Minimum relative decrease in the held-out error for a round to count as better."""
@@ -54,8 +56,8 @@ REBASES = 2
 """Maximum number of passes per fit to correct for cancellation."""
 
 PRUNED, FEWEST_PRUNED, RISE = 0.3, 30, 0.2
-"""Share of the vectors deleted at once from the last fit of a classification, the minimum number of vectors for this,
-and the largest rise in the log loss ÷ ``CLASS_GAIN``."""
+"""Share of the vectors deleted at once from the last fit of a classification, the minimum number of
+vectors for this, and the largest rise in the log loss ÷ ``CLASS_GAIN``."""
 
 NO_RESIDUALS = ResidualsFitted()
 
@@ -63,25 +65,29 @@ UNNAMED = Columns(())
 """Columns of a model that is not saved."""
 
 SHARE = 0.4
-"""Maximum number of centres, as a fraction of the rows in kernel learning; with more, the evidence overfits."""
+"""Maximum number of centres, as a fraction of the rows in kernel learning; with more, the evidence
+overfits."""
 
 LEAST_WORK = 1e11
-"""Multiplications that take a second or two; they count as done before the first round, lest small fits end early."""
+"""Multiplications that take a second or two; they count as done before the first round, lest small
+fits end early."""
 
 
 @dataclass(frozen=True)
 class RoundsState:
     """The checkpoint of a run in rounds: its columns, their fit, and counts.
 
-    ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit; ``learned`` is the
-    number of vectors when the kernel was last learned again. ``appended`` is true until the current columns are fitted
-    to the appended rows. ``best_round`` is the state after the round with the lowest held-out error or log loss.
+    ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit;
+    ``learned`` is the number of vectors when the kernel was last learned again. ``appended`` is
+    true until the current columns are fitted to the appended rows. ``best_round`` is the state
+    after the round with the lowest held-out error or log loss.
 
-    Only the working set uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
-    the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
-    flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
-    ``stayed`` the number of those candidates that remain, and ``work`` the number of multiplications in kernel learning
-    and all rounds. ``corrected`` is the left-out error after local residuals with ``tested`` vectors.
+    Only the working set uses the rest. ``used`` are the rows that have been candidates
+    (increasing), ``evidence`` is the highest so far, ``flat`` and ``slow`` count consecutive
+    rounds. ``patient`` makes the next fit converge, since flatness is judged by converged evidence.
+    ``kept`` is the number of vectors before the last candidates joined, ``stayed`` the number of
+    those candidates that remain, and ``work`` the number of multiplications in kernel learning and
+    all rounds. ``corrected`` is the left-out error after local residuals with ``tested`` vectors.
     """
 
     problem: Problem
@@ -119,27 +125,36 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
 
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
 CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
-"""By ``effort``, the minimum gain for twice the work: in nats per row; for classes, as a fraction of the log loss."""
+"""By ``effort``, the minimum gain for twice the work: in nats per row; for classes, as a fraction
+of the log loss."""
 
 LEAST_FALL = 10.0
-"""In dense classification, twice the vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats, or by
-this multiple of it as a fraction."""
+"""In dense classification, twice the vectors must lower the log loss of left-out rows by
+``CLASS_GAIN`` nats, or by this multiple of it as a fraction."""
 
 
 def least_fall(loss: float, options: Options) -> float:
-    """Return by how many nats doubling the vectors of dense classes must lower the log loss of left-out rows."""
+    """Return by how many nats doubling the vectors of dense classes must lower the log loss of
+    left-out rows."""
     return min(LEAST_FALL * loss, 1.0) * CLASS_GAIN[options.effort]
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
-    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; it thins near ``max_vectors``."""
+    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; it thins near
+    ``max_vectors``."""
     vectors = int(options.stop_fraction * candidates)
-    scarce = options.max_vectors is not None and candidates + options.partition_size > options.max_vectors
-    return StopRule(INTERMEDIATE * options.tol, options.max_iterations, vectors=vectors, thin=scarce)
+    scarce = (
+        options.max_vectors is not None
+        and candidates + options.partition_size > options.max_vectors
+    )
+    return StopRule(
+        INTERMEDIATE * options.tol, options.max_iterations, vectors=vectors, thin=scarce
+    )
 
 
 def final_rule(options: Options) -> StopRule:
-    """Return the rule of a fit that converges and then deletes columns whose deletion raises the evidence."""
+    """Return the rule of a fit that converges and then deletes columns whose deletion raises the
+    evidence."""
     return StopRule(options.tol, options.max_iterations, thin=True)
 
 
@@ -149,21 +164,26 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
     return design.with_centres(points, present)
 
 
-def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
-    """Request the statistics of the new columns, or of all if the rows change, starting from ``warm`` if given."""
+def extended(
+    state: RoundsState, new: Design, fit_rows: str, warm: Any = None
+) -> Steps[RoundsState]:
+    """Request the statistics of the new columns, or of all if the rows change, starting from
+    ``warm`` if given."""
     problem, fit, design = state.problem, state.fit, state.design.join(new)
     likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
     base, kept, added = fit, state.design, new
     if fit_rows != state.seen:
         base, kept, added = likelihood.start(problem), problem.empty, design
     passes = likelihood.measure(base, kept, added, rows)
-    # no name refers to the statistics: they may be as large as the fit, and are freed before the next instruction
+    # no name refers to the statistics: they may be as large as the fit, and are freed before the
+    # next instruction
     fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit; if its statistics have lost digits, continue with those of the residual target.
+    """Request a fit; if its statistics have lost digits, continue with those of the residual
+    target.
 
     The ramp of a dense classification is then chosen on left-out rows.
     """
@@ -171,25 +191,33 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, rule, rows, warm),)
-        state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
+        (end,) = yield (
+            likelihood.fit(problem, options, state.design, state.fit, rule, rows, warm),
+        )
+        state = replace(
+            state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason
+        )
         del end  # its posterior is as large as the fit that continues
         if state.reason is not Termination.CANCELLED:
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
     if problem.n_classes and likelihood.dense:
-        passes = likelihood.settling(problem, state.design, state.fit, rows, last=False, left_out=True)
+        passes = likelihood.settling(
+            problem, state.design, state.fit, rows, last=False, left_out=True
+        )
         state = replace(state, fit=likelihood.settle(state.fit, *(yield passes), last=False))
     return state
 
 
 def pruned(state: RoundsState) -> Steps[RoundsState]:
-    """Delete vectors from the last dense fit of several classes in steps, while the left-out loss rises little.
+    """Delete vectors from the last dense fit of several classes in steps, while the left-out loss
+    rises little.
 
-    The loss without own columns overstates the rise, because the remaining vectors have fewer substitutes: on digits,
-    from 824 to 282 vectors, it rises by a half, that of new rows by a hundredth. Where classes overlap, it is accurate,
-    and a rise of ``least_fall`` would be a tenth of the loss (magic); hence the limit ``RISE``.
+    The loss without own columns overstates the rise, because the remaining vectors have fewer
+    substitutes: on digits, from 824 to 282 vectors, it rises by a half, that of new rows by a
+    hundredth. Where classes overlap, it is accurate, and a rise of ``least_fall`` would be a tenth
+    of the loss (magic); hence the limit ``RISE``.
     """
     if state.problem.n_classes > 2 and state.problem.likelihood.dense:
         loss, options = state.fit.ramp.loss, state.options
@@ -205,16 +233,20 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
 
 
 def limited(state: RoundsState) -> Steps[RoundsState]:
-    """Delete vectors from a last fit of all rows until at most ``max_vectors`` remain, and fit the others again.
+    """Delete vectors from a last fit of all rows until at most ``max_vectors`` remain, and fit the
+    others again.
 
-    Each step deletes at most a share ``PRUNED`` of the vectors, those whose deletion, one after another, costs the
-    least evidence (``core.pruning``); the fit between two steps changes α and the noise. The noise and the left-out
-    errors of the last fit are then those of the remaining vectors.
+    Each step deletes at most a share ``PRUNED`` of the vectors, those whose deletion, one after
+    another, costs the least evidence (``core.pruning``); the fit between two steps changes α and
+    the noise. The noise and the left-out errors of the last fit are then those of the remaining
+    vectors.
     """
     most = state.options.max_vectors
     while most is not None and state.fit.n_vectors > most:
         count = min(state.fit.n_vectors - most, max(int(PRUNED * state.fit.n_vectors), 1))
-        model: Any = state.problem.likelihood.model(state.design, state.fit, UNNAMED, state.options.moderate)
+        model: Any = state.problem.likelihood.model(
+            state.design, state.fit, UNNAMED, state.options.moderate
+        )
         roots = model.root if model.root.ndim == 3 else model.root[None]
         first = state.design.n_leading
         gone = least_loss(model.alpha, model.mean.reshape(len(model.mean), -1), roots, first, count)
@@ -229,19 +261,26 @@ def limited(state: RoundsState) -> Steps[RoundsState]:
 def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     """Request the passes that compute the residual of a fit, and return their statistics.
 
-    For a last fit to all rows, left-out errors come first; with several targets, only local residuals need them.
+    For a last fit to all rows, left-out errors come first; with several targets, only local
+    residuals need them.
     """
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
-    needed = problem.n_targets == 1 or tries_residuals(state.options.residual, problem.n_rows, problem.n_targets)
+    needed = problem.n_targets == 1 or tries_residuals(
+        state.options.residual, problem.n_rows, problem.n_targets
+    )
     left_out = needed and last and state.seen != "sample"
-    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=last, left_out=left_out)
+    passes = problem.likelihood.settling(
+        problem, state.design, state.fit, rows, last=last, left_out=left_out
+    )
     return list((yield passes) if passes else ())
 
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
     """Settle the noise of a last fit, and then request its local residuals."""
     state, left_out = yield from with_noise(state)
-    if not left_out or not tries_residuals(state.options.residual, state.problem.n_rows, state.problem.n_targets):
+    if not left_out or not tries_residuals(
+        state.options.residual, state.problem.n_rows, state.problem.n_targets
+    ):
         return state
     try:
         (found,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
@@ -252,22 +291,31 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 
 
 def corrected(state: RoundsState) -> Steps[float]:
-    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these cannot gain or fit."""
+    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these
+    cannot gain or fit."""
     problem, options = state.problem, state.options
-    room, few = options.residual_bytes >= trial_bytes(options.neighbours), problem.n_rows < RESIDUAL_ROWS
+    room, few = (
+        options.residual_bytes >= trial_bytes(options.neighbours),
+        problem.n_rows < RESIDUAL_ROWS,
+    )
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
     estimated = not problem.n_classes and problem.noise_variance is None
     if not tried or few or not room or not estimated:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
-    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=True, left_out=True)
+    passes = problem.likelihood.settling(
+        problem, state.design, state.fit, rows, last=True, left_out=True
+    )
     left_out = left_out_of((yield passes[: problem.n_targets]))
     (found,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
     return float(found.error())
 
 
-def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
-    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was fitted before.
+def with_noise(
+    state: RoundsState, noise: FittedNoise | None = None
+) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
+    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise``
+    was fitted before.
 
     Also returns the left-out errors for each target.
     """
@@ -275,7 +323,9 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
     left_out = left_out_of(statistics)
     if left_out and noise is not None:
         statistics[0] = left_out[0].scaled(noise.rows, noise.factors)
-    constant = replace(state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True))
+    constant = replace(
+        state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True)
+    )
     if len(left_out) != 1 or state.options.noise == CONSTANT or state.design.noise is not None:
         return constant, left_out
     try:
@@ -293,7 +343,8 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
 
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
-    """Fit noise that depends on the inputs; None if the errors are mere rounding or the kernel is too narrow."""
+    """Fit noise that depends on the inputs; None if the errors are mere rounding or the kernel is
+    too narrow."""
     sample = noise_sample(left_out, state.design.scaling.n_inputs)
     doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
     if sample is None or state.fit.floored or doubtful:
@@ -308,7 +359,9 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     if not state.problem.held_out:
         return state
     columns = Columns(tuple(f"x{j}" for j in range(state.design.centres.shape[1])))
-    model: Any = state.problem.likelihood.model(state.design, state.fit, columns, state.options.moderate)
+    model: Any = state.problem.likelihood.model(
+        state.design, state.fit, columns, state.options.moderate
+    )
     if state.local.residuals is not None:
         model = replace(model, residuals=state.local.residuals)
     (scores,) = yield (ScorePass.of(model),)
@@ -321,7 +374,15 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
     """Save the model with a history line; ``end`` is the reason if the run ends here."""
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
-    yield (Save(state.design, state.fit, line_of(state, kind=kind), state.options.moderate, state.local.residuals),)
+    yield (
+        Save(
+            state.design,
+            state.fit,
+            line_of(state, kind=kind),
+            state.options.moderate,
+            state.local.residuals,
+        ),
+    )
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
@@ -331,25 +392,39 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
     left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
     found = left_out if scores is None else scores.diagnostics
     given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
-    given |= {"number": state.round, "termination": state.reason, "fit_rows": state.seen or state.options.last_rows}
-    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts(problem.empty.scaling.t_scale)
+    given |= {
+        "number": state.round,
+        "termination": state.reason,
+        "fit_rows": state.seen or state.options.last_rows,
+    }
+    given["residuals"] = (
+        None if state.local == NO_RESIDUALS else state.local.facts(problem.empty.scaling.t_scale)
+    )
     given["noise_vectors"] = None if noise is None else len(noise.weights)
-    given["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
+    given["diagnostics"] = (
+        [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
+    )
     return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
-    """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
+    """Return whether a kernel that was learned from ``centres`` centres should be learned again at
+    this fit's vectors.
 
-    This applies only to fits from sums over rows: otherwise, a comparison would take a whole fit. Fits in rounds have
-    up to two fifths more vectors than they would keep, hence 3.2: at 2.4, kin40k with 10,000 rows learned for 35 s more
-    and lowered its error by 7 %. With four times as many rows as kernel learning uses, a fit takes longer anyway: on
-    36,000 rows, 2.4 lowers the error by 4 % in a third more time.
+    This applies only to fits from sums over rows: otherwise, a comparison would take a whole fit.
+        Fits in rounds have
+    up to two fifths more vectors than they would keep, hence 3.2: at 2.4, kin40k with 10,000 rows
+        learned for 35 s more
+    and lowered its error by 7 %. With four times as many rows as kernel learning uses, a fit takes
+    longer anyway: on 36,000 rows, 2.4 lowers the error by 4 % in a third more time.
     """
     if not options.centres or problem.n_classes:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
-    times, maximum = 3.2 if problem.n_rows < 4 * rows else 2.4, min(int(SHARE * rows), options.learning_columns - 1)
+    times, maximum = (
+        3.2 if problem.n_rows < 4 * rows else 2.4,
+        min(int(SHARE * rows), options.learning_columns - 1),
+    )
     return bool(times * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
@@ -359,7 +434,8 @@ def learning_rows(n_features: int) -> int:
 
 
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
-    """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is higher."""
+    """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the
+    fit is higher."""
     problem, options, old = state.problem, state.options, state.fit
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
@@ -373,6 +449,8 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
         gain = moved.fit.log_evidence - old.log_evidence
         if taken := gain > options.tol * moved.fit.n:
             state = yield from scored(moved)
-    line = line_of(state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts)
+    line = line_of(
+        state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts
+    )
     yield (Save(state.design, state.fit, line, options.moderate, model=taken),)
     return state

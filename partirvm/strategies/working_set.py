@@ -1,15 +1,17 @@
 """``working-set``: rounds in which P selected rows become candidates beside the kept vectors.
 
-A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more rows, the evidence supports
-more vectors.
+A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more rows,
+the evidence supports more vectors.
 
-The run ends when the evidence has been flat in two consecutive rounds, the second with random candidates, when every
-row has been a candidate, or at a limit. If the held-out error stops falling, it ends with the model of the best round.
+The run ends when the evidence has been flat in two consecutive rounds, the second with random
+candidates, when every row has been a candidate, or at a limit. If the held-out error stops falling,
+it ends with the model of the best round.
 
-A round is *slow* if, at its rate, twice the work would raise the evidence by less than ``LEAST_GAIN`` nats per row: g
-nats lower the error by about a fraction g. In a classification, gains are fractions of −log evidence per row so far.
-Work is counted in multiplications rather than time, so that results are reproducible. If the nearest rows correct the
-predictions (``residual``), the run also ends when twice the work lowers the corrected error by less than that share.
+A round is *slow* if, at its rate, twice the work would raise the evidence by less than
+``LEAST_GAIN`` nats per row: g nats lower the error by about a fraction g. In a classification,
+gains are fractions of −log evidence per row so far. Work is counted in multiplications rather than
+time, so that results are reproducible. If the nearest rows correct the predictions (``residual``),
+the run also ends when twice the work lowers the corrected error by less than that share.
 """
 
 from dataclasses import replace
@@ -24,34 +26,55 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
-from partirvm.strategies.fit_rows import GROWING, POOL, SPREAD, drawn_rows, enlarged, intermediate_rows, posterior_rows
+from partirvm.strategies.fit_rows import (
+    GROWING,
+    POOL,
+    SPREAD,
+    drawn_rows,
+    enlarged,
+    intermediate_rows,
+    posterior_rows,
+)
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.rounds import Rounds, enlarge
-from partirvm.strategies.stages import BETTER, CLASS_GAIN, LEAST_GAIN, LEAST_WORK, RoundsState, least_fall
+from partirvm.strategies.stages import (
+    BETTER,
+    CLASS_GAIN,
+    LEAST_GAIN,
+    LEAST_WORK,
+    RoundsState,
+    least_fall,
+)
 from partirvm.types import LEARNING_ROWS, Int
 
 FLAT = 1000.0
-"""A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
+"""A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per
+row."""
 
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
-"""Numbers of consecutive rounds (flat, slow, or without a lower held-out error) that end the run."""
+"""Numbers of consecutive rounds (flat, slow, or without a lower held-out error) that end the
+run."""
 
 HOPEFUL, LEAST_SHARE, CHEAP = 3, 3, 200
-"""A regression round has at most ``HOPEFUL`` times as many candidates as stayed in the last one, but at least the
-partition size ÷ ``LEAST_SHARE``: late rounds exchange few columns, and kin40k with 10,000 rows gains as much in half
-the time. With fewer than ``CHEAP`` vectors, rounds cost little and have all candidates."""
+"""A regression round has at most ``HOPEFUL`` times as many candidates as stayed in the last one,
+but at least the partition size ÷ ``LEAST_SHARE``: late rounds exchange few columns, and kin40k with
+10,000 rows gains as much in half the time. With fewer than ``CHEAP`` vectors, rounds cost little
+and have all candidates."""
 
 LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
-"""Minimum number of vectors at which the errors after local residuals are measured, and its growth until the next
-measurement. The work of a round is roughly proportional to this power of the number of vectors."""
+"""Minimum number of vectors at which the errors after local residuals are measured, and its growth
+until the next measurement. The work of a round is roughly proportional to this power of the number
+of vectors."""
 
 EVALUATIONS, ITERATIONS = 30, 16
-"""Typical number of evidence evaluations in kernel learning, and the iterations over all columns that a round's dense
-fit counts as. It takes about 4; counting those, kin40k runs seven more rounds for 1 % less error."""
+"""Typical number of evidence evaluations in kernel learning, and the iterations over all columns
+that a round's dense fit counts as. It takes about 4; counting those, kin40k runs seven more rounds
+for 1 % less error."""
 
 
 class WorkingSetRounds(Rounds):
-    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default, fits use all rows."""
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default, fits use all
+    rows."""
 
     schedule: ClassVar[Schedule] = Schedule("working-set", selects=True)
     used_up: ClassVar[Termination] = Termination.EXHAUSTED
@@ -62,9 +85,11 @@ class WorkingSetRounds(Rounds):
         return replace(super().start(problem, options), work=max(learning, LEAST_WORK))
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
-        """Judge the last round, and run the next one, on a larger sample if the last one gained little."""
+        """Judge the last round, and run the next one, on a larger sample if the last one gained
+        little."""
         problem, options = state.problem, state.options
-        # evidences are compared unless all rows so far have weight 0, or the last fit used different rows from the next
+        # evidences are compared unless all rows so far have weight 0, or the last fit used
+        # different rows from the next
         if state.seen == intermediate_rows(problem, options):
             state, reason = judged(state)
             if reason is Termination.VALIDATION:
@@ -75,14 +100,17 @@ class WorkingSetRounds(Rounds):
             if enough:
                 return (yield from self.conclude(state, Termination.EFFORT))
             if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
-                state = yield from enlarge(state, enlarged(2 * options.sample_rows, 0, problem.n_rows))
+                state = yield from enlarge(
+                    state, enlarged(2 * options.sample_rows, 0, problem.n_rows)
+                )
         return (yield from super().next_round(state))
 
     def joining(self, state: RoundsState) -> tuple[int, int]:
         return 1, state.problem.n_rows - len(state.used)
 
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and zero-weight rows."""
+        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and
+        zero-weight rows."""
         problem, likelihood = state.problem, state.problem.likelihood
         first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else state.options.selection
@@ -111,19 +139,26 @@ class WorkingSetRounds(Rounds):
         if by_gain and len(chosen.labels):
             posterior = posterior_rows(problem, state.options, state.seen)
             (statistic,) = yield likelihood.gain_pass(state.design, state.fit, chosen, posterior)
-            chosen = chosen.take(np.argsort(-state.fit.gains(statistic), kind="stable")[: room * problem.n_kernels])
+            chosen = chosen.take(
+                np.argsort(-state.fit.gains(statistic), kind="stable")[: room * problem.n_kernels]
+            )
         return _marked(state, chosen.rows), chosen
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Score a settled fit and save its model, or restore the best round if the fit is worse."""
         state = yield from stages.scored(state)
-        earlier = None if state.best_round is None or state.best_round.round == state.round else state.best_round.scores
+        earlier = (
+            None
+            if state.best_round is None or state.best_round.round == state.round
+            else state.best_round.scores
+        )
         if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
             return (yield from self.restore(state, reason))
         return (yield from stages.saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
+        """End with the model of the best round, unchanged unless it used a sample: a further fit
+        could be worse."""
         best = state.best_round
         assert best is not None
         names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
@@ -131,8 +166,13 @@ class WorkingSetRounds(Rounds):
         if best.seen == state.options.last_rows:
             state = yield from stages.settled(state)
             return (yield from self.ended(state, reason))
-        # a sample may have grown since the best round: its statistics are those of a different sample
-        return (yield from self.conclude(replace(state, seen="" if best.seen == GROWING else best.seen), reason))
+        # a sample may have grown since the best round: its statistics are those of a different
+        # sample
+        return (
+            yield from self.conclude(
+                replace(state, seen="" if best.seen == GROWING else best.seen), reason
+            )
+        )
 
 
 def _random(state: RoundsState, used: Int, count: int) -> Int:
@@ -156,23 +196,37 @@ def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
 
 
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
-    """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore the best round)."""
+    """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore
+    the best round)."""
     fit, before = state.fit, state.evidence
     # rounds on class indicators should raise the log density of left-out rows, others the evidence
-    now = -fit.ramp.loss * fit.n if isinstance(fit, HyperState) and fit.n_classes else float(fit.log_evidence)
+    now = (
+        -fit.ramp.loss * fit.n
+        if isinstance(fit, HyperState) and fit.n_classes
+        else float(fit.log_evidence)
+    )
     gain, level = (now - before) / fit.n, now - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare with
         gains = CLASS_GAIN if state.problem.n_classes else LEAST_GAIN
-        least, loss, doublings = gains[state.options.effort], max(-before / fit.n, 0.0), log2(work / state.work)
+        least, loss, doublings = (
+            gains[state.options.effort],
+            max(-before / fit.n, 0.0),
+            log2(work / state.work),
+        )
         if not state.problem.likelihood.dense:
             least *= loss
         elif state.problem.n_classes:
-            least, doublings = least_fall(loss, state.options), log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
+            least, doublings = (
+                least_fall(loss, state.options),
+                log2(max(fit.n_vectors / max(state.kept, 1), 1.0)),
+            )
         slow = slow + 1 if least > 0 and gain <= least * doublings else 0
-    state = replace(state, evidence=max(now, before), flat=flat, patient=level, work=work, slow=slow)
+    state = replace(
+        state, evidence=max(now, before), flat=flat, patient=level, work=work, slow=slow
+    )
     if flat >= FLAT_ROUNDS:
         return state, Termination.CONVERGED
     if slow >= SLOW_ROUNDS:

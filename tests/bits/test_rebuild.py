@@ -1,12 +1,15 @@
-"""Small fits have the digests that were recorded, to hold changes of the program's structure to the same bits.
+"""Small fits have the digests that were recorded, to hold changes of the program's structure to the
+same bits.
 
-Eleven are asked for by the command line, whose options keep their names, on DATA of several tiles; two are of
-estimators and arrays. What they find depends on NumPy, SciPy and the kernels that these chose for the processor, so
-digests are kept for each of these, in ``rebuild.json`` by ``key()``. A change that is meant to change results records
-them anew, with each kind of kernel that OpenBLAS has for the processor (others stay in the file):
+Eleven are asked for by the command line, whose options keep their names, on DATA of several tiles;
+two are of estimators and arrays. What they find depends on NumPy, SciPy and the kernels that these
+chose for the processor, so digests are kept for each of these, in ``rebuild.json`` by ``key()``. A
+change that is meant to change results records them anew, with each kind of kernel that OpenBLAS has
+for the processor (others stay in the file):
 
     for kind in Prescott Nehalem Sandybridge Haswell SkylakeX; do
-        RECORD=1 OPENBLAS_CORETYPE=$kind python -m pytest -m "slow or not slow" tests/bits/test_rebuild.py
+        RECORD=1 OPENBLAS_CORETYPE=$kind python -m pytest -m "slow or not slow"
+        tests/bits/test_rebuild.py
     done
 """
 
@@ -32,25 +35,49 @@ RECORD = Path(__file__).with_name("rebuild.json")
 TILE = 256
 
 FITS = {
-    "working set, sums of widths": ("numbers", "--gamma 0.5 --gamma-multiples 1,8 --partition-size 40 --max-rounds 3"),
+    "working set, sums of widths": (
+        "numbers",
+        "--gamma 0.5 --gamma-multiples 1,8 --partition-size 40 --max-rounds 3",
+    ),
     "working set by gain, learned widths": (
         "numbers",
-        "--kernel matern52 --gamma learn-per-feature --selection gain --partition-size 30 --max-rounds 2 --seed 3",
+        "--kernel matern52 --gamma learn-per-feature --selection gain --partition-size 30 "
+        "--max-rounds 2 --seed 3",
     ),
-    "families and directions": ("numbers", "--metric directions --partition-size 40 --max-rounds 2"),
-    "incremental": ("numbers", "--strategy incremental --gamma 1 --likelihood sample --max-rounds 5"),
+    "families and directions": (
+        "numbers",
+        "--metric directions --partition-size 40 --max-rounds 2",
+    ),
+    "incremental": (
+        "numbers",
+        "--strategy incremental --gamma 1 --likelihood sample --max-rounds 5",
+    ),
     "split-merge": (
         "numbers",
-        "--strategy split-merge --gamma 1 --partition-size 60 --likelihood sample --likelihood-rows 200",
+        "--strategy split-merge --gamma 1 --partition-size 60 --likelihood sample "
+        "--likelihood-rows 200",
     ),
     "basic with priors": (
         "few",
-        "--strategy basic --gamma learn-shared --alpha-prior 1e-3,1e-4 --noise-prior 2,0.1 --fixed-alpha bias=1e-4",
+        "--strategy basic --gamma learn-shared --alpha-prior 1e-3,1e-4 --noise-prior 2,0.1 "
+        "--fixed-alpha bias=1e-4",
     ),
-    "basis functions": ("few", "--kernel linear-spline --basis linear --solver fast --no-standardize"),
-    "several targets": ("targets", "--gamma 0.5 --partition-size 40 --max-rounds 2 --selection random"),
-    "two classes": ("two", "--gamma learn-shared --partition-size 30 --max-rounds 2 --class-weight balanced"),
-    "three classes": ("three", "--gamma 0.5 --strategy incremental --partition-size 80 --max-rounds 3"),
+    "basis functions": (
+        "few",
+        "--kernel linear-spline --basis linear --solver fast --no-standardize",
+    ),
+    "several targets": (
+        "targets",
+        "--gamma 0.5 --partition-size 40 --max-rounds 2 --selection random",
+    ),
+    "two classes": (
+        "two",
+        "--gamma learn-shared --partition-size 30 --max-rounds 2 --class-weight balanced",
+    ),
+    "three classes": (
+        "three",
+        "--gamma 0.5 --strategy incremental --partition-size 80 --max-rounds 3",
+    ),
     "three classes, one softmax": (
         "three",
         "--gamma 0.5 --strategy split-merge --multi-class multinomial --partition-size 150",
@@ -61,15 +88,21 @@ FITS = {
 ESTIMATORS = {
     "regressor": (
         "numbers",
-        lambda: RVMRegressor("auto", "learn-shared", partition_size=30, max_rounds=2, random_state=5),
+        lambda: RVMRegressor(
+            "auto", "learn-shared", partition_size=30, max_rounds=2, random_state=5
+        ),
     ),
-    "classifier": ("two", lambda: RVMClassifier(gamma=0.5, partition_size=40, max_rounds=2, random_state=6)),
+    "classifier": (
+        "two",
+        lambda: RVMClassifier(gamma=0.5, partition_size=40, max_rounds=2, random_state=6),
+    ),
 }
 """Which points each estimator is fitted to."""
 
 
 def key() -> str:
-    """What bits may depend on beside the program: the numerical libraries and the kernels that they chose here."""
+    """What bits may depend on beside the program: the numerical libraries and the kernels that they
+    chose here."""
     libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
     found = {one.get("architecture", one["internal_api"]) for one in libraries}
     simd = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
@@ -95,7 +128,8 @@ def points() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def outcome(model: Any) -> str:
-    """What a fit found: two figures for people, and a digest of all that is fitted and of predictions."""
+    """What a fit found: two figures for people, and a digest of all that is fitted and of
+    predictions."""
     X = np.random.default_rng(61).uniform(-2.5, 2.5, size=(50, 3))
     if hasattr(model, "predict_proba"):
         found = [model.predict_proba(X)]
@@ -104,7 +138,9 @@ def outcome(model: Any) -> str:
     digest = sha256()
     for array in (model.design.centres, model.mean, model.alpha, *found):
         digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
-    return f"{model.n_vectors} vectors, log evidence {model.log_evidence!r}, {digest.hexdigest()[:32]}"
+    return (
+        f"{model.n_vectors} vectors, log evidence {model.log_evidence!r}, {digest.hexdigest()[:32]}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +152,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-LONG = {"families and directions", "regressor", "three classes, one softmax", "working set by gain, learned widths"}
+LONG = {
+    "families and directions",
+    "regressor",
+    "three classes, one softmax",
+    "working set by gain, learned widths",
+}
 
 
 @pytest.mark.parametrize("fit", some([*FITS, *ESTIMATORS], {*FITS, *ESTIMATORS} - LONG))
@@ -127,7 +168,9 @@ def test_a_fit_keeps_its_bits(fit, folder):
         model = estimator().fit(*points()[data]).model_
     else:
         data, options = FITS[fit]
-        assert main(["fit", str(folder / data), str(folder / fit), *options.split(), "--quiet"]) == 0
+        assert (
+            main(["fit", str(folder / data), str(folder / fit), *options.split(), "--quiet"]) == 0
+        )
         model = load_model(folder / fit)
     known = json.loads(RECORD.read_text())
     if "RECORD" in os.environ:

@@ -1,7 +1,9 @@
-"""Equal bits where the last tile has any number of rows: kernels, predictions, and fits that went through much.
+"""Equal bits where the last tile has any number of rows: kernels, predictions, and fits that went
+through much.
 
-OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 in another way than the others, so that
-these tests say something only with tails; ``test_core_types`` runs them with each kind of kernel that the machine has.
+OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 in another way than
+the others, so that these tests say something only with tails; ``test_core_types`` runs them with
+each kind of kernel that the machine has.
 """
 
 import pickle
@@ -34,7 +36,8 @@ from partirvm.types import Columns, Scaling
 pytestmark = pytest.mark.bits
 
 TILE, LAST = 512, 384
-"""Rows of a tile, and those of the last one without its tail: of few rows the kernels round all alike."""
+"""Rows of a tile, and those of the last one without its tail: of few rows the kernels round all
+alike."""
 
 TAILS = st.integers(1, 64)
 ORIGIN = np.full(D, 0.1)
@@ -51,7 +54,9 @@ def values(kernel, X, Z):
 
 
 @pytest.mark.parametrize(
-    "kernel", [*(case.kernel for case in KERNELS), PRODUCT], ids=[*(case.name for case in KERNELS), "product"]
+    "kernel",
+    [*(case.kernel for case in KERNELS), PRODUCT],
+    ids=[*(case.name for case in KERNELS), "product"],
 )
 @settings(max_examples=6)
 @given(st.sampled_from([0, LAST]), TAILS, st.integers(1, 80))
@@ -63,11 +68,15 @@ def test_a_kernel_value_is_of_its_point_and_its_centre(kernel, whole, tail, colu
     rows, some = rng.permutation(len(X)), rng.permutation(columns)
     np.testing.assert_array_equal(values(kernel, X[rows], Z[some]), block[np.ix_(rows, some)])
     np.testing.assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
-    np.testing.assert_array_equal(values(kernel, X[:tail], Z[: columns // 2 + 1]), block[:tail, : columns // 2 + 1])
+    np.testing.assert_array_equal(
+        values(kernel, X[:tail], Z[: columns // 2 + 1]), block[:tail, : columns // 2 + 1]
+    )
 
 
 @settings(max_examples=40)
-@given(st.sampled_from([0, 192, 4032]), TAILS, st.integers(0, 640), st.sampled_from([None, 1, 2, 5]))
+@given(
+    st.sampled_from([0, 192, 4032]), TAILS, st.integers(0, 640), st.sampled_from([None, 1, 2, 5])
+)
 def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
     """Any number of columns, of which odd numbers and odd multiples of four are the hard ones."""
     rng = np.random.default_rng(columns)
@@ -77,15 +86,22 @@ def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
     rows = rng.permutation(len(block))
     with one_blas_thread():
         expected = block @ weights, ((block @ root) ** 2).sum(axis=1)
-        for function, right, value in zip((products, quadratic_forms), (weights, root), expected, strict=True):
+        for function, right, value in zip(
+            (products, quadratic_forms), (weights, root), expected, strict=True
+        ):
             found = function(block, right)
             np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-10)
-            np.testing.assert_array_equal(function(np.asfortranarray(block[rows]), right), found[rows])
-            np.testing.assert_array_equal(function(np.asfortranarray(block[-1:]), right), found[-1:])
+            np.testing.assert_array_equal(
+                function(np.asfortranarray(block[rows]), right), found[rows]
+            )
+            np.testing.assert_array_equal(
+                function(np.asfortranarray(block[-1:]), right), found[-1:]
+            )
 
 
 def model(columns, targets=1, classes=0):
-    """A model of any numbers, with a basis that is a product; M = 4 mod 8 is where AVX-512 rounds rows otherwise."""
+    """A model of any numbers, with a basis that is a product; M = 4 mod 8 is where AVX-512 rounds
+    rows otherwise."""
     rng = np.random.default_rng(columns)
     scaling = Scaling(np.full(D, 0.3), np.full(D, 1.7), np.zeros(targets), np.full(targets, 2.5))
     turn = rng.normal(size=(D, 3))
@@ -101,7 +117,15 @@ def model(columns, targets=1, classes=0):
     mean = rng.normal(size=columns if targets == 1 else (columns, targets))
     noise = 0.3 if targets == 1 else np.full(targets, 0.3)
     return Model(
-        design, mean, root[0] if targets == 1 else root, np.ones(columns), 0.0, 9, Columns(tuple("abc")), noise, noise
+        design,
+        mean,
+        root[0] if targets == 1 else root,
+        np.ones(columns),
+        0.0,
+        9,
+        Columns(tuple("abc")),
+        noise,
+        noise,
     )
 
 
@@ -125,10 +149,14 @@ FITS = {
     "working-set": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=3),
     "incremental": Request(gamma=0.4, strategy="incremental", partition_size=150, max_rounds=3),
     "split-merge": Request(gamma=0.4, strategy="split-merge", partition_size=150),
-    "several widths": Request(gamma=0.4, gamma_multiples=(1.0, 8.0), partition_size=40, max_rounds=2),
+    "several widths": Request(
+        gamma=0.4, gamma_multiples=(1.0, 8.0), partition_size=40, max_rounds=2
+    ),
     "learned": Request(gamma="learn-per-feature", partition_size=40, max_rounds=2),
     "two targets": Request(gamma=0.4, partition_size=40, max_rounds=2),
-    "classes": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=2, tol=1e-3),
+    "classes": Request(
+        gamma=0.4, strategy="working-set", partition_size=40, max_rounds=2, tol=1e-3
+    ),
 }
 
 SOME = {"working-set", "two targets", "classes"}
@@ -173,15 +201,20 @@ def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **chang
 @settings(max_examples=examples(2))
 @given(TAILS)
 def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
-    """Kernel blocks in memory, on disk and nowhere; two threads; resumed from each checkpoint, where what a process had
-    in memory is gone."""
+    """Kernel blocks in memory, on disk and nowhere; two threads; resumed from each checkpoint,
+    where what a process had in memory is gone."""
     rows = source(case, tail)
     watcher = KeptBlocks()
     whole = run_of(case, rows, kernel_store="memory", watcher=watcher)
     for threads, store in ((1, "none"), (2, "zarr")):
-        assert left(run_of(case, rows, threads, kernel_store=store)) == left(whole), (threads, store)
+        assert left(run_of(case, rows, threads, kernel_store=store)) == left(whole), (
+            threads,
+            store,
+        )
     assert watcher.most > 0
     assert whole.checkpoints
     for lines, stored, _ in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
-        resumed = run_of(case, rows, kernel_store="memory", resume=stored, history=whole.history[:lines])
+        resumed = run_of(
+            case, rows, kernel_store="memory", resume=stored, history=whole.history[:lines]
+        )
         assert left(resumed) == left(whole)

@@ -15,7 +15,16 @@ started: list[subprocess.Popen[Any]] = []
 """Processes that end with the test that started them, however it ends."""
 
 NOISE = 0.1
-LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
+LONG = (
+    "--gamma",
+    "20",
+    "--strategy",
+    "incremental",
+    "--partition-size",
+    "6",
+    "--max-rounds",
+    "500",
+)
 LONG += ("--residual", "none")
 """A fit that takes long enough to be aborted."""
 
@@ -41,11 +50,23 @@ class Tour:
         self.folder = folder
         self.train_table = write_csv(folder / "train.csv", 3000, 1)
         self.test_table = write_csv(folder / "test.csv", 700, 2)
-        self.train, self.test, self.job = (str(folder / name) for name in ("train.zarr", "test.zarr", "job"))
+        self.train, self.test, self.job = (
+            str(folder / name) for name in ("train.zarr", "test.zarr", "job")
+        )
         for name in ("train", "test"):
             arguments = ["ingest", str(folder / f"{name}.csv"), str(folder / f"{name}.zarr")]
             assert main([*arguments, "--target", "fare", "--quiet"]) == 0
-        choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--neighbours", "20", "--quiet"]
+        choices = [
+            "--gamma",
+            "1",
+            "--partition-size",
+            "60",
+            "--max-rounds",
+            "3",
+            "--neighbours",
+            "20",
+            "--quiet",
+        ]
         assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
 
 
@@ -59,7 +80,9 @@ print(status, next(line.split()[1] for line in open("/proc/self/status") if line
 
 def measured(*arguments: str) -> tuple[int, float, str, str]:
     """Exit status, VmHWM in MiB, stdout and stderr of the command line in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False
+    )
     status, kibibytes = map(int, done.stdout.splitlines()[-1].split())
     return status, kibibytes / 1024, done.stdout, done.stderr
 
@@ -80,7 +103,11 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
         [sys.executable, "-m", "partirvm", *arguments],
         stdout=subprocess.PIPE,
         text=True,
-        **{"stderr": subprocess.PIPE, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}, **options},
+        **{
+            "stderr": subprocess.PIPE,
+            "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+            **options,
+        },
     )
     started.append(process)
     return process

@@ -18,7 +18,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> Iterator[None]:
-    """Hear Ctrl-C, which shells let their background jobs ignore, and processes that tests start with them."""
+    """Hear Ctrl-C, which shells let their background jobs ignore, and processes that tests start
+    with them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

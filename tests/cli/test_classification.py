@@ -1,4 +1,5 @@
-"""From a table of text labels to probabilities by the command line: two classes and three, and what is refused."""
+"""From a table of text labels to probabilities by the command line: two classes and three, and what
+is refused."""
 
 import csv
 import re
@@ -19,7 +20,8 @@ CHOICES = ("--gamma", "0.5", "--partition-size", "30", "--max-rounds", "2")
 
 @dataclass(frozen=True)
 class Classes:
-    """A folder with train.csv, test.csv, both ingested, a fit of the first in ``job``, and the labels of test.csv."""
+    """A folder with train.csv, test.csv, both ingested, a fit of the first in ``job``, and the
+    labels of test.csv."""
 
     folder: Path
     names: tuple[str, ...]
@@ -37,7 +39,10 @@ def write(path: Path, rows: int, seed: int, K: int) -> np.ndarray:
     score = X[:, 0] + 0.7 * np.sin(2 * X[:, 1]) + rng.normal(0, 0.4, rows)
     labels = np.array(LABELS[K])[np.searchsorted(CUTS[K], score)]
     numbers = np.column_stack([X, score]).tolist()
-    lines = [f"{a!r},{b!r},{label},{number!r}" for (a, b, number), label in zip(numbers, labels, strict=True)]
+    lines = [
+        f"{a!r},{b!r},{label},{number!r}"
+        for (a, b, number), label in zip(numbers, labels, strict=True)
+    ]
     path.write_text("\n".join(["a,b,kind,score", *lines, ""]))
     return labels
 
@@ -51,18 +56,31 @@ def made(request, tmp_path_factory) -> Classes:
     assert main(["ingest", found.at("train.csv"), found.at("train.zarr"), *roles]) == 0
     like = ("--like", found.at("train.zarr"), "--quiet")
     assert main(["ingest", found.at("test.csv"), found.at("test.zarr"), *like]) == 0
-    fit = ["fit", found.at("train.zarr"), found.at("job"), "--validation", found.at("test.zarr"), *CHOICES, "--quiet"]
+    fit = [
+        "fit",
+        found.at("train.zarr"),
+        found.at("job"),
+        "--validation",
+        found.at("test.zarr"),
+        *CHOICES,
+        "--quiet",
+    ]
     assert main([*fit, "--classify"]) == 0
     return found
 
 
 def predictions(cli, made: Classes, output: Path) -> tuple[np.ndarray, np.ndarray]:
     """Labels and probabilities (n, K) of test.csv, from a CSV."""
-    assert cli("predict", made.at("job"), made.at("test.zarr"), str(output), "--quiet")[::2] == (0, "")
+    assert cli("predict", made.at("job"), made.at("test.zarr"), str(output), "--quiet")[::2] == (
+        0,
+        "",
+    )
     with output.open() as file:
         header, *lines = csv.reader(file)
     assert header == ["label", *(f"p_{name}" for name in made.names)]
-    return np.array([line[0] for line in lines]), np.array([line[1:] for line in lines], dtype=float)
+    return np.array([line[0] for line in lines]), np.array(
+        [line[1:] for line in lines], dtype=float
+    )
 
 
 def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
@@ -78,8 +96,12 @@ def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
     assert scores["accuracy"] == pytest.approx(accuracy_score(made.truth, label))
     assert scores["log_loss"] == pytest.approx(log_loss(made.truth, p))
     if two:
-        assert scores["brier"] == pytest.approx(brier_score_loss(made.truth == made.names[1], p[:, 1]))
-        assert scores["roc_auc"] == pytest.approx(roc_auc_score(made.truth == made.names[1], p[:, 1]), abs=1e-3)
+        assert scores["brier"] == pytest.approx(
+            brier_score_loss(made.truth == made.names[1], p[:, 1])
+        )
+        assert scores["roc_auc"] == pytest.approx(
+            roc_auc_score(made.truth == made.names[1], p[:, 1]), abs=1e-3
+        )
     assert scores["accuracy"] > 0.75
     history = open_job(made.at("job")).state().history[-1]
     assert history["held_out_log_loss"] == pytest.approx(scores["log_loss"])
@@ -87,14 +109,26 @@ def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
 
 
 def test_bands_of_probabilities_are_written_beside_them(made, cli, tmp_path):
-    """--interval adds lower_CLASS and upper_CLASS of the model's credible bands; label and p_CLASS stay."""
+    """--interval adds lower_CLASS and upper_CLASS of the model's credible bands; label and p_CLASS
+    stay."""
     label, p = predictions(cli, made, tmp_path / "p.csv")
     output = tmp_path / "band.csv"
-    arguments = ("predict", made.at("job"), made.at("test.zarr"), str(output), "--interval", "0.9", "--quiet")
+    arguments = (
+        "predict",
+        made.at("job"),
+        made.at("test.zarr"),
+        str(output),
+        "--interval",
+        "0.9",
+        "--quiet",
+    )
     assert cli(*arguments)[::2] == (0, "")
     with output.open() as file:
         header, *lines = csv.reader(file)
-    assert header == ["label", *(f"{each}_{name}" for each in ("p", "lower", "upper") for name in made.names)]
+    assert header == [
+        "label",
+        *(f"{each}_{name}" for each in ("p", "lower", "upper") for name in made.names),
+    ]
     found = np.array([line[1:] for line in lines], dtype=float)
     np.testing.assert_array_equal(np.array([line[0] for line in lines]), label)
     np.testing.assert_array_equal(found[:, : len(made.names)], p)
@@ -104,13 +138,16 @@ def test_bands_of_probabilities_are_written_beside_them(made, cli, tmp_path):
 
 
 def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
-    """Log loss and error instead of RMSE, no noise, no NaN; the names of the classes where data are described."""
+    """Log loss and error instead of RMSE, no noise, no NaN; the names of the classes where data are
+    described."""
     job, page = made.at("job"), tmp_path / "job.html"
     status, plan, _ = cli("plan", made.at("train.zarr"), *CHOICES, "--class-weight", "balanced")
     assert status == 0
     assert f"{len(made.names)} classes" in plan
     assert cli_json("plan", made.at("train.zarr"), *CHOICES, "--json")["classes"] == len(made.names)
-    _, ingested, _ = cli("ingest", made.at("test.csv"), str(tmp_path / "d.zarr"), "--like", made.at("train.zarr"))
+    _, ingested, _ = cli(
+        "ingest", made.at("test.csv"), str(tmp_path / "d.zarr"), "--like", made.at("train.zarr")
+    )
     assert f"({len(made.names)} classes: {', '.join(made.names)})" in ingested
     assert "partirvm evaluate JOB" in ingested
     shown = [cli(*verb) for verb in (("status", job), ("status", job, "--follow"), ("wait", job))]
@@ -127,10 +164,22 @@ def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
 
 
 WRONG = {
-    "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
-    "evaluation of one": ("evaluate {job} other.zarr", r"other\.zarr: the classes of the data are .*'tin'.*`--like`"),
-    "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the classes of the data are None"),
-    "weight of an unknown label": ("fit {train} new --class-weight tin=2", r"names 'tin', but the classes are .*'"),
+    "classify a number": (
+        "fit number.zarr new --classify",
+        r"number\.zarr: the target 'score' is a number.*--classes",
+    ),
+    "evaluation of one": (
+        "evaluate {job} other.zarr",
+        r"other\.zarr: the classes of the data are .*'tin'.*`--like`",
+    ),
+    "evaluation of a number": (
+        "evaluate {job} number.zarr",
+        r"number\.zarr: the classes of the data are None",
+    ),
+    "weight of an unknown label": (
+        "fit {train} new --class-weight tin=2",
+        r"names 'tin', but the classes are .*'",
+    ),
 }
 
 
@@ -148,9 +197,16 @@ def desk(made, tmp_path, monkeypatch) -> Path:
 
 def test_what_is_refused(made, desk, cli):
     """Exit status 2, one paragraph with the place and what to do, nothing left behind."""
-    names = {"csv": made.at("train.csv"), "train": made.at("train.zarr"), "job": made.at("job"), "name": made.names[0]}
+    names = {
+        "csv": made.at("train.csv"),
+        "train": made.at("train.zarr"),
+        "job": made.at("job"),
+        "name": made.names[0],
+    }
     for case, (command, pattern) in WRONG.items():
-        status, out, err = cli(*command.format(**names).split(), "--json" if command.startswith("plan") else "--quiet")
+        status, out, err = cli(
+            *command.format(**names).split(), "--json" if command.startswith("plan") else "--quiet"
+        )
         assert (status, out) == (2, ""), case
         problem = err[err.index("partirvm: error: ") :]
         assert problem.count("\n") == 1, case

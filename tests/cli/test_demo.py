@@ -40,7 +40,10 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     scores = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
     assert f"test RMSE {scores['rmse']:.2f} m" in captured.out
     assert f"picture: {folder / 'terrain.png'}" in captured.out
-    found = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "validation", "test", "grid")}
+    found = {
+        name: pd.read_parquet(folder / f"{name}.parquet")
+        for name in ("train", "validation", "test", "grid")
+    }
     grid = found.pop("grid").to_numpy()
     cells = pd.concat(found.values()).to_numpy()
     assert sorted(map(tuple, cells)) == sorted(map(tuple, grid))
@@ -65,7 +68,8 @@ def test_the_demo_without_matplotlib(monkeypatch, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_whole_demo(tmp_path):
-    """A test error below 4 m of heights that spread by 133 m, honest intervals, and VmHWM within 640 MiB."""
+    """A test error below 4 m of heights that spread by 133 m, honest intervals, and VmHWM within
+    640 MiB."""
     arguments = ["demo", "--output", str(tmp_path / "demo"), "--quiet"]
     status, peak, out, said = measured(*arguments)
     assert status == 0, said

@@ -45,7 +45,13 @@ def data(tmp_path_factory):
     return folder
 
 
-QUICK = {"gamma": 20.0, "partition_size": 60, "noise": "constant", "residual": "none", "random_state": 0}
+QUICK = {
+    "gamma": 20.0,
+    "partition_size": 60,
+    "noise": "constant",
+    "residual": "none",
+    "random_state": 0,
+}
 
 SUBMIT = f"""
 import sys, time
@@ -61,7 +67,8 @@ time.sleep(600)
 
 @pytest.mark.slow
 def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
-    """kill -9 as soon as submit has returned: the job comes to its end all the same, with the bits of a local fit."""
+    """kill -9 as soon as submit has returned: the job comes to its end all the same, with the bits
+    of a local fit."""
     arguments = (scheduler, str(data / "small.zarr"), str(tmp_path / "job"))
     process = subprocess.Popen([sys.executable, "-c", SUBMIT, *arguments], stdout=subprocess.PIPE)
     try:
@@ -72,7 +79,9 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     job = open_job(tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
     estimator = RVMRegressor(**QUICK, max_rounds=3, strategy=WorkingSet(selection="random"))
-    assert submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
+    assert (
+        submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
+    )
     assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "whole").digest()
 
 
@@ -86,7 +95,10 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
         estimator = RVMRegressor(**QUICK, max_rounds=1, client=client)
         first = submit(estimator, "small.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE
-        for source, job, error in (("small.zarr", "job", ExistsError), ("gone.zarr", "new", MissingDataError)):
+        for source, job, error in (
+            ("small.zarr", "job", ExistsError),
+            ("gone.zarr", "new", MissingDataError),
+        ):
             with pytest.raises(error):
                 submit(estimator, source, job)
         assert first.resume(client=client, max_rounds=2).wait(timeout=120) is Status.DONE
@@ -105,7 +117,8 @@ def tour_commands() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_command_of_the_guides_tour(data, tmp_path):
-    """As it stands there, but for the port; the follower runs beside the others, until it has seen a round."""
+    """As it stands there, but for the port; the follower runs beside the others, until it has seen
+    a round."""
     for name, source in (("trips", "rough"), ("held-out", "held-out"), ("test", "held-out")):
         (tmp_path / f"{name}.zarr").symlink_to(data / f"{source}.zarr")
     script = [f"export PATH={BIN}:$PATH DASK_DISTRIBUTED__DASHBOARD__LINK=", "exec 2>&1"]
@@ -118,16 +131,32 @@ def test_every_command_of_the_guides_tour(data, tmp_path):
         elif command.endswith("&"):
             background += 1
             script += [f"{command[:-1]} > {background}.log 2>&1 &", "for i in $(seq 1200); do"]
-            script += [f"grep -qE 'Scheduler at:|Registered to:' {background}.log && break; sleep 0.1; done"]
+            script += [
+                f"grep -qE 'Scheduler at:|Registered to:' {background}.log && break; sleep 0.1; "
+                "done"
+            ]
         else:
             script += [command, f"echo STATUS {command.split()[1]} $?"]
     script += ["wait $FOLLOWER; echo STATUS follow $?"]
     done = subprocess.run(
-        ["bash", "-m"], input="\n".join(script), cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False
+        ["bash", "-m"],
+        input="\n".join(script),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     out = done.stdout
     found = re.findall(r"^STATUS (\S+) (\d+)$", out, re.MULTILINE)
-    expected = [("fit", "0"), ("abort", "0"), ("wait", "3"), ("evaluate", "0"), ("resume", "0"), ("wait", "0")]
+    expected = [
+        ("fit", "0"),
+        ("abort", "0"),
+        ("wait", "3"),
+        ("evaluate", "0"),
+        ("resume", "0"),
+        ("wait", "0"),
+    ]
     assert found[:6] == expected, out
     assert found[6:] == [("%1", "0"), ("follow", "3")], out
     wait_for(lambda: not answers(port), "the end of the tour's cluster")

@@ -1,4 +1,5 @@
-"""Each wrong use or input by the command line: exit status 2, one paragraph that helps, nothing left behind."""
+"""Each wrong use or input by the command line: exit status 2, one paragraph that helps, nothing
+left behind."""
 
 import json
 import re
@@ -17,21 +18,45 @@ INGEST = ("--target", "y", "--quiet")
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no argument": (("fit", "{train}"), r"Missing argument 'JOB'.*partirvm fit --help"),
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
-    "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
-    "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr already exists.*--overwrite"),
-    "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: this is not a dataset, and nothing has this name.*ingest"),
-    "no table": (("evaluate", "{job}", "gone.csv"), r"gone\.csv: there is no such file or folder.*check the path"),
+    "evaluation without a target": (
+        ("evaluate", "{job}", "{bare}"),
+        r"bare\.zarr: the data have no target.*'fare'",
+    ),
+    "data in the way": (
+        ("ingest", "good.csv", "{train}", *INGEST),
+        r"train\.zarr already exists.*--overwrite",
+    ),
+    "no data": (
+        ("fit", "gone.zarr", "{new}"),
+        r"gone\.zarr: this is not a dataset, and nothing has this name.*ingest",
+    ),
+    "no table": (
+        ("evaluate", "{job}", "gone.csv"),
+        r"gone\.csv: there is no such file or folder.*check the path",
+    ),
     "a job for data": (("plan", "{job}"), r"job: this is not a dataset, but another folder"),
-    "a file for a job": (("compare", "{job}", "good.csv"), r"good\.csv: no job here: this is a file"),
+    "a file for a job": (
+        ("compare", "{job}", "good.csv"),
+        r"good\.csv: no job here: this is a file",
+    ),
     "job in the way": (("fit", "{train}", "{job}"), r"job already exists.*--overwrite"),
-    "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job, so it is not overwritten"),
+    "not a job": (
+        ("fit", "{train}", "{test}", "--overwrite"),
+        r"exists and is not a job, so it is not overwritten",
+    ),
     "two orders": (
         ("ingest", "good.csv", "{new}", "--target", "y", "--shuffle", "1", "--no-shuffle"),
         r"exclude each other.*partirvm ingest --help",
     ),
     "status of no job": (("status", "{folder}"), r"no job here"),
-    "partition": (("plan", "{train}", "--partition-size", "x"), r"'--partition-size'.*whole number ≥ 1 or 'auto'"),
-    "size": (("fit", "{train}", "{new}", "--memory-limit", "lots"), r"'--memory-limit'.*'lots'.*512MiB"),
+    "partition": (
+        ("plan", "{train}", "--partition-size", "x"),
+        r"'--partition-size'.*whole number ≥ 1 or 'auto'",
+    ),
+    "size": (
+        ("fit", "{train}", "{new}", "--memory-limit", "lots"),
+        r"'--memory-limit'.*'lots'.*512MiB",
+    ),
     "too little memory": (
         ("fit", "{train}", "{new}", "--memory-limit", "20MiB"),
         r"needs .*MiB.*limit is 20 MiB.*raise",
@@ -46,11 +71,26 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),
-    "output in the way": (("predict", "{job}", "{test}", "old.csv"), r"old\.csv already exists.*--overwrite"),
-    "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be read"),
-    "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: chunk 0 of .* has values that differ"),
-    "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*use the version"),
-    "no scheduler": (("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"), r"no Dask scheduler.*:9"),
+    "output in the way": (
+        ("predict", "{job}", "{test}", "old.csv"),
+        r"old\.csv already exists.*--overwrite",
+    ),
+    "damaged chunk": (
+        ("fit", "{damaged}", "{new}"),
+        r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be read",
+    ),
+    "changed data": (
+        ("fit", "{changed}", "{new}", "--verify"),
+        r"changed\.zarr: chunk 0 of .* has values that differ",
+    ),
+    "newer job": (
+        ("evaluate", "{newjob}", "{test}"),
+        r"newjob: the job has format 99.*use the version",
+    ),
+    "no scheduler": (
+        ("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"),
+        r"no Dask scheduler.*:9",
+    ),
 }
 
 
@@ -69,12 +109,20 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     group = next(Path(tour.train).glob("rows-*")).name
     chunk = Path(group, "X", "c", "0", "0")
     (folder / "damaged.zarr" / chunk).write_bytes(b"\0" * 100)
-    shutil.copy(folder / "changed.zarr" / group / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk)
+    shutil.copy(
+        folder / "changed.zarr" / group / "X" / "c" / "1" / "0", folder / "changed.zarr" / chunk
+    )
     shutil.copytree(tour.job, folder / "newjob")
     (folder / "newjob" / "spec.json").write_bytes(to_json("spec.json", {"format": 99}))
     places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
     (folder / "empty").mkdir()
-    return {**places, "train": tour.train, "test": tour.test, "job": tour.job, "folder": str(folder / "empty")}
+    return {
+        **places,
+        "train": tour.train,
+        "test": tour.test,
+        "job": tour.job,
+        "folder": str(folder / "empty"),
+    }
 
 
 @pytest.fixture
@@ -113,7 +161,9 @@ def test_a_place_that_cannot_be_written(tour, desk, cli):
     status, _, err = cli("ingest", "good.csv", "file/d.zarr", *INGEST)
     assert status == 2
     assert "file/d.zarr: cannot be written" in err
-    status, _, err = cli("fit", tour.train, "file/job", "--gamma", "1", "--partition-size", "9", "--quiet")
+    status, _, err = cli(
+        "fit", tour.train, "file/job", "--gamma", "1", "--partition-size", "9", "--quiet"
+    )
     assert status == 2
     assert "file/job" in err
 
@@ -133,7 +183,8 @@ def test_odd_data_are_warned_of_and_fitted(desk, cli, cli_json):
 
 
 def test_a_report_says_what_is_missing(tour, cli, tmp_path, monkeypatch):
-    """It was written with the rest; the page, its JSON and the error name the damaged part, once."""
+    """It was written with the rest; the page, its JSON and the error name the damaged part,
+    once."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     job, page = tmp_path / "job", tmp_path / "page.html"
     shutil.copytree(tour.job, job)

@@ -1,4 +1,5 @@
-"""Files that partirvm did not write are never replaced, and no message advises to delete them; tables are read."""
+"""Files that partirvm did not write are never replaced, and no message advises to delete them;
+tables are read."""
 
 import gzip
 import re
@@ -29,20 +30,36 @@ def desk(tour: Tour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
     (tmp_path / "years" / "y=1").mkdir(parents=True)
     (tmp_path / "years" / "y=1" / "part.csv").write_bytes(b"".join(lines[:301]))
-    (tmp_path / "years" / "part.csv.gz").write_bytes(gzip.compress(lines[0] + b"".join(lines[301:])))
-    np.savez(tmp_path / "rows.npz", X=tour.test_table[:, :2], y=tour.test_table[:, 2], columns=["a", "b"])
+    (tmp_path / "years" / "part.csv.gz").write_bytes(
+        gzip.compress(lines[0] + b"".join(lines[301:]))
+    )
+    np.savez(
+        tmp_path / "rows.npz", X=tour.test_table[:, :2], y=tour.test_table[:, 2], columns=["a", "b"]
+    )
     shutil.copy(tmp_path / "rows.csv", tmp_path / "my rows (2).csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-TABLES = ("rows.csv", "rows.csv.gz", "rows.parquet", "years", "years/*.gz", "rows.npz", "my rows (2).csv")
+TABLES = (
+    "rows.csv",
+    "rows.csv.gz",
+    "rows.parquet",
+    "years",
+    "years/*.gz",
+    "rows.npz",
+    "my rows (2).csv",
+)
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_fit_to_a_table_says_how_to_ingest_it(tour: Tour, desk: Path, capsys, table: str) -> None:
     """The command that it prints makes DATA, once the target is named."""
-    for verb in (["plan", table], ["fit", table, "new"], ["fit", tour.train, "new", "--validation", table]):
+    for verb in (
+        ["plan", table],
+        ["fit", table, "new"],
+        ["fit", tour.train, "new", "--validation", table],
+    ):
         assert main(verb) == 2
         message = capsys.readouterr().err
         assert not DELETES.search(message)
@@ -57,7 +74,8 @@ def test_a_fit_to_a_table_says_how_to_ingest_it(tour: Tour, desk: Path, capsys, 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_are_predicted_and_scored(tour: Tour, desk: Path, capsys, table: str) -> None:
-    """As many predictions as the table has rows, in their order; the errors of these are those of the scores."""
+    """As many predictions as the table has rows, in their order; the errors of these are those of
+    the scores."""
     rows = tour.test_table[300:] if table == "years/*.gz" else tour.test_table
     if table == "years":
         rows = np.concatenate([tour.test_table[300:], tour.test_table[:300]])
@@ -74,7 +92,8 @@ def test_tables_are_predicted_and_scored(tour: Tour, desk: Path, capsys, table: 
 
 
 def foreign(folder: Path) -> dict[str, bytes]:
-    """Write files and folders of somebody else, some with names that partirvm uses; return their bytes."""
+    """Write files and folders of somebody else, some with names that partirvm uses; return their
+    bytes."""
     contents = {
         "table.csv": b"mean_price,mean_size\n1,2\n",
         "labels.csv": b"label,text\n1,2\n",
@@ -99,7 +118,9 @@ def foreign(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
-def test_foreign_files_are_neither_replaced_nor_offered_for_it(tour: Tour, desk: Path, capsys, overwrite) -> None:
+def test_foreign_files_are_neither_replaced_nor_offered_for_it(
+    tour: Tour, desk: Path, capsys, overwrite
+) -> None:
     contents = foreign(desk)
     outputs = {
         "predict": ("table.csv", "labels.csv", "table.parquet", "store.zarr", "versions.zarr"),
@@ -108,12 +129,20 @@ def test_foreign_files_are_neither_replaced_nor_offered_for_it(tour: Tour, desk:
         "fit": ("house.csv.gz", "table.csv", "project", "store.zarr", "versions.zarr"),
         "ingest": ("house.csv.gz", "table.csv", "project", "store.zarr", "versions.zarr", tour.job),
     }
-    before = {"predict": [tour.job, tour.test], "report": [tour.job], "export": [tour.job], "fit": [tour.train]}
+    before = {
+        "predict": [tour.job, tour.test],
+        "report": [tour.job],
+        "export": [tour.job],
+        "fit": [tour.train],
+    }
     before["ingest"] = ["rows.csv"]
     more = {"ingest": ["--target", "fare"]}
     for verb, places in outputs.items():
         for place in places:
-            assert main([verb, *before[verb], place, *more.get(verb, ()), *overwrite]) == 2, (verb, place)
+            assert main([verb, *before[verb], place, *more.get(verb, ()), *overwrite]) == 2, (
+                verb,
+                place,
+            )
             message = capsys.readouterr().err
             assert re.search("(choose|use) another (name|folder)", message, re.IGNORECASE), message
             assert not DELETES.search(message), message

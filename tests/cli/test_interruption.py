@@ -33,12 +33,14 @@ for number in range({ROUNDS}):
 
 
 def buffered() -> dict[str, str]:
-    """The environment without what would leave stderr without a buffer, and its writes without a lock."""
+    """The environment without what would leave stderr without a buffer, and its writes without a
+    lock."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
 def test_signals_inside_writes_to_stderr():
-    """The writer spends nearly all of its time inside ``write``: stderr is a pipe that is read slowly."""
+    """The writer spends nearly all of its time inside ``write``: stderr is a pipe that is read
+    slowly."""
     said: list[bytes] = []
 
     def read() -> None:
@@ -65,7 +67,8 @@ def test_signals_inside_writes_to_stderr():
 
 
 def repeat(process: subprocess.Popen[str], signals: tuple[int, ...]) -> None:
-    """Send the signals in turn until the process is over, spaced: such as are pending together count as one."""
+    """Send the signals in turn until the process is over, spaced: such as are pending together
+    count as one."""
     for count in range(2_000):
         if process.poll() is not None:
             return
@@ -105,7 +108,8 @@ def test_many_signals_end_an_ingest_in_order(tour, tmp_path):
 
 
 def test_handlers_of_another_program_come_back(tmp_path):
-    """Where the command line runs inside another program it leaves the signals as they were, whatever it heard."""
+    """Where the command line runs inside another program it leaves the signals as they were,
+    whatever it heard."""
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(KeyboardInterrupt), Signals(keep=False):
         os.kill(os.getpid(), signal.SIGTERM)

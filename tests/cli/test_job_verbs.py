@@ -27,7 +27,9 @@ def stopped_once(tour, tmp_path_factory):
     assert "keeping the last model" in err
     assert f"partirvm resume {job}" in out
     assert f"partirvm evaluate {job}" in out
-    assert re.search("ended +Aborted by a user: the model so far, if any, is usable; resume continues", out)
+    assert re.search(
+        "ended +Aborted by a user: the model so far, if any, is usable; resume continues", out
+    )
     assert predict.evaluate(job, tour.test)["n_rows"] == 700
     return job
 
@@ -41,7 +43,9 @@ def stopped(stopped_once, tmp_path):
 def test_status_of_a_job_that_is_done(tour, cli, cli_json):
     status, out, err = cli("status", tour.job)
     assert (status, err) == (0, "")
-    lines = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines() if line[0] != " ")
+    lines = dict(
+        re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines() if line[0] != " "
+    )
     assert lines["status"].startswith("done since ")
     assert "reason" not in lines
     assert lines["ended"].startswith("--max-rounds was reached")
@@ -56,7 +60,18 @@ def test_jobs_is_a_table(tour, stopped, cli, cli_json, tmp_path):
     assert status == 0
     header, line = out.splitlines()
     assert re.split(" {2,}", header) == [
-        *("job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason")
+        *(
+            "job",
+            "status",
+            "fits",
+            "vectors",
+            "measure",
+            "training",
+            "held-out",
+            "time",
+            "since",
+            "reason",
+        )
     ]
     assert line.split()[:2] == ["stopped", "aborted"]
     (found,) = cli_json("jobs", str(tmp_path), "--json")
@@ -92,7 +107,10 @@ def test_a_resumed_fit_shows_all_rounds(stopped, cli):
     [
         (("--gamma", "3"), r"No such option:? '?--gamma"),
         (("--no-standardize",), r"No such option:? '?--no-standardize"),
-        (("--validation", "x.zarr"), r"x\.zarr: the job began without a held-out dataset: omit --validation"),
+        (
+            ("--validation", "x.zarr"),
+            r"x\.zarr: the job began without a held-out dataset: omit --validation",
+        ),
         (("--max-rounds", "0"), r"--max-rounds is 0: it must be a whole number ≥ 1"),
         (("--wdith", "3"), r"No such option"),
         (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster the fit"),
@@ -140,7 +158,8 @@ def test_two_ctrl_c_leave_at_once(tour, tmp_path):
 
 @pytest.mark.slow
 def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
-    """From another process, until an abort; its own Ctrl-C, and a wait in vain, change nothing for the job."""
+    """From another process, until an abort; its own Ctrl-C, and a wait in vain, change nothing for
+    the job."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, "--quiet")
     wait_for((tmp_path / "job" / "events").exists, "the job")
@@ -216,7 +235,13 @@ def test_a_report_is_one_page(tour, stopped, cli, tmp_path, monkeypatch):
 def test_export_writes_the_form_of_the_ending(tour, cli, tmp_path):
     for ending in ("onnx", "h", "npz"):
         status, out, _ = cli(
-            "export", tour.job, str(tmp_path / f"model.{ending}"), "--outputs", "mean", "--dtype", "float32"
+            "export",
+            tour.job,
+            str(tmp_path / f"model.{ending}"),
+            "--outputs",
+            "mean",
+            "--dtype",
+            "float32",
         )
         assert (status, "written" in out) == (0, True)
     status, _, err = cli("export", tour.job, str(tmp_path / "model.h"))

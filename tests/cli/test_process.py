@@ -1,4 +1,5 @@
-"""What shows only in a process of its own: start-up, streams, signals, terminals, memory; and crashes."""
+"""What shows only in a process of its own: start-up, streams, signals, terminals, memory; and
+crashes."""
 
 import json
 import os
@@ -21,14 +22,20 @@ ESCAPE = "\x1b"
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def test_help_imports_next_to_nothing():
-    """Beside some of Python's own modules: Click, the command line, and errors, options and quoting."""
+    """Beside some of Python's own modules: Click, the command line, and errors, options and
+    quoting."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
     bare = set(python(names).stderr.split())
-    found = set(python(f"from partirvm.cli import main; main(['--help']); {names}").stderr.split()) - bare
+    found = (
+        set(python(f"from partirvm.cli import main; main(['--help']); {names}").stderr.split())
+        - bare
+    )
     top = {name.partition(".")[0] for name in found}
     assert top - sys.stdlib_module_names == {"click", "partirvm"}
     ours = {name.split(".")[1] for name in found if name.startswith("partirvm.")}
@@ -37,9 +44,13 @@ def test_help_imports_next_to_nothing():
 
 
 def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
-    status, out, err = cli("fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json")
+    status, out, err = cli(
+        "fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json"
+    )
     assert status == 0
-    assert json.loads(out)["rounds"] in (2, 3), "the third round gives way to the second where its error is higher"
+    assert json.loads(out)["rounds"] in (2, 3), (
+        "the third round gives way to the second where its error is higher"
+    )
     assert ESCAPE not in out + err
     assert "\r" not in err
     header, *rounds = err[err.index("round  ") :].splitlines()
@@ -52,19 +63,32 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
 
 @pytest.mark.slow
 def test_memory_limit_holds(tmp_path):
-    """VmHWM of the process that ingests nothing and fits close to the least that it can: without a limit 185 MiB."""
+    """VmHWM of the process that ingests nothing and fits close to the least that it can: without a
+    limit 185 MiB."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (15_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
-    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "2", "--memory-limit", "152MiB")
-    status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet")
+    choices = (
+        "--gamma",
+        "0.5",
+        "--partition-size",
+        "200",
+        "--max-rounds",
+        "2",
+        "--memory-limit",
+        "152MiB",
+    )
+    status, peak, _, said = measured(
+        "fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet"
+    )
     assert status == 0, said
     assert peak <= 152
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")
 def test_freed_memory_goes_back():
-    """After 100 MiB in blocks of 4 MiB were freed below a block that stays, they are no longer resident.
+    """After 100 MiB in blocks of 4 MiB were freed below a block that stays, they are no longer
+    resident.
 
     glibc would keep them: a block that was freed before raises its threshold to that block's size.
     """
@@ -127,7 +151,8 @@ def plain(text: str) -> str:
 
 @pytest.mark.slow
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
-    """A fit of six rounds: the view draws the last of them when it ends, however seldom it was drawn before."""
+    """A fit of six rounds: the view draws the last of them when it ends, however seldom it was
+    drawn before."""
     choices = (*LONG[:4], "--partition-size", "20", "--max-rounds", "6", "--residual", "none")
     fit = ("fit", tour.train, str(tmp_path / "job"), "--validation", tour.test, *choices)
     status, out, seen = Terminal(*fit).finish()
@@ -146,6 +171,8 @@ def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
 def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     rows = Path(tour.folder, "train.csv").read_text().splitlines()
     (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,2,"]))
-    status, out, seen = Terminal("ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare").finish()
+    status, out, seen = Terminal(
+        "ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare"
+    ).finish()
     assert (status, out) == (2, "")
     assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error:")

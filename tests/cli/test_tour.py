@@ -35,7 +35,8 @@ def predictions(cli, tour: Tour, folder: Path, data: str) -> np.ndarray:
 
 
 def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
-    """RMSE, NLPD and coverage by their definitions, from the CSV of predictions and the original table."""
+    """RMSE, NLPD and coverage by their definitions, from the CSV of predictions and the original
+    table."""
     scores = cli_json("evaluate", tour.job, tour.test)
     mean, std = predictions(cli, tour, tmp_path, tour.test)
     error = tour.test_table[:, 2] - mean
@@ -43,25 +44,35 @@ def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
     assert list(scores) == [*names, *(f"coverage_{level}" for level in (50, 80, 90, 95, 99))]
     assert scores["n_rows"] == 700
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-12)
-    assert scores["nlpd"] == pytest.approx(np.mean(0.5 * np.log(2 * np.pi * std**2) + error**2 / (2 * std**2)))
-    assert scores["coverage_90"] == pytest.approx(np.mean(np.abs(error) <= 1.6448536269514722 * std))
+    assert scores["nlpd"] == pytest.approx(
+        np.mean(0.5 * np.log(2 * np.pi * std**2) + error**2 / (2 * std**2))
+    )
+    assert scores["coverage_90"] == pytest.approx(
+        np.mean(np.abs(error) <= 1.6448536269514722 * std)
+    )
     assert scores["rmse"] < 1.2 * NOISE
     assert 0.9 < scores["coverage_95"] < 0.99
 
 
 def test_evaluate_says_how_many_rows_have_no_target(tour, cli, tmp_path):
-    table, lines = tmp_path / "test.csv", [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]]
+    table, lines = (
+        tmp_path / "test.csv",
+        [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]],
+    )
     lines[:3] = [line.rpartition(",")[0] + "," for line in lines[:3]]
     table.write_text("\n".join(["a,b,fare", *lines]))
     status, out, err = cli("evaluate", tour.job, str(table))
     assert (status, json.loads(out)["n_rows"]) == (0, 47)
-    assert " ".join(err.split()) == f"partirvm: warning: {table}: rows without a target, left out: 3"
+    assert (
+        " ".join(err.split()) == f"partirvm: warning: {table}: rows without a target, left out: 3"
+    )
 
 
 @pytest.mark.bits
 @pytest.mark.parametrize("order", [("--shuffle", "5"), ("--no-shuffle",)])
 def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_path, order):
-    """Bit for bit, row by row, whatever the order of either DATA; and ingest says what comes next."""
+    """Bit for bit, row by row, whatever the order of either DATA; and ingest says what comes
+    next."""
     table, data = tmp_path / "new.csv", str(tmp_path / "new.zarr")
     np.savetxt(table, tour.test_table[:, :2], delimiter=",", header="a,b", comments="", fmt="%.17g")
     status, out, err = cli("ingest", str(table), data, "--like", tour.train, *order)
@@ -76,9 +87,12 @@ def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_pa
 
 @pytest.mark.parametrize("ending", some(["csv", "zarr"], {"csv"}))
 def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_path, ending):
-    """Columns mean, std, lower, upper: those of the model, row by row of the table; the first two as without it."""
+    """Columns mean, std, lower, upper: those of the model, row by row of the table; the first two
+    as without it."""
     output = tmp_path / f"out.{ending}"
-    assert cli("predict", tour.job, tour.test, str(output), "--interval", "0.8", "--quiet")[::2] == (0, "")
+    assert cli("predict", tour.job, tour.test, str(output), "--interval", "0.8", "--quiet")[
+        ::2
+    ] == (0, "")
     if ending == "csv":
         assert output.read_text().splitlines()[0].replace('"', "") == "mean,std,lower,upper"
         found = np.loadtxt(output, delimiter=",", skiprows=1)
@@ -90,24 +104,39 @@ def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_pat
     ends, _ = model.interval(0.8)(tour.test_table[:, :2])
     np.testing.assert_allclose(found[:, 2:], ends, rtol=1e-10)
     (tmp_path / "plain").mkdir()
-    np.testing.assert_array_equal(found[:, :2].T, predictions(cli, tour, tmp_path / "plain", tour.test))
-    status, out, err = cli("predict", tour.job, tour.test, str(tmp_path / "x.csv"), "--interval", "95")
+    np.testing.assert_array_equal(
+        found[:, :2].T, predictions(cli, tour, tmp_path / "plain", tour.test)
+    )
+    status, out, err = cli(
+        "predict", tour.job, tour.test, str(tmp_path / "x.csv"), "--interval", "95"
+    )
     assert (status, out) == (2, "")
     assert "--interval" in err
 
 
 def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
     """A target given twice is two targets."""
-    source, roles = str(tour.folder / "train.csv"), ("--target", "fare", "--features", "b,a", "--shuffle", "7")
+    source, roles = (
+        str(tour.folder / "train.csv"),
+        ("--target", "fare", "--features", "b,a", "--shuffle", "7"),
+    )
     facts = cli_json("ingest", source, str(tmp_path / "d.zarr"), *roles, "--json", "--quiet")
     assert facts["features"] == ["b", "a"]
-    assert (facts["n_rows"], facts["n_features"], facts["target"], facts["shuffle"]) == (3000, 2, "fare", 7)
+    assert (facts["n_rows"], facts["n_features"], facts["target"], facts["shuffle"]) == (
+        3000,
+        2,
+        "fare",
+        7,
+    )
     roles = ("--target", "fare", "--target", "a")
-    assert cli_json("ingest", source, str(tmp_path / "e.zarr"), *roles, "--json", "--quiet")["targets"] == ["fare", "a"]
+    assert cli_json("ingest", source, str(tmp_path / "e.zarr"), *roles, "--json", "--quiet")[
+        "targets"
+    ] == ["fare", "a"]
 
 
 def test_fit_reports_what_the_model_is(tour, cli_json, tmp_path):
-    """The JSON of ``fit`` agrees with ``evaluate`` on the validation data and with the journal in JOB."""
+    """The JSON of ``fit`` agrees with ``evaluate`` on the validation data and with the journal in
+    JOB."""
     job = str(tmp_path / "job")
     choices = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet", "--json")
     facts = cli_json("fit", tour.train, job, "--validation", tour.test, *choices)
@@ -148,15 +177,28 @@ def test_help_is_prose_with_an_example(verb):
 @pytest.mark.parametrize("width", [80, 100])
 def test_help_shows_the_everyday_options_and_help_all_every_option(verb, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    pages = [CliRunner().invoke(group, [verb, flag], prog_name="partirvm") for flag in ("--help", "--help-all")]
+    pages = [
+        CliRunner().invoke(group, [verb, flag], prog_name="partirvm")
+        for flag in ("--help", "--help-all")
+    ]
     assert [page.exit_code for page in pages] == [0, 0]
     short, whole = (page.output.partition("\nEveryday:")[2] for page in pages)
-    shown = [{line.split()[0] for line in text.splitlines() if line.startswith("  --")} for text in (short, whole)]
+    shown = [
+        {line.split()[0] for line in text.splitlines() if line.startswith("  --")}
+        for text in (short, whole)
+    ]
     everyday = {row.flag for row in TABLE.values() if row.group == "everyday"}
     assert shown[0] & {row.flag for row in TABLE.values()} == everyday
-    assert shown[1] >= {row.flag for row in TABLE.values()} | {"--scheduler", "--validation", "--json"}
+    assert shown[1] >= {row.flag for row in TABLE.values()} | {
+        "--scheduler",
+        "--validation",
+        "--json",
+    }
     hidden = len(TABLE) - len(everyday)
-    assert f"--help-all shows {hidden} more options: kernel, strategy, noise and priors, resources." in short
+    assert (
+        f"--help-all shows {hidden} more options: kernel, strategy, noise and priors, resources."
+        in short
+    )
     assert "more options" not in whole
     titles = [f"{name.capitalize()}:" for name in options.ORDER]
     assert [line for line in ("Everyday:" + whole).splitlines() if line in titles] == titles
@@ -177,16 +219,28 @@ def test_the_first_help_tells_the_three_steps(cli):
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("raise memory_limit or lower partition_size.", "raise --memory-limit or lower --partition-size."),
-        ("with multi_class='pooled'; use fit_rows=\"sample\"", "with --multi-class pooled; use --likelihood sample"),
-        ("leave fit_intercept=False out, say allow_code=True", "leave --no-intercept out, say --allow-code"),
+        (
+            "raise memory_limit or lower partition_size.",
+            "raise --memory-limit or lower --partition-size.",
+        ),
+        (
+            "with multi_class='pooled'; use fit_rows=\"sample\"",
+            "with --multi-class pooled; use --likelihood sample",
+        ),
+        (
+            "leave fit_intercept=False out, say allow_code=True",
+            "leave --no-intercept out, say --allow-code",
+        ),
         ("no kernel is learned", "no kernel is learned"),
         ("the column 'memory_limit' of `max_rounds`", "the column 'memory_limit' of `max_rounds`"),
         (
             "data/max_rounds.csv and max_rounds.csv: there are none",
             "data/max_rounds.csv and max_rounds.csv: there are none",
         ),
-        ("RVMRegressor(max_rounds=3) and model.max_rounds", "RVMRegressor(max_rounds=3) and model.max_rounds"),
+        (
+            "RVMRegressor(max_rounds=3) and model.max_rounds",
+            "RVMRegressor(max_rounds=3) and model.max_rounds",
+        ),
     ],
 )
 def test_options_become_flags(message, expected):

@@ -1,4 +1,5 @@
-"""Problems of several classes, drawn by hypothesis, for the tests of single updates and of whole fits."""
+"""Problems of several classes, drawn by hypothesis, for the tests of single updates and of whole
+fits."""
 
 import numpy as np
 from hypothesis import assume

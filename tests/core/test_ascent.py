@@ -1,4 +1,5 @@
-"""The ascent by L-BFGS: it climbs, keeps bounds and what is fixed, ends; and features off and on again."""
+"""The ascent by L-BFGS: it climbs, keeps bounds and what is fixed, ends; and features off and on
+again."""
 
 import numpy as np
 import pytest
@@ -6,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.core import ascent
-from partirvm.core.ascent import HIGHEST, LOWEST, PROMISE, RISE, WINDOW, ascend, awakened, off, raised
+from partirvm.core.ascent import (
+    HIGHEST,
+    LOWEST,
+    PROMISE,
+    RISE,
+    WINDOW,
+    ascend,
+    awakened,
+    off,
+    raised,
+)
 from partirvm.core.termination import Termination
 
 
@@ -20,7 +31,9 @@ def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
         values.append(value)
         return value, slopes
 
-    low, high = (begin + bound if own is None else own for bound, own in ((LOWEST, low), (HIGHEST, high)))
+    low, high = (
+        begin + bound if own is None else own for bound, own in ((LOWEST, low), (HIGHEST, high))
+    )
     return *ascend(seen, begin, low, high, scale, **limits), points, values
 
 
@@ -30,7 +43,9 @@ def test_it_finds_the_peak_of_a_hill(peak, scale):
     peak = np.array(peak)
     steep = 10.0 ** np.linspace(-1, 1, len(peak))
     reason, count, points, values = climbed(
-        lambda x: (-(steep @ (x - peak) ** 2), -2 * steep * (x - peak)), np.zeros(len(peak)), scale=scale
+        lambda x: (-(steep @ (x - peak) ** 2), -2 * steep * (x - peak)),
+        np.zeros(len(peak)),
+        scale=scale,
     )
     assert reason is Termination.CONVERGED
     assert max(values) > -5 * RISE
@@ -51,12 +66,15 @@ def test_whatever_it_is_told_bounds_hold(seed):
 
 
 def test_a_start_outside_the_bounds_is_moved_inside():
-    _, _, points, _ = climbed(lambda x: (-x @ x, -2 * x), np.array([9.0, 0.5]), np.zeros(2), np.ones(2))
+    _, _, points, _ = climbed(
+        lambda x: (-x @ x, -2 * x), np.array([9.0, 0.5]), np.zeros(2), np.ones(2)
+    )
     np.testing.assert_allclose(points[0], [1.0, 0.5])
 
 
 def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
-    """A valley of Rosenbrock: of slow rise it is left early, and after the largest number of evaluations."""
+    """A valley of Rosenbrock: of slow rise it is left early, and after the largest number of
+    evaluations."""
 
     def valley(x, size=1.0):
         a, b = 1 - x[0], x[1] - x[0] ** 2
@@ -75,13 +93,26 @@ def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
 
 def test_features_off_come_back_where_they_are_given_another_chance():
     """Of two kernels with a gamma per feature each has a largest; revival raises all of them."""
-    names = ["weights[0]", "parts[0].gamma[0]", "parts[0].gamma[1]", "parts[1].gamma[0]", "parts[1].gamma[1]"]
+    names = [
+        "weights[0]",
+        "parts[0].gamma[0]",
+        "parts[0].gamma[1]",
+        "parts[1].gamma[0]",
+        "parts[1].gamma[1]",
+    ]
     features = ascent.groups(names)
-    logs, start = np.array([-30.0, 0.0, -8.0, -9.3, -9.5]), np.array([0.0, -1.0, -1.0, -8.0, -np.inf])
+    logs, start = (
+        np.array([-30.0, 0.0, -8.0, -9.3, -9.5]),
+        np.array([0.0, -1.0, -1.0, -8.0, -np.inf]),
+    )
     assert off(logs, features).tolist() == [2]
     everyone, switched = np.concatenate(features), off(logs, features)
-    np.testing.assert_allclose(raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5])
-    np.testing.assert_allclose(raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5])
+    np.testing.assert_allclose(
+        raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5]
+    )
+    np.testing.assert_allclose(
+        raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5]
+    )
     np.testing.assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
 
 
@@ -91,9 +122,16 @@ def test_a_parameter_at_its_bound_does_not_hold_the_others(steep):
 
     def function(x):
         a, b, c = x
-        return steep * a - (b - 2) ** 2 - (c - b) ** 2, np.array([steep, -2 * (b - 2) + 2 * (c - b), -2 * (c - b)])
+        return steep * a - (b - 2) ** 2 - (c - b) ** 2, np.array(
+            [steep, -2 * (b - 2) + 2 * (c - b), -2 * (c - b)]
+        )
 
     points = []
-    ascend(lambda x: points.append(x) or function(x), np.zeros(3), np.full(3, -9.0), np.array([0.0, 9.0, 9.0]))
+    ascend(
+        lambda x: points.append(x) or function(x),
+        np.zeros(3),
+        np.full(3, -9.0),
+        np.array([0.0, 9.0, 9.0]),
+    )
     best = max(points, key=lambda x: function(x)[0])
     np.testing.assert_allclose(best, [best[0], 2.0, 2.0], atol=0.1)

@@ -1,4 +1,5 @@
-"""Diagnostics: counts by their formulas, curves, sums over tiles, the sample of rows, and the way through JSON."""
+"""Diagnostics: counts by their formulas, curves, sums over tiles, the sample of rows, and the way
+through JSON."""
 
 import json
 
@@ -36,7 +37,8 @@ def probabilities(n, K, seed=0):
 
 
 def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
-    """Values at the mid-quantiles of their own distribution: equal counts in all bins, n × level inside intervals."""
+    """Values at the mid-quantiles of their own distribution: equal counts in all bins, n × level
+    inside intervals."""
     n = 2000
     mean, std = np.linspace(-5, 50, n), np.linspace(0.1, 3, n)
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
@@ -55,7 +57,9 @@ def test_sums_over_tiles_are_those_of_all_rows():
     rng, rows = np.random.default_rng(1), np.arange(1000)
     t, mean, std = rng.normal(size=1000), rng.normal(size=1000), rng.uniform(1, 2, 1000)
     whole = NumberDiagnostics.of(t, mean, std, rows)
-    a, b, c = (NumberDiagnostics.of(*(each[span] for each in (t, mean, std, rows))) for span in SPANS)
+    a, b, c = (
+        NumberDiagnostics.of(*(each[span] for each in (t, mean, std, rows))) for span in SPANS
+    )
     for found in ((a + b) + c, a + (b + c), c + (a + b)):
         assert found.n == 1000
         for name in ("covered", "pit"):
@@ -127,9 +131,15 @@ def test_the_way_through_json():
 
 
 def test_the_rows_of_largest_error():
-    """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of the target."""
+    """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of
+    the target."""
     rng = np.random.default_rng(3)
-    t, mean, std, rows = rng.normal(size=100), rng.normal(size=100), rng.uniform(1, 2, 100), np.arange(50, 150)
+    t, mean, std, rows = (
+        rng.normal(size=100),
+        rng.normal(size=100),
+        rng.uniform(1, 2, 100),
+        np.arange(50, 150),
+    )
     found = NumberDiagnostics.of(t, mean, std, rows)
     order = np.argsort(-np.abs(t - mean))[:10]
     np.testing.assert_array_equal(found.largest.rows, order + 50)
@@ -139,7 +149,8 @@ def test_the_rows_of_largest_error():
 
 
 def test_the_rows_of_largest_log_loss():
-    """True and most probable class, and both probabilities; rows are counted from the first row of the tile."""
+    """True and most probable class, and both probabilities; rows are counted from the first row of
+    the tile."""
     codes, p = probabilities(100, 3)
     found = ClassDiagnostics.of(codes, p, 1000).largest
     own = p[np.arange(100), codes]
@@ -150,8 +161,14 @@ def test_the_rows_of_largest_log_loss():
 
 
 def test_rows_left_out_have_their_own_predictions_and_deviations():
-    """t − e, and the predicted scale × √(v + noise)/√w; no coverage, since they calibrate the intervals."""
-    t, e, v, w = np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.2, 0.3]), np.array([1.0, 4.0])
+    """t − e, and the predicted scale × √(v + noise)/√w; no coverage, since they calibrate the
+    intervals."""
+    t, e, v, w = (
+        np.array([1.0, 2.0]),
+        np.array([0.5, -1.0]),
+        np.array([0.2, 0.3]),
+        np.array([1.0, 4.0]),
+    )
     errors, variances = (np.column_stack([each, each]) for each in (np.sqrt(w) * e, w * v))
     none = np.full(2, -1)
     left = LeftOut(errors, variances, none, np.arange(2), np.column_stack([t, w]), np.zeros(0))
@@ -161,5 +178,7 @@ def test_rows_left_out_have_their_own_predictions_and_deviations():
     expected = np.column_stack([t, t - e, scale * np.sqrt(v + 0.1 / w)])
     order = np.argsort(found.sample.values[:, 0])
     np.testing.assert_allclose(found.sample.values[order], expected)
-    np.testing.assert_allclose(found.scaled(10.0, 2.0).sample.values[order], expected * 2.0 + [10.0, 10.0, 0.0])
+    np.testing.assert_allclose(
+        found.scaled(10.0, 2.0).sample.values[order], expected * 2.0 + [10.0, 10.0, 0.0]
+    )
     assert not len(found.covered)

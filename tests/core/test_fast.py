@@ -1,4 +1,5 @@
-"""Single actions against Tipping & Faul's algorithm done densely, and what holds of any fit by actions."""
+"""Single actions against Tipping & Faul's algorithm done densely, and what holds of any fit by
+actions."""
 
 from dataclasses import replace
 
@@ -31,7 +32,9 @@ def statistics_of(Phi, t, w=None, labels=None):
 def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:
     """A fit whose columns have all just entered."""
     M = len(statistics.labels)
-    state = HyperState(statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise)
+    state = HyperState(
+        statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise
+    )
     return replace(state, entered=np.ones(M, bool))
 
 
@@ -44,7 +47,8 @@ def bumps(seed, N=40, K=24, width=1.0):
 
 
 def recorded(state, rule=RULE):
-    """Where ``grow`` ended, why, and its actions: kind, column, α, gain, and the evidence afterwards."""
+    """Where ``grow`` ended, why, and its actions: kind, column, α, gain, and the evidence
+    afterwards."""
     actions, do = [], Greedy.do
 
     def noted(greedy, action):
@@ -61,7 +65,8 @@ def recorded(state, rule=RULE):
 
 @pytest.mark.parametrize("block", some(range(2), {0}))
 def test_every_action_is_that_of_the_dense_algorithm(block):
-    """Kinds, columns, α, evidence of all actions, and the end, on 20 problems; no rank-one update in the other."""
+    """Kinds, columns, α, evidence of all actions, and the end, on 20 problems; no rank-one update
+    in the other."""
     for seed in range(10 * block, 10 * block + 10):
         Phi, t = bumps(seed)
         expected, beta = naive.tipping_faul(
@@ -72,7 +77,10 @@ def test_every_action_is_that_of_the_dense_algorithm(block):
         assert fit.n == len(t)
         assert [action[:2] for action in actions] == [action[:2] for action in expected]
         for place, last, tolerance in ((2, 2, 1e-6), (4, 3, 1e-8)):
-            ours, dense = [action[place] for action in actions], [action[last] for action in expected]
+            ours, dense = (
+                [action[place] for action in actions],
+                [action[last] for action in expected],
+            )
             np.testing.assert_allclose(ours, dense, rtol=tolerance, atol=1e-8)
         np.testing.assert_allclose(fit.beta, beta, rtol=1e-8)
         last = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
@@ -87,7 +95,8 @@ def dense_gain(Phi, t, fit) -> float:
 
 @given(seeds, st.sampled_from([0.3, 1.0, 3.0]))
 def test_the_evidence_rises_to_where_no_action_gains(seed, width):
-    """Each action's gain is positive and at the end none is left, whatever the width; Σ stays exact."""
+    """Each action's gain is positive and at the end none is left, whatever the width; Σ stays
+    exact."""
     Phi, t = bumps(seed, 30, 20, width)
     fit, reason, actions = recorded(nothing_of(statistics_of(Phi, t)))
     assert reason is Termination.CONVERGED
@@ -98,10 +107,12 @@ def test_the_evidence_rises_to_where_no_action_gains(seed, width):
 
 
 def test_copies_stay_out_and_near_copies_may_join():
-    """Of equal columns one joins; two that differ by what the target needs join both, however small their angle: the
-    cosine of these is above 0.999, and each is worth more than 3 nats."""
+    """Of equal columns one joins; two that differ by what the target needs join both, however small
+    their angle: the cosine of these is above 0.999, and each is worth more than 3 nats."""
     Phi, t = bumps(0)
-    fit, _ = grow(nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True))
+    fit, _ = grow(
+        nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True)
+    )
     assert len(set(fit.labels % Phi.shape[1])) == len(fit.labels)
     rng = np.random.default_rng(0)
     first = 3 + rng.normal(size=100)
@@ -115,7 +126,8 @@ def test_copies_stay_out_and_near_copies_may_join():
 
 
 def test_rank_one_errors_are_bounded():
-    """Wide columns and little noise: without refreshes between actions their errors would overflow."""
+    """Wide columns and little noise: without refreshes between actions their errors would
+    overflow."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(250, 2))
     t = np.sin(2 * x[:, 0]) + x[:, 1] ** 2 + 1e-4 * rng.normal(size=250)
@@ -139,8 +151,8 @@ def test_a_copy_of_active_columns_is_not_added():
 
 
 def test_deletions_end_at_the_vectors_of_the_rule():
-    """A fit that begins with more of them stops on the way down, one that begins with fewer converges; no bias is
-    counted, and the watcher may leave."""
+    """A fit that begins with more of them stops on the way down, one that begins with fewer
+    converges; no bias is counted, and the watcher may leave."""
     Phi, t = bumps(3)
     labels = np.arange(Phi.shape[1]) - 1
     assert labels[0] == BIAS
@@ -161,7 +173,8 @@ def test_deletions_end_at_the_vectors_of_the_rule():
 
 @given(seeds)
 def test_weights_and_a_residual_target_change_nothing(seed):
-    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the fit."""
+    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the
+    fit."""
     Phi, t = bumps(seed, 30, 12)
     w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
     twice = np.repeat(np.arange(len(t)), w.astype(int))
@@ -169,7 +182,10 @@ def test_weights_and_a_residual_target_change_nothing(seed):
     m = np.linspace(-1, 1, 12)
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
     moved = replace(
-        statistics_of(Phi, t, w), offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares
+        statistics_of(Phi, t, w),
+        offset=m[:, None],
+        projection=block.projection,
+        sum_squares=block.sum_squares,
     )
     fits = [
         grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
@@ -184,9 +200,12 @@ def test_weights_and_a_residual_target_change_nothing(seed):
 @pytest.mark.parametrize("beta", [1e-3, 1e6])
 @pytest.mark.parametrize("least", [0.0, 1e-4])
 def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta, least):
-    """Residuals r ± ε change the evidence by ½βε; less than that, or than ``least``, is no change."""
+    """Residuals r ± ε change the evidence by ½βε; less than that, or than ``least``, is no
+    change."""
     Phi, t = bumps(3)
-    search = Greedy(replace(nothing_of(statistics_of(Phi, t)), beta=beta, entered=np.zeros(Phi.shape[1], bool)))
+    search = Greedy(
+        replace(nothing_of(statistics_of(Phi, t)), beta=beta, entered=np.zeros(Phi.shape[1], bool))
+    )
     search.iteration, search.active.posterior = 1, replace(search.active.posterior, rounding=1e-6)
     bound = max(least, 0.5 * beta * 1e-6)
     for factor, rests in ((0.0, True), (0.99, True), (1.01, False)):

@@ -21,7 +21,8 @@ def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
 
 
 def working(likelihood, Phi, codes, mean, w, k):
-    """b (N,) and the working response z = Φw + B⁻¹(t − y) (N,) of output k, without rows that tell nothing."""
+    """b (N,) and the working response z = Φw + B⁻¹(t − y) (N,) of output k, without rows that tell
+    nothing."""
     w = naive.ones(Phi, w)
     f = Phi @ mean
     y = (
@@ -36,8 +37,8 @@ def working(likelihood, Phi, codes, mean, w, k):
 
 @given(problems(), seeds)
 def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
-    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update is MacKay's on the
-    quadratic: α = Σγ/Σμ²; nothing is measured anew."""
+    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update
+    is MacKay's on the quadratic: α = Σγ/Σμ²; nothing is measured anew."""
     likelihood, Phi, codes, alpha, w = problem
     mean = 0.5 * np.random.default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
@@ -47,7 +48,10 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
         rows, b, z = working(likelihood, Phi, codes, mean, w, k)
         H = (Phi[rows].T * b[rows]) @ Phi[rows] + np.diag(alpha[:, k])
         np.testing.assert_allclose(
-            state.mean[:, k], np.linalg.solve(H, Phi[rows].T @ (b[rows] * z[rows])), rtol=1e-6, atol=1e-6
+            state.mean[:, k],
+            np.linalg.solve(H, Phi[rows].T @ (b[rows] * z[rows])),
+            rtol=1e-6,
+            atol=1e-6,
         )
         slope = gradient[:, k] - alpha[:, k] * mean[:, k]
         rise += 0.5 * slope @ np.linalg.solve(curvature[:, k, :, k] + np.diag(alpha[:, k]), slope)
@@ -63,11 +67,18 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
 
 @given(problems(least=2))
 def test_s_and_q_are_those_with_the_column_left_out(problem):
-    """Tipping & Faul (2003), eqs. 19 and 22, by C of each output's working response; and who is pruned by them."""
+    """Tipping & Faul (2003), eqs. 19 and 22, by C of each output's working response; and who is
+    pruned by them."""
     likelihood, Phi, codes, alpha, w = problem
     M, C = alpha.shape
     state = state_of(
-        likelihood, Phi, codes, alpha, naive.mode(likelihood, Phi, codes, alpha, w), w, np.arange(M) + BIAS
+        likelihood,
+        Phi,
+        codes,
+        alpha,
+        naive.mode(likelihood, Phi, codes, alpha, w),
+        w,
+        np.arange(M) + BIAS,
     )
     s, q = np.empty((M, C)), np.empty((M, C))
     for i, k in np.ndindex(M, C):
@@ -97,13 +108,18 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
     s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))
     for k in range(alpha.shape[1]):
         rows, b, z = working(likelihood, Phi, codes, mean, w, k)
-        expected = naive.sparsity_quality(Phi[rows, M], Phi[rows, :M], z[rows], alpha[:M, k], 1.0, b[rows])
+        expected = naive.sparsity_quality(
+            Phi[rows, M], Phi[rows, :M], z[rows], alpha[:M, k], 1.0, b[rows]
+        )
         np.testing.assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6
+        )
 
 
 def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(rng):
-    """Value and slope are those of the quadratic about W, followed to where the pruned weight is zero."""
+    """Value and slope are those of the quadratic about W, followed to where the pruned weight is
+    zero."""
     Phi = rng.normal(size=(80, 3))
     codes = (Phi[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(float)
     mean = np.array([[1.0], [0.3], [-0.2]])

@@ -16,7 +16,8 @@ N, M = 20, 6
 
 @pytest.fixture
 def fit(rng):
-    """Columns whose centres are rows: 0 and 1 both of row 3, 2 of row 7, 4 of row 11; the others of none."""
+    """Columns whose centres are rows: 0 and 1 both of row 3, 2 of row 7, 4 of row 11; the others of
+    none."""
     Phi, alpha, beta = rng.normal(size=(N, M)), rng.uniform(0.1, 3, M), 2.5
     own = [(3, np.array([0, 1])), (7, np.array([2])), (11, np.array([4]))]
     return Phi, rng.normal(size=N), alpha, beta, own
@@ -31,7 +32,8 @@ def left(errors, variances=0.0):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, weighted):
-    """Error and variance of row n from the posterior of the other rows, with and without the columns of its own."""
+    """Error and variance of row n from the posterior of the other rows, with and without the
+    columns of its own."""
     Phi, t, alpha, beta, own = fit
     w = rng.choice([0.0, 0.5, 2.0], N) if weighted else np.ones(N)
     w[[3, 7]] = w.max()
@@ -39,13 +41,17 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
     for n in np.flatnonzero(w):
         others = np.arange(N) != n
         for columns in (np.arange(M), np.setdiff1d(np.arange(M), dict(own).get(n, []))):
-            mu, Sigma = naive.posterior(Phi[others][:, columns], t[others], alpha[columns], beta, w[others])
+            mu, Sigma = naive.posterior(
+                Phi[others][:, columns], t[others], alpha[columns], beta, w[others]
+            )
             row = Phi[n, columns]
             expected.append((np.sqrt(w[n]) * (t[n] - row @ mu), w[n] * (row @ Sigma @ row)))
     expected = np.array(expected).reshape(-1, 4).T
     mu, Sigma = naive.posterior(Phi, t, alpha, beta, w)
     root = np.linalg.cholesky(Sigma)
-    found = LeftOut.of(Phi.copy(), t, mu, root, beta, w if weighted else None, own, peaks=np.full(M, 2.0))
+    found = LeftOut.of(
+        Phi.copy(), t, mu, root, beta, w if weighted else None, own, peaks=np.full(M, 2.0)
+    )
     np.testing.assert_allclose(found.errors.T, expected[[0, 2]], rtol=1e-8)
     np.testing.assert_allclose(found.variances.T, expected[[1, 3]], rtol=1e-8)
     owner = np.full(N, -1)
@@ -57,8 +63,9 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
 
 
 def test_sums_are_those_of_the_parts(fit):
-    """Rows in two panels add up to the whole; the second one has no centres. A noise factor u = 0.5 w changes the unit:
-    errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named rows alone."""
+    """Rows in two panels add up to the whole; the second one has no centres. A noise factor u = 0.5
+    w changes the unit: errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named
+    rows alone."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma)
@@ -86,43 +93,53 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
     assert left(errors, 7.0).calibration(1.0, 9.0).noise_variance == 1.0
     assert left(1e3 * errors, 2.0).calibration(1.0, 9.0).noise_variance == 10.0
     assert left([]).calibration(4.0, 9.0) is None
-    # a larger mean square known from elsewhere, 50 with variances of 2: quantiles in units of the wider deviation
+    # a larger mean square known from elsewhere, 50 with variances of 2: quantiles in units of the
+    # wider deviation
     rows = left(np.arange(1.0, 41.0) / 10, 2.0)
     plain = rows.calibration(1.0, 100.0)
     wide = replace(rows, least_square=50.0).calibration(1.0, 100.0)
     assert wide.noise_variance == 48.0
     assert wide.quantiles == plain.quantiles
     assert replace(rows, least_square=0.5).calibration(1.0, 100.0) == plain
-    assert replace(rows, least_square=1e9).calibration(1.0, 100.0).noise_variance == plain.noise_variance + 100.0
+    assert (
+        replace(rows, least_square=1e9).calibration(1.0, 100.0).noise_variance
+        == plain.noise_variance + 100.0
+    )
 
 
 def test_a_column_that_has_a_substitute_counts_less():
-    """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1 none."""
+    """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1
+    none."""
     errors, none = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]), np.zeros((3, 2))
     found = LeftOut(errors, none, np.arange(3), np.arange(3), none, np.array([0.6, 1.0, 4.0]))
     assert found.calibration(100.0, 9.0).noise_variance == pytest.approx((0.64**0.125) ** 2 / 3)
 
 
 def test_centres_far_beyond_the_other_rows_are_scaled_down():
-    """To 30 times the root mean square of the others, here one; with fewer than ten others they stay."""
+    """To 30 times the root mean square of the others, here one; with fewer than ten others they
+    stay."""
     errors = np.repeat([1.0, 1e3], [10, 2])
     owner = np.repeat([-1, 0], [10, 2])
     found = replace(left(errors), owner=owner, nearest=np.zeros(1))
     assert found.calibration(100.0, 1e9).noise_variance == pytest.approx((10 + 2 * 30**2) / 12)
     few = replace(left(errors[1:]), owner=owner[1:], nearest=np.zeros(1))
     assert few.calibration(100.0, 1e9).noise_variance == pytest.approx((9 + 2e6) / 11)
-    # ten centres of three times the errors: all 20 are scaled to the mean square, √5, and have the same quantiles
+    # ten centres of three times the errors: all 20 are scaled to the mean square, √5, and have the
+    # same quantiles
     z = np.linspace(0.5, 1.5, 10)
     z /= np.sqrt(np.mean(z**2))
     both = np.concatenate([z, 3 * z])
-    found = replace(left(both), owner=np.repeat([-1, 0], 10), nearest=np.zeros(1)).calibration(1e9, 0.0)
+    found = replace(left(both), owner=np.repeat([-1, 0], 10), nearest=np.zeros(1)).calibration(
+        1e9, 0.0
+    )
     alike = left(np.sqrt(5) * np.concatenate([z, z])).calibration(1e9, 0.0)
     np.testing.assert_allclose(found.quantiles, alike.quantiles)
 
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
 def test_quantiles_are_order_statistics_of_the_errors(rng, n):
-    """At k/(n + 1) the k-th error; beyond the tenth last the tail of Student's t; between 0 and the first linear."""
+    """At k/(n + 1) the k-th error; beyond the tenth last the tail of Student's t; between 0 and the
+    first linear."""
     z = np.abs(rng.standard_t(3, n))
     found = left(z).calibration(1.0, 0.0)
     z, top = np.sort(z), min(0.995, 1 - 10 / n)
@@ -130,7 +147,8 @@ def test_quantiles_are_order_statistics_of_the_errors(rng, n):
     assert found.top == pytest.approx(top)
     levels = found.top * np.arange(1, 201) / 200
     np.testing.assert_allclose(
-        [found.multiple(level) for level in levels], np.interp(levels * (n + 1), range(n + 1), [0, *z])
+        [found.multiple(level) for level in levels],
+        np.interp(levels * (n + 1), range(n + 1), [0, *z]),
     )
     tail = student.ppf(0.9995, n) / student.ppf(0.5 + top / 2, n)
     np.testing.assert_allclose(found.multiple(0.999) / found.multiple(top), tail)
@@ -153,7 +171,11 @@ def test_many_rows_are_sampled():
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=False) is None
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=True) is None
     last = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=True)
-    assert (last[0], last[-1], len(last)) == (6 * LEFT_OUT_ROWS + 3, 7 * LEFT_OUT_ROWS + 2, LEFT_OUT_ROWS)
+    assert (last[0], last[-1], len(last)) == (
+        6 * LEFT_OUT_ROWS + 3,
+        7 * LEFT_OUT_ROWS + 2,
+        LEFT_OUT_ROWS,
+    )
     rows = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=False)
     assert len(rows) == LEFT_OUT_ROWS
     assert (np.diff(rows) > 0).all()

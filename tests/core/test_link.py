@@ -1,4 +1,5 @@
-"""Class probabilities and the statistic of a pass: formulas, extended range, integration, any split of the rows."""
+"""Class probabilities and the statistic of a pass: formulas, extended range, integration, any split
+of the rows."""
 
 from dataclasses import fields
 
@@ -15,7 +16,9 @@ from partirvm.core.link import LINKS, LogisticBlock, moderated
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
-    shape = st.tuples(st.integers(1, 6), st.just(1) if likelihood == "bernoulli" else st.integers(2, 5))
+    shape = st.tuples(
+        st.integers(1, 6), st.just(1) if likelihood == "bernoulli" else st.integers(2, 5)
+    )
     return shape.flatmap(lambda shape: arrays(np.float64, shape, elements=st.floats(low, high)))
 
 
@@ -43,7 +46,9 @@ def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance)
         return float(norm.pdf(z) / (1 + np.exp(-(f + np.sqrt(variance) * z))))
 
     exact = quad(integrand, -12, 12, epsabs=1e-10, limit=200)[0]
-    found = LINKS["bernoulli"].probabilities(moderated(np.array([[f]]), np.array([[variance]])))[0, 1]
+    found = LINKS["bernoulli"].probabilities(moderated(np.array([[f]]), np.array([[variance]])))[
+        0, 1
+    ]
     assert abs(found - exact) < 0.02
 
 
@@ -58,7 +63,9 @@ def problems(draw):
     N, M, K = draw(st.integers(1, 30)), draw(st.integers(1, 5)), draw(st.integers(2, 5))
     K = 2 if likelihood == "bernoulli" else K
     Phi, codes = rng.normal(size=(N, M)), rng.integers(K, size=N).astype(float)
-    mean = draw(st.sampled_from([0.0, 1.0, 10.0])) * rng.normal(size=(M, (1 if likelihood == "bernoulli" else K)))
+    mean = draw(st.sampled_from([0.0, 1.0, 10.0])) * rng.normal(
+        size=(M, (1 if likelihood == "bernoulli" else K))
+    )
     w = draw(st.sampled_from([None, rng.choice([0.0, 0.5, 2.0], N)]))
     return likelihood, Phi, codes, mean, w
 
@@ -66,7 +73,9 @@ def problems(draw):
 def same(block, other, rtol=1e-9, atol=1e-9):
     """All fields agree."""
     for field in fields(LogisticBlock):
-        np.testing.assert_allclose(getattr(block, field.name), getattr(other, field.name), rtol=rtol, atol=atol)
+        np.testing.assert_allclose(
+            getattr(block, field.name), getattr(other, field.name), rtol=rtol, atol=atol
+        )
 
 
 @given(problems())

@@ -1,4 +1,5 @@
-"""Moments against NumPy: raw units, weights, any split of the rows, and where the first bad value stands."""
+"""Moments against NumPy: raw units, weights, any split of the rows, and where the first bad value
+stands."""
 
 import itertools
 from functools import reduce
@@ -24,14 +25,19 @@ cuts = st.lists(st.integers(0, 60), max_size=5)
 
 @given(seeds, st.integers(1, 60), cuts, st.sampled_from([0.0, 2024.0, 1e9]))
 def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
-    """mean, var (ddof 0), min and max of numpy; the variance keeps its digits beside an offset of 1e9."""
+    """mean, var (ddof 0), min and max of numpy; the variance keeps its digits beside an offset of
+    1e9."""
     values = offset + np.random.default_rng(seed).normal(size=(n, 3))
     total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
     exact = values.astype(np.longdouble)
     assert total.n == n
     assert (total.total.tolist(), total.missing.tolist()) == ([n] * 3, [0] * 3)
-    np.testing.assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15)
-    np.testing.assert_allclose(total.variance, exact.var(axis=0).astype(float), rtol=1e-12 + 1e-15 * offset, atol=1e-15)
+    np.testing.assert_allclose(
+        total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15
+    )
+    np.testing.assert_allclose(
+        total.variance, exact.var(axis=0).astype(float), rtol=1e-12 + 1e-15 * offset, atol=1e-15
+    )
     np.testing.assert_array_equal(total.minimum, values.min(axis=0))
     np.testing.assert_array_equal(total.maximum, values.max(axis=0))
 
@@ -56,19 +62,27 @@ def test_a_constant_column_has_variance_zero_exactly():
 
 @given(st.sets(st.tuples(st.integers(0, 29), st.integers(0, 3)), max_size=6), cuts)
 def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
-    """The first by row, then column (X, then t); the moments are those of the rows without any. NaN is bad in t."""
+    """The first by row, then column (X, then t); the moments are those of the rows without any. NaN
+    is bad in t."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 4))
     for place, (row, column) in enumerate(sorted(bad)):
         values[row, column] = [np.inf, -np.inf, np.nan][place % (2 + (column == 3))]
-    parts = [Moments.of(values[rows, :3], values[rows, 3:], start=rows.start) for rows in pieces(30, cuts)]
+    parts = [
+        Moments.of(values[rows, :3], values[rows, 3:], start=rows.start)
+        for rows in pieces(30, cuts)
+    ]
     total = reduce(add, parts)
     assert total.bad == len(bad)
     assert total.first_bad == min(bad, default=None)
     good = values[np.isfinite(values).all(axis=1)]
     if len(good):
-        np.testing.assert_allclose(total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14
+        )
+        np.testing.assert_allclose(
+            total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14
+        )
 
 
 def test_a_bad_weight_is_found_behind_inputs_and_targets():
@@ -81,19 +95,24 @@ def test_a_bad_weight_is_found_behind_inputs_and_targets():
 
 @given(seeds, st.integers(1, 40), cuts)
 def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
-    """Each column has the moments of the rows with a value in it; a column without any has mean and variance 0."""
+    """Each column has the moments of the rows with a value in it; a column without any has mean and
+    variance 0."""
     rng = np.random.default_rng(seed)
     values, w = 5 + rng.normal(size=(n, 3)), rng.choice([0.0, 0.5, 2.0], size=n)
     values[rng.random((n, 3)) < [0.0, 0.4, 1.0]] = np.nan
     w[0] = 1.0
-    found = reduce(add, [Moments.of(values[rows], w[rows, None], w[rows]) for rows in pieces(n, cuts)])
+    found = reduce(
+        add, [Moments.of(values[rows], w[rows, None], w[rows]) for rows in pieces(n, cuts)]
+    )
     assert found.bad == 0
     for column, each in enumerate(values.T):
         there, total = ~np.isnan(each) & (w > 0), found.inputs
         assert total.missing[column] == (w > 0).sum() - there.sum()
         mean = np.average(each[there], weights=w[there]) if there.any() else 0.0
         variance = np.average((each[there] - mean) ** 2, weights=w[there]) if there.any() else 0.0
-        np.testing.assert_allclose([total.mean[column], total.variance[column]], [mean, variance], 1e-10, 1e-14)
+        np.testing.assert_allclose(
+            [total.mean[column], total.variance[column]], [mean, variance], 1e-10, 1e-14
+        )
         assert total.minimum[column] == each[there].min(initial=np.inf)
         assert total.maximum[column] == each[there].max(initial=-np.inf)
 

@@ -1,4 +1,5 @@
-"""Whole classification fits between passes: the mode at fixed α, step control, hard data, and passes needed."""
+"""Whole classification fits between passes: the mode at fixed α, step control, hard data, and
+passes needed."""
 
 from dataclasses import replace
 
@@ -20,7 +21,8 @@ RULE = StopRule(1e-7, 200)
 
 
 def start(likelihood, Phi, codes, K, w=None):
-    """The state of a first pass at weights of zero: every column at its entry α. The first column is the bias."""
+    """The state of a first pass at weights of zero: every column at its entry α. The first column
+    is the bias."""
     C, labels = (1 if likelihood == "bernoulli" else K), np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
@@ -31,8 +33,12 @@ def start(likelihood, Phi, codes, K, w=None):
 
 
 def drive(search, Phi, codes, rule=RULE, w=None):
-    """Measure trials until there is a reason to end; at no accepted trial has the penalised likelihood fallen."""
-    reason, likelihood = None, "bernoulli" if search.current.weights.shape[1] == 1 else "multinomial"
+    """Measure trials until there is a reason to end; at no accepted trial has the penalised
+    likelihood fallen."""
+    reason, likelihood = (
+        None,
+        "bernoulli" if search.current.weights.shape[1] == 1 else "multinomial",
+    )
     while reason is None:
         trial, before = search.trial, search
         columns = trial.labels - BIAS
@@ -44,7 +50,9 @@ def drive(search, Phi, codes, rule=RULE, w=None):
             rounding = 1e-9 * (abs(value) + len(codes))
             assert value >= before.baseline - rounding
             fallen = before.current.penalised() - value
-            assert fallen <= (0 if before.step else 2 * before.current.determinedness.sum()) + rounding
+            assert (
+                fallen <= (0 if before.step else 2 * before.current.determinedness.sum()) + rounding
+            )
     return search.current, reason
 
 
@@ -52,7 +60,14 @@ def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
     """A fit from its first pass to its end, all finite."""
     state, reason = drive(begin(start(likelihood, Phi, codes, K, w), rule), Phi, codes, rule, w)
     assert state.iteration <= rule.max_iterations
-    for value in (state.log_evidence, state.mean, state.weights, state.variance, state.roots(), state.decrement):
+    for value in (
+        state.log_evidence,
+        state.mean,
+        state.weights,
+        state.variance,
+        state.roots(),
+        state.decrement,
+    ):
         assert np.isfinite(value).all()
     assert (state.variance >= 0).all()
     return state, reason
@@ -60,7 +75,9 @@ def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
 
 def design(X, gamma, centres=None):
     """A bias and Gaussians about the centres."""
-    return np.hstack([np.ones((len(X), 1)), naive.gaussian(X, X if centres is None else centres, gamma)])
+    return np.hstack(
+        [np.ones((len(X), 1)), naive.gaussian(X, X if centres is None else centres, gamma)]
+    )
 
 
 def probabilities(state, Phi):
@@ -88,16 +105,22 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     zero = np.zeros(alpha.shape)
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     state = init(np.arange(len(alpha)) + BIAS, alpha[:, 0], zero, block)
-    state, reason = drive(_at_fixed_alpha(state, 1.0, 0, (), settling=True), Phi, codes, StopRule(1e-17, 400), w)
+    state, reason = drive(
+        _at_fixed_alpha(state, 1.0, 0, (), settling=True), Phi, codes, StopRule(1e-17, 400), w
+    )
     assert reason is Termination.CONVERGED
     mode = naive.mode(likelihood, Phi, codes, alpha, w)
     Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
     np.testing.assert_allclose(state.weights, mode, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8
+    )
     np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
     np.testing.assert_array_equal(state.alpha, alpha[:, 0])
-    np.testing.assert_allclose(state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10)
+    np.testing.assert_allclose(
+        state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10
+    )
     diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
     np.testing.assert_allclose(state.variance, diagonal, rtol=1e-7)
     np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
@@ -105,7 +128,8 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
-    """Another update changes the evidence by less than the rule's tolerance, and the weights are the mode."""
+    """Another update changes the evidence by less than the rule's tolerance, and the weights are
+    the mode."""
     X, codes = banana(rng, 120)
     if likelihood != "bernoulli":
         codes = codes + (X[:, 0] > 1)
@@ -120,7 +144,8 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
 
 
 def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
-    """From weights far beyond the mode curvature is nearly nothing, and the Newton step far too long."""
+    """From weights far beyond the mode curvature is nearly nothing, and the Newton step far too
+    long."""
     x, odd = np.repeat([-1.0, 1.0], 50), np.arange(100) % 5 == 0
     codes = ((x > 0) != odd).astype(float)
     idle = np.zeros(100)
@@ -132,21 +157,37 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     search = begin(state, RULE)
     np.testing.assert_array_equal(search.trial.labels, labels[:1])
     trial = search.trial
-    assert naive.penalised("bernoulli", Phi[:, :1], codes, trial.alpha[:, None], trial.weights) < search.baseline
-    search, reason = receive(search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE)
+    assert (
+        naive.penalised("bernoulli", Phi[:, :1], codes, trial.alpha[:, None], trial.weights)
+        < search.baseline
+    )
+    search, reason = receive(
+        search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE
+    )
     assert search.current.block is state.block
     np.testing.assert_array_equal(search.trial.labels, labels)
-    np.testing.assert_array_equal(search.trial.alpha, alpha / [1.0, JOINING])  # who is not in yet hopes for less
+    np.testing.assert_array_equal(
+        search.trial.alpha, alpha / [1.0, JOINING]
+    )  # who is not in yet hopes for less
     assert search.step == 1.0
     while search.current.block is state.block and reason is None:
         before = search
-        search, reason = receive(search, LogisticBlock.of("bernoulli", Phi, codes, search.trial.weights), RULE)
+        search, reason = receive(
+            search, LogisticBlock.of("bernoulli", Phi, codes, search.trial.weights), RULE
+        )
         if search.current.block is state.block:
             ends = (before.current.weights, before.trial.weights)
-            low, high = (naive.penalised("bernoulli", Phi, codes, before.current.alpha[:, None], w) for w in ends)
-            top = 2 * before.current.decrement  # slope along the step; the parabola's top from it and the fall
+            low, high = (
+                naive.penalised("bernoulli", Phi, codes, before.current.alpha[:, None], w)
+                for w in ends
+            )
+            top = (
+                2 * before.current.decrement
+            )  # slope along the step; the parabola's top from it and the fall
             best = 0.5 * top * before.step**2 / (top * before.step - (high - low))
-            np.testing.assert_allclose(search.step, np.clip(best, 0.1 * before.step, 0.5 * before.step), rtol=1e-6)
+            np.testing.assert_allclose(
+                search.step, np.clip(best, 0.1 * before.step, 0.5 * before.step), rtol=1e-6
+            )
     np.testing.assert_array_equal(search.current.labels, labels)
     end, reason = drive(search, Phi, codes)
     assert reason is Termination.CONVERGED
@@ -168,7 +209,8 @@ def test_limits_end_a_fit(rng):
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
 def test_hard_data_end_finite(rng, likelihood, kind):
-    """Classes that part, inputs that tell nothing, rows that contradict each other, one row of each class."""
+    """Classes that part, inputs that tell nothing, rows that contradict each other, one row of each
+    class."""
     K = 2 if likelihood == "bernoulli" else 3
     codes = (np.arange(30) % K).astype(float)
     X = np.column_stack([10 * codes, np.zeros(30)]) + rng.normal(size=(30, 2))
@@ -191,8 +233,9 @@ def test_hard_data_end_finite(rng, likelihood, kind):
 
 @pytest.mark.parametrize("seed", some([1, 2], {1}))
 def test_classes_that_part_from_weights_far_away(seed):
-    """The quadratic of a flank says nothing of the mode: updates of α there would prune what the data need, and the
-    evidence run away. The end is that of a start at zero, and no probability is above one."""
+    """The quadratic of a flank says nothing of the mode: updates of α there would prune what the
+    data need, and the evidence run away. The end is that of a start at zero, and no probability is
+    above one."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(200, 3))
     codes = (X[:, 0] > 0).astype(float)
@@ -210,18 +253,24 @@ def test_classes_that_part_from_weights_far_away(seed):
 
 @pytest.mark.parametrize("seed", [18, 48, 66])
 def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
-    """Three classes that no column tells apart: deleting the last one by blocks alone promises more than is so."""
+    """Three classes that no column tells apart: deleting the last one by blocks alone promises more
+    than is so."""
     rng = np.random.default_rng(seed)
     n = rng.integers(6, 80)
     X = rng.normal(size=(n, 2)) * 10 ** rng.uniform(-1, 1)
-    codes = rng.integers(3, size=n).astype(float) if rng.random() < 0.5 else (X > 0).sum(axis=1).astype(float)
+    codes = (
+        rng.integers(3, size=n).astype(float)
+        if rng.random() < 0.5
+        else (X > 0).sum(axis=1).astype(float)
+    )
     _, reason = fit("multinomial", design(X, 10 ** rng.uniform(-3, 1)), codes, 3)
     assert reason is Termination.CONVERGED
 
 
 @pytest.mark.slow
 def test_alpha_and_mode_do_not_chase_each_other_for_ever():
-    """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one direction and the other."""
+    """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one
+    direction and the other."""
     rng = np.random.default_rng(0)
     codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
     angle = np.pi * (codes / 3 + rng.integers(2, size=150))

@@ -1,10 +1,19 @@
-"""Posterior and evidence against Tipping's equations, where the numbers are kind and where they are not."""
+"""Posterior and evidence against Tipping's equations, where the numbers are kind and where they are
+not."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import determinedness, gaussian, gram, log_evidence, posterior, predict_by_rows, sparsity_quality
+from naive import (
+    determinedness,
+    gaussian,
+    gram,
+    log_evidence,
+    posterior,
+    predict_by_rows,
+    sparsity_quality,
+)
 
 from partirvm.core import posterior as module
 from partirvm.core.posterior import factorise, own_factors
@@ -20,26 +29,34 @@ def statistics_of(Phi, t, w=None, offset=None):
     m = np.zeros(M) if offset is None else offset
     G, b, sum_squares = gram(Phi, (t - Phi @ m)[:, None], w)
     there = np.ones(len(t)) if w is None else w[w > 0]
-    return GramStatistics(np.arange(M), G, b, sum_squares, m[:, None], len(there), float(np.log(there).sum()))
+    return GramStatistics(
+        np.arange(M), G, b, sum_squares, m[:, None], len(there), float(np.log(there).sum())
+    )
 
 
 @st.composite
 def kind_problems(draw):
-    """Columns of noise: the Gram matrix is well conditioned. With and without weights (some zero) and an offset."""
+    """Columns of noise: the Gram matrix is well conditioned. With and without weights (some zero)
+    and an offset."""
     rng = np.random.default_rng(draw(seeds))
     M = draw(st.integers(1, 8))
     N = draw(st.integers(4 * M, 60))
     Phi, t = rng.normal(size=(N, M)), rng.normal(size=N)
     alpha, beta = 10.0 ** rng.uniform(-3, 3, size=M), 10.0 ** rng.uniform(-1, 2)
-    w = draw(st.sampled_from([None, rng.uniform(0.2, 4.0, N), rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]))
+    w = draw(
+        st.sampled_from(
+            [None, rng.uniform(0.2, 4.0, N), rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]
+        )
+    )
     offset = draw(st.sampled_from([None, rng.normal(size=M)]))
     return Phi, t, alpha, beta, w, offset
 
 
 @given(kind_problems())
 def test_posterior_and_evidence_where_well_conditioned(problem):
-    """Σ and μ (eqs. 6, 12, 13), γ (17), ‖t − Φμ‖² and log N(t | 0, C) (15), to 1e-8; of each column s_i = φᵀC₋ᵢ⁻¹φ and
-    q_i = φᵀC₋ᵢ⁻¹t with C₋ᵢ the covariance without it (Tipping & Faul 2003, eqs. 19 and 22)."""
+    """Σ and μ (eqs. 6, 12, 13), γ (17), ‖t − Φμ‖² and log N(t | 0, C) (15), to 1e-8; of each column
+    s_i = φᵀC₋ᵢ⁻¹φ and q_i = φᵀC₋ᵢ⁻¹t with C₋ᵢ the covariance without it (Tipping & Faul 2003, eqs.
+    19 and 22)."""
     Phi, t, alpha, beta, w, offset = problem
     found = module.posterior(statistics_of(Phi, t, w, offset), alpha, beta)
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
@@ -47,10 +64,14 @@ def test_posterior_and_evidence_where_well_conditioned(problem):
     np.testing.assert_allclose(found.mean, mu, **close)
     np.testing.assert_allclose(found.variance, np.diagonal(Sigma), rtol=1e-8)
     np.testing.assert_allclose(found.root() @ found.root().T, Sigma, **close)
-    np.testing.assert_allclose(found.determinedness, determinedness(Phi, t, alpha, beta, w), **close)
+    np.testing.assert_allclose(
+        found.determinedness, determinedness(Phi, t, alpha, beta, w), **close
+    )
     weights = np.ones(len(t)) if w is None else w
     np.testing.assert_allclose(found.residual, weights @ (t - Phi @ mu) ** 2, rtol=1e-8)
-    np.testing.assert_allclose(found.log_evidence, log_evidence(Phi, t, alpha, beta, w), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(
+        found.log_evidence, log_evidence(Phi, t, alpha, beta, w), rtol=1e-8, atol=1e-8
+    )
     assert not found.cancelled
     s, q = own_factors(found, alpha)
     for i in range(len(alpha)):
@@ -63,7 +84,8 @@ def test_posterior_and_evidence_where_well_conditioned(problem):
 
 @st.composite
 def unkind_problems(draw):
-    """Kernels ten times too wide, or every column twice, or every row twice: ΦᵀΦ is singular to rounding."""
+    """Kernels ten times too wide, or every column twice, or every row twice: ΦᵀΦ is singular to
+    rounding."""
     rng = np.random.default_rng(draw(seeds))
     N, M = draw(st.integers(30, 80)), draw(st.integers(5, 25))
     X = rng.uniform(-3, 3, size=(N, 2))
@@ -79,17 +101,21 @@ def unkind_problems(draw):
     t = (y - y.mean()) / y.std()
     Phi = np.column_stack([np.ones(len(X)), gaussian(X, centres, gamma)])
     alpha, beta = 10.0 ** rng.uniform(-4, 4, size=Phi.shape[1]), 10.0 ** rng.uniform(0, 4)
-    test = np.column_stack([np.ones(20), gaussian(rng.uniform(-3, 3, size=(20, 2)), centres, gamma)])
+    test = np.column_stack(
+        [np.ones(20), gaussian(rng.uniform(-3, 3, size=(20, 2)), centres, gamma)]
+    )
     with_offset = draw(st.booleans())
     return Phi, t, alpha, beta, test, with_offset
 
 
 @given(unkind_problems())
 def test_predictions_and_evidence_where_ill_conditioned(problem):
-    """At fixed α and β: predictive mean and sd to 1e-6 of sd(t) = 1, evidence to 1e-6 of its nats or of N.
+    """At fixed α and β: predictive mean and sd to 1e-6 of sd(t) = 1, evidence to 1e-6 of its nats
+    or of N.
 
-    The reference works with the N × N covariance C, whose least eigenvalue is the noise variance; its own rounding is
-    that of βtᵀC⁻¹t, which is as large as the evidence where β was drawn far too high for the data.
+    The reference works with the N × N covariance C, whose least eigenvalue is the noise variance;
+    its own rounding is that of βtᵀC⁻¹t, which is as large as the evidence where β was drawn far too
+    high for the data.
     """
     Phi, t, alpha, beta, test, with_offset = problem
     offset = module.posterior(statistics_of(Phi, t), alpha, 3 * beta).mean if with_offset else None
@@ -97,7 +123,9 @@ def test_predictions_and_evidence_where_ill_conditioned(problem):
     mean, variance = predict_by_rows(test, Phi, t, alpha, beta)
     np.testing.assert_allclose(test @ found.mean, mean, rtol=0, atol=1e-6)
     spread = test @ found.root()
-    np.testing.assert_allclose(np.sqrt((spread**2).sum(axis=1) + 1 / beta), np.sqrt(variance), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        np.sqrt((spread**2).sum(axis=1) + 1 / beta), np.sqrt(variance), rtol=0, atol=1e-6
+    )
     expected = log_evidence(Phi, t, alpha, beta)
     np.testing.assert_allclose(found.log_evidence, expected, rtol=1e-6, atol=1e-6 * len(t))
 
@@ -133,8 +161,8 @@ def exact_residual(Phi, t, mean):
 
 @given(seeds, st.integers(-12, -2))
 def test_a_residual_without_digits_is_flagged(seed, power):
-    """tᵀt − 2μᵀb + μᵀGμ that is off by more than 1 % says ``cancelled``; noise of 1 % does not. After a rebase onto the
-    mean, ‖t − Φμ‖² has its digits again and is not flagged."""
+    """tᵀt − 2μᵀb + μᵀGμ that is off by more than 1 % says ``cancelled``; noise of 1 % does not.
+    After a rebase onto the mean, ‖t − Φμ‖² has its digits again and is not flagged."""
     rng, noise = np.random.default_rng(seed), 10.0**power
     Phi = rng.normal(size=(200, 5))
     t = Phi @ rng.normal(size=5) + noise * rng.normal(size=200)

@@ -1,4 +1,5 @@
-"""Wider predictions: information, movement of the mean, degrees of freedom; RVM* where nothing can be added."""
+"""Wider predictions: information, movement of the mean, degrees of freedom; RVM* where nothing can
+be added."""
 
 import naive
 import numpy as np
@@ -20,7 +21,9 @@ def problem(rng, N=15, M=4):
 
 def directions(Phi, alpha, beta):
     """∂K/∂log α_i = −φ_iφ_iᵀ/α_i and ∂K/∂log β = −I/β of K = I/β + ΦA⁻¹Φᵀ."""
-    return [-np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [-np.eye(len(Phi)) / beta]
+    return [-np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [
+        -np.eye(len(Phi)) / beta
+    ]
 
 
 def dense_information(Phi, alpha, beta):
@@ -40,27 +43,44 @@ def test_information_is_that_of_the_targets_distribution(rng):
     for M in (1, 4):
         Phi, t, alpha, beta = problem(rng, M=M)
         root = np.linalg.cholesky(naive.posterior(Phi, t, alpha, beta)[1])
-        np.testing.assert_allclose(information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10)
+        np.testing.assert_allclose(
+            information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10
+        )
 
 
 @pytest.mark.parametrize(("known_noise", "known"), [(False, ()), (True, ()), (False, (1, 2))])
 def test_widened_covariance_and_freedom(rng, known_noise, known):
-    """Σ + J C Jᵀ over θ that are not given, J by differences of μ and C = (information + 1/REACH²)⁻¹; ν = 2/C_ββ,
-    infinite of known noise; with every α and the noise given Σ itself."""
+    """Σ + J C Jᵀ over θ that are not given, J by differences of μ and C = (information +
+    1/REACH²)⁻¹; ν = 2/C_ββ, infinite of known noise; with every α and the noise given Σ itself."""
     Phi, t, alpha, beta = problem(rng)
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     theta, free = np.log([*alpha, beta]), np.setdiff1d(np.arange(5 - known_noise), known)
-    J = np.array([mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e) for e in 1e-5 * np.eye(5)[free]]).T / 2e-5
-    C = np.linalg.inv(dense_information(Phi, alpha, beta)[np.ix_(free, free)] + np.eye(len(free)) / REACH**2)
-    root, freedom = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise, known=known)
+    J = (
+        np.array(
+            [
+                mean_of(Phi, t, theta + e) - mean_of(Phi, t, theta - e)
+                for e in 1e-5 * np.eye(5)[free]
+            ]
+        ).T
+        / 2e-5
+    )
+    C = np.linalg.inv(
+        dense_information(Phi, alpha, beta)[np.ix_(free, free)] + np.eye(len(free)) / REACH**2
+    )
+    root, freedom = widened(
+        alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise, known=known
+    )
     np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
     assert freedom == (np.inf if known_noise else pytest.approx(2 / C[-1, -1]))
-    root, _ = widened(alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=True, known=range(4))
+    root, _ = widened(
+        alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=True, known=range(4)
+    )
     np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-12)
 
 
 def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):
-    """With hardly a prior ν = N − M, up to the prior on log β: 1/(1/(N − M) + … ) within 2/REACH²; at least one."""
+    """With hardly a prior ν = N − M, up to the prior on log β: 1/(1/(N − M) + … ) within 2/REACH²;
+    at least one."""
     Phi, t, _, beta = problem(rng, N=30, M=4)
     flat = np.full(4, 1e-8)
     mean, Sigma = naive.posterior(Phi, t, flat, beta)
@@ -81,9 +101,11 @@ def test_quantiles():
 
 
 def test_a_column_of_zeros_adds_nothing():
-    """As a linear kernel has at the origin: of height 0, in a fit of two columns; neither does a target without
-    variance."""
-    extra = GramBlock(np.zeros((2, 3)), np.array([0.0, 1.0, 1.0]), np.ones((3, 1)), np.ones(1), 9, 0.0)
+    """As a linear kernel has at the origin: of height 0, in a fit of two columns; neither does a
+    target without variance."""
+    extra = GramBlock(
+        np.zeros((2, 3)), np.array([0.0, 1.0, 1.0]), np.ones((3, 1)), np.ones(1), 9, 0.0
+    )
     for variance, expected in ((1.0, [False, True]), (0.0, [False, False])):
         found = augmentation(extra, np.eye(2), np.array([0.0, 1.0]), np.eye(2), 4.0, variance)
         assert [each.astype(bool).tolist() for each in found] == [expected, expected]

@@ -1,4 +1,5 @@
-"""Draws follow their chances in any tiles; a random order in parts; rows with the largest error in any sums."""
+"""Draws follow their chances in any tiles; a random order in parts; rows with the largest error in
+any sums."""
 
 import itertools
 from functools import reduce
@@ -27,20 +28,30 @@ def test_two_rows_are_drawn_without_replacement():
     assert chisquare(counts[other], DRAWS * expected[other]).pvalue > 1e-4
 
 
-@given(st.integers(0, 2**63 - 1), st.integers(0, 1000), st.integers(1, 200), st.integers(0, 10**12), st.data())
+@given(
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 1000),
+    st.integers(1, 200),
+    st.integers(0, 10**12),
+    st.data(),
+)
 def test_a_rows_luck_does_not_depend_on_its_tile(seed, number, n, first, data):
-    """Keys of a split are the split of the keys, so that the largest are found by any tree of tiles."""
+    """Keys of a split are the split of the keys, so that the largest are found by any tree of
+    tiles."""
     rows = first + np.arange(n)
     chances = np.random.default_rng(n).random(n)
     whole, cut = drawn(chances, rows, (seed, number)), data.draw(st.integers(0, n))
-    parts = [drawn(chances[part], rows[part], (seed, number)) for part in (slice(cut), slice(cut, None))]
+    parts = [
+        drawn(chances[part], rows[part], (seed, number)) for part in (slice(cut), slice(cut, None))
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
     assert (whole < 0).all()
 
 
 @pytest.mark.parametrize("draw", [(0, 0), (0, 1), (1, 0), (2**40, 3)])
 def test_uniform(draw):
-    """Kolmogorov and Smirnov find nothing in neighbouring rows, neither in their numbers nor in their differences."""
+    """Kolmogorov and Smirnov find nothing in neighbouring rows, neither in their numbers nor in
+    their differences."""
     u = uniform(np.arange(50_000), draw)
     assert ((u > 0) & (u < 1)).all()
     assert kstest(u, "uniform").pvalue > 1e-4
@@ -63,13 +74,15 @@ def test_every_row_has_one_place(n, seed):
     whole = random_order(n, np.random.default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
     np.testing.assert_array_equal(
-        random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)), whole[n // 3 : n // 2]
+        random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)),
+        whole[n // 3 : n // 2],
     )
 
 
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 10**9])
 def test_a_part_is_spread_evenly(n):
-    """The first rows fall into equal intervals as independent draws would; neighbours in the order are unrelated."""
+    """The first rows fall into equal intervals as independent draws would; neighbours in the order
+    are unrelated."""
     k = min(n // 2, 20_000)
     rows = random_order(n, np.random.default_rng(5), np.arange(k))
     counts = np.histogram(rows, bins=10, range=(0, n))[0]
@@ -79,15 +92,22 @@ def test_a_part_is_spread_evenly(n):
 
 
 @given(
-    st.lists(st.integers(0, 2), max_size=40), st.integers(0, 12), st.lists(st.integers(0, 40), max_size=4), st.randoms()
+    st.lists(st.integers(0, 2), max_size=40),
+    st.integers(0, 12),
+    st.lists(st.integers(0, 40), max_size=4),
+    st.randoms(),
 )
 def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
-    """The first ``limit`` by (−error, row), for any split of the rows, any order of the parts, many equal errors."""
+    """The first ``limit`` by (−error, row), for any split of the rows, any order of the parts, many
+    equal errors."""
     n = len(errors)
     values, rows = np.array(errors, dtype=float), np.arange(n) + 100
     points = np.column_stack([rows, values])
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    parts = [LargestErrors.of(values[a:b], rows[a:b], points[a:b], limit) for a, b in itertools.pairwise(edges)]
+    parts = [
+        LargestErrors.of(values[a:b], rows[a:b], points[a:b], limit)
+        for a, b in itertools.pairwise(edges)
+    ]
     random.shuffle(parts)
     found = reduce(add, parts)
     expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]

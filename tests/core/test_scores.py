@@ -1,4 +1,5 @@
-"""Scores of numbers and classes: against scipy, scikit-learn, a naive loop and the definition, in any tree."""
+"""Scores of numbers and classes: against scipy, scikit-learn, a naive loop and the definition, in
+any tree."""
 
 from functools import reduce
 from operator import add
@@ -17,7 +18,8 @@ from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):
-    """Codes, probabilities and, for two classes, linear predictors; rounded ones where there shall be ties."""
+    """Codes, probabilities and, for two classes, linear predictors; rounded ones where there shall
+    be ties."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(k, size=n)
     f = rng.normal(scale=scale, size=(n, 1 if k == 2 else k))
@@ -28,7 +30,13 @@ def drawn(seed, n, k, *, ties=False, scale=2.0):
     return codes, p, f[:, 0] if k == 2 else None
 
 
-rows = st.tuples(st.integers(0, 2**32), st.integers(1, 300), st.integers(2, 6), st.booleans(), st.sampled_from([1, 40]))
+rows = st.tuples(
+    st.integers(0, 2**32),
+    st.integers(1, 300),
+    st.integers(2, 6),
+    st.booleans(),
+    st.sampled_from([1, 40]),
+)
 
 
 @given(rows)
@@ -38,7 +46,9 @@ def test_the_scores_are_those_of_scikit_learn(how):
     scores = ClassScores.of(codes.astype(np.float64), p, f)
     found = scores.figures()
     assert (scores.n, scores.loss) == (n, found["log_loss"])
-    assert found["log_loss"] == pytest.approx(log_loss(codes, p, labels=range(k)), rel=1e-9, abs=1e-12)
+    assert found["log_loss"] == pytest.approx(
+        log_loss(codes, p, labels=range(k)), rel=1e-9, abs=1e-12
+    )
     assert found["accuracy"] == pytest.approx(accuracy_score(codes, p.argmax(axis=1)))
     assert found["ece"] == pytest.approx(naive.calibration_error(codes, p), abs=1e-12)
     if k > 2:
@@ -46,15 +56,20 @@ def test_the_scores_are_those_of_scikit_learn(how):
         assert found["brier"] == pytest.approx(expected, rel=1e-9, abs=1e-12)
         assert "roc_auc" not in found
         return
-    assert found["brier"] == pytest.approx(brier_score_loss(codes, p[:, 1], pos_label=1), rel=1e-9, abs=1e-12)
+    assert found["brier"] == pytest.approx(
+        brier_score_loss(codes, p[:, 1], pos_label=1), rel=1e-9, abs=1e-12
+    )
     if 0 < codes.sum() < n:
-        assert found["roc_auc"] == pytest.approx(roc_auc_score(codes, f.astype(np.float16)), rel=1e-12)
+        assert found["roc_auc"] == pytest.approx(
+            roc_auc_score(codes, f.astype(np.float16)), rel=1e-12
+        )
     else:
         assert found["roc_auc"] is None
 
 
 def test_the_bins_are_closed_above():
-    """Confidence 0.6 = 9/15 is the last of its bin, as in Guo et al. (2017): it shares none with 0.65."""
+    """Confidence 0.6 = 9/15 is the last of its bin, as in Guo et al. (2017): it shares none with
+    0.65."""
     p = np.array([[0.4, 0.6], [0.35, 0.65]])
     assert ClassScores.of(np.array([1, 0]), p).figures()["ece"] == pytest.approx((0.4 + 0.65) / 2)
 
@@ -91,7 +106,9 @@ def test_sums_in_any_tree_are_the_scores_of_all_rows(how, data):
 def test_half_precision_hardly_changes_the_ranking(rng):
     positive = rng.random(20_000) < 0.3
     scores = rng.normal(size=20_000) + positive
-    assert auc(ranking(scores, positive)) == pytest.approx(roc_auc_score(positive, scores), abs=1e-5)
+    assert auc(ranking(scores, positive)) == pytest.approx(
+        roc_auc_score(positive, scores), abs=1e-5
+    )
 
 
 def test_scores_are_in_the_order_of_their_numbers():
@@ -103,11 +120,18 @@ def test_scores_are_in_the_order_of_their_numbers():
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
 def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
-    """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by scipy.stats.norm."""
+    """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by
+    scipy.stats.norm."""
     rng = np.random.default_rng(seed)
-    t, mean, variance = 5 + rng.normal(size=n), 5 + rng.normal(size=n), rng.uniform(0.1, 3.0, size=n)
+    t, mean, variance = (
+        5 + rng.normal(size=n),
+        5 + rng.normal(size=n),
+        rng.uniform(0.1, 3.0, size=n),
+    )
     cut = min(cut, n)
-    scores = Scores.of(t[:cut], mean[:cut], variance[:cut]) + Scores.of(t[cut:], mean[cut:], variance[cut:])
+    scores = Scores.of(t[:cut], mean[:cut], variance[:cut]) + Scores.of(
+        t[cut:], mean[cut:], variance[cut:]
+    )
     predictive = norm(mean, np.sqrt(variance))
     low, high = predictive.interval(0.95)
     assert scores.n == n
@@ -116,22 +140,33 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     np.testing.assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
     for level in LEVELS:
         ends = predictive.interval(level)
-        assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(np.mean((ends[0] <= t) & (t <= ends[1])))
+        assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(
+            np.mean((ends[0] <= t) & (t <= ends[1]))
+        )
     outside = np.maximum(low - t, 0) + np.maximum(t - high, 0)
-    np.testing.assert_allclose(found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9)
+    np.testing.assert_allclose(
+        found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9
+    )
     grid = np.linspace(-10, 20, 6001)
     step = (norm.cdf(grid, mean[:, None], np.sqrt(variance)[:, None]) - (grid >= t[:, None])) ** 2
-    np.testing.assert_allclose(found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=3e-3)  # half a step
+    np.testing.assert_allclose(
+        found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=3e-3
+    )  # half a step
 
 
 def test_intervals_may_have_other_multiples(rng):
     """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
     t, zero, one = rng.normal(size=200), np.zeros(200), np.ones(200)
-    normal, wide = Scores.of(t, zero, one), Scores.of(t, zero, one, None, [2 * each for each in NORMAL_MULTIPLES])
+    normal, wide = (
+        Scores.of(t, zero, one),
+        Scores.of(t, zero, one, None, [2 * each for each in NORMAL_MULTIPLES]),
+    )
     found = wide.figures()
     covered = [found[f"coverage_{100 * level:.0f}"] for level in LEVELS]
     half = dict(zip(STATED_LEVELS, NORMAL_MULTIPLES, strict=True))
     assert covered == [np.mean(np.abs(t) <= 2 * half[level]) for level in LEVELS]
     assert found["nlpd"] == normal.figures()["nlpd"]
     outside = np.maximum(np.abs(t) - 2 * half[0.95], 0)
-    np.testing.assert_allclose(found["interval_score_95"], np.mean(4 * half[0.95] + 2 / 0.05 * outside))
+    np.testing.assert_allclose(
+        found["interval_score_95"], np.mean(4 * half[0.95] + 2 / 0.05 * outside)
+    )

@@ -1,4 +1,5 @@
-"""Several targets that share vectors and α: evidence, its slopes in α, updates, gains, against dense formulas."""
+"""Several targets that share vectors and α: evidence, its slopes in α, updates, gains, against
+dense formulas."""
 
 import naive
 import numpy as np
@@ -16,7 +17,8 @@ T = 3
 
 @st.composite
 def problems(draw):
-    """Noise columns of which some carry targets of other noise each, any α and β, with and without weights."""
+    """Noise columns of which some carry targets of other noise each, any α and β, with and without
+    weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     N, M = 50, 6
     Phi = rng.normal(size=(N, M))
@@ -41,11 +43,13 @@ def evidence(Phi, t, alpha, beta, w=None):
 @given(problems())
 @settings(max_examples=12)
 def test_a_step(problem):
-    """The evidence is the sum over targets; α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², and the posterior of each
-    target that belongs to them."""
+    """The evidence is the sum over targets; α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², and
+    the posterior of each target that belongs to them."""
     Phi, t, alpha, beta, w = problem
     start = state_of(Phi, t, alpha, beta, w)
-    np.testing.assert_allclose(start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9)
+    np.testing.assert_allclose(
+        start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9
+    )
     state, _ = step(start)
     kept, weights = state.labels, naive.ones(Phi, w)
     posteriors = [naive.posterior(Phi, t[:, k], alpha, beta[k], w) for k in range(T)]
@@ -64,26 +68,32 @@ def test_a_step(problem):
 @given(problems())
 @settings(max_examples=12)
 def test_what_a_candidate_is_worth(problem):
-    """s and q of each target, ℓ(α) as a difference of evidences, and its best α against a dense grid."""
+    """s and q of each target, ℓ(α) as a difference of evidences, and its best α against a dense
+    grid."""
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics
     s, q = fit.factors(whole.gram[:5, 5:], np.diagonal(whole.gram)[5:], whole.projection[5:])
     expected = np.array(
-        [naive.sparsity_quality(Phi[:, 5], Phi[:, :5], t[:, k], alpha[:5], beta[k], w) for k in range(T)]
+        [
+            naive.sparsity_quality(Phi[:, 5], Phi[:, :5], t[:, k], alpha[:5], beta[k], w)
+            for k in range(T)
+        ]
     )
     np.testing.assert_allclose(s[0], expected[:, 0], rtol=1e-6)
     np.testing.assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
     rise = evidence(Phi, t, alpha, beta, w) - evidence(Phi[:, :5], t, alpha[:5], beta, w)
-    np.testing.assert_allclose(priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7
+    )
     grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
     best = max(0.0, priors.joint_contribution(s, q, grid).max())
     np.testing.assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
 
 
 def test_one_target_may_outvote_the_sign_of_the_sum():
-    """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α = 1/99, target 1
-    loses ½ log((α + 10³)/α) there."""
+    """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α
+    = 1/99, target 1 loses ½ log((α + 10³)/α) there."""
     s, q = np.array([[1.0, 1000.0]]), np.array([[10.0, 0.0]])
     alpha, gain = priors.joint_optimum(s, q)
     grid = np.geomspace(1e-6, 1e6, 200_001)

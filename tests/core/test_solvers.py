@@ -35,8 +35,8 @@ def start_of(Phi, t) -> HyperState:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_auto_is_no_worse_than_either(seed):
-    """Its evidence is at least the fixed point's, as far as that converges, and within 1e-3·N nats of that of actions
-    from nothing; its posterior and evidence are those of its α and β."""
+    """Its evidence is at least the fixed point's, as far as that converges, and within 1e-3·N nats
+    of that of actions from nothing; its posterior and evidence are those of its α and β."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
     ends = {solver: SOLVERS[solver](start, RULE) for solver in ("fixed-point", "fast", "auto")}
@@ -52,8 +52,9 @@ def test_auto_is_no_worse_than_either(seed):
 
 
 def test_columns_that_gain_only_together_come_back():
-    """Near-parallel a and b, and a target along a − b: alone βφᵀφ > (βφᵀt)² and neither gains, together they gain
-    about ½βtᵀt nats, less what their α cost. Actions leave them out, a turn of ``rejoined`` takes both."""
+    """Near-parallel a and b, and a target along a − b: alone βφᵀφ > (βφᵀt)² and neither gains,
+    together they gain about ½βtᵀt nats, less what their α cost. Actions leave them out, a turn of
+    ``rejoined`` takes both."""
     u, v, w = np.eye(6)[:3]
     gap, beta = 0.05, 5e3
     Phi = np.column_stack([w, u + gap * v, u - gap * v])
@@ -67,7 +68,9 @@ def test_columns_that_gain_only_together_come_back():
     found = turns(fit, whole, RULE, rejoined, lambda info: None)
     assert found.labels.tolist() == [0, 1, 2]
     assert found.log_evidence > fit.log_evidence + 0.25 * beta * (2 * gap) ** 2
-    np.testing.assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)
+    np.testing.assert_allclose(
+        found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9
+    )
 
 
 def test_fixed_noise_stays_and_steps_are_heard():
@@ -84,8 +87,9 @@ def test_fixed_noise_stays_and_steps_are_heard():
 
 @pytest.mark.slow
 def test_auto_reaches_the_best_of_several_starts():
-    """Sinc with a wide kernel: the fixed point from α = 1/M² ends tens of nats above that from the usual α; "auto"
-    ends no lower. Both keep α above ``ALPHA_FLOOR``: below it, points of more evidence exist that neither reaches."""
+    """Sinc with a wide kernel: the fixed point from α = 1/M² ends tens of nats above that from the
+    usual α; "auto" ends no lower. Both keep α above ``ALPHA_FLOOR``: below it, points of more
+    evidence exist that neither reaches."""
     rng = np.random.default_rng(1)
     X = rng.uniform(-3, 3, (100, 1))
     t = np.sinc(X[:, 0]) + 0.038 * rng.normal(size=100)
@@ -110,26 +114,35 @@ def half_entered(seed, *, M=30):
 
 @pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_new_columns_beside_others_have_the_covariance_of_these_as_noise(offset):
-    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t; so differences of evidence are
-    those of all columns."""
+    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t; so
+    differences of evidence are those of all columns."""
     Phi, t, state = half_entered(0)
     shift = np.where(state.entered, 0.0, offset)[:, None]
     begun = beside(replace(state, statistics=state.statistics.shift(shift)))
     C = naive.covariance(Phi[:, :30], state.alpha[:30], state.beta)
     new = Phi[:, 30:]
     np.testing.assert_allclose(begun.statistics.gram, new.T @ np.linalg.solve(C, new), atol=1e-6)
-    np.testing.assert_allclose(begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6)
+    np.testing.assert_allclose(
+        begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6
+    )
     np.testing.assert_allclose(begun.statistics.sum_squares, t @ np.linalg.solve(C, t), rtol=1e-8)
     other = replace(begun, alpha=7 * begun.alpha)
-    whole = [naive.log_evidence(Phi, t, np.r_[state.alpha[:30], each.alpha], state.beta) for each in (begun, other)]
-    np.testing.assert_allclose(other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6)
+    whole = [
+        naive.log_evidence(Phi, t, np.r_[state.alpha[:30], each.alpha], state.beta)
+        for each in (begun, other)
+    ]
+    np.testing.assert_allclose(
+        other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6
+    )
 
 
 def test_what_fails_beside_the_others_does_not_join():
-    """Orthogonal unit columns, t = 3(a + b) and noise known: a is there, b gains ½βt², c with φᵀt = 0 fails. b starts
-    where it entered."""
+    """Orthogonal unit columns, t = 3(a + b) and noise known: a is there, b gains ½βt², c with φᵀt =
+    0 fails. b starts where it entered."""
     Phi, t = np.eye(6)[:, :3], np.array([3.0, 3, 0, 0, 0, 0])
-    state = replace(start_of(Phi, t), beta=4.0, fixed_noise=True, entered=np.array([False, True, True]))
+    state = replace(
+        start_of(Phi, t), beta=4.0, fixed_noise=True, entered=np.array([False, True, True])
+    )
     found = screened(state, RULE)
     assert found.labels.tolist() == [0, 1]
     assert found.alpha.tolist() == state.alpha[:2].tolist()

@@ -41,11 +41,19 @@ def assert_same(found, expected):
     assert found.n == expected.n
     np.testing.assert_array_equal(found.labels, expected.labels)
     for name in ("gram", "projection", "sum_squares", "offset", "log_weight"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10, err_msg=name
+        )
 
 
 @given(
-    seeds, st.integers(1, 40), counts, counts, weightings, st.integers(1, 3), st.lists(st.integers(0, 40), max_size=4)
+    seeds,
+    st.integers(1, 40),
+    counts,
+    counts,
+    weightings,
+    st.integers(1, 3),
+    st.lists(st.integers(0, 40), max_size=4),
 )
 def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts):
     """Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows present and Σ log w."""
@@ -74,17 +82,25 @@ def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts)
 def test_a_sum_leaves_its_terms_as_they_were(rng):
     """Tasks are run twice and nodes are shared: adding must not write into either side."""
     Phi, t, _ = rows(0, 12, 5, None)
-    first, second = (GramBlock.of(Phi[some, :2], Phi[some, 2:], t[some]) for some in (slice(6), slice(6, None)))
+    first, second = (
+        GramBlock.of(Phi[some, :2], Phi[some, 2:], t[some]) for some in (slice(6), slice(6, None))
+    )
     before = first.cross.copy(), second.projection.copy()
     first + second
     np.testing.assert_array_equal(first.cross, before[0])
     np.testing.assert_array_equal(second.projection, before[1])
 
 
-@given(seeds, st.integers(8, 40), weightings, st.integers(1, 3), st.lists(st.integers(1, 4), min_size=1, max_size=4))
+@given(
+    seeds,
+    st.integers(8, 40),
+    weightings,
+    st.integers(1, 3),
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+)
 def test_extending_is_computing_at_once(seed, n, weighting, targets, groups):
-    """However the columns join, the statistics are those of the whole design. New columns of statistics with offset m
-    see r = t − Φ_kept·m; their own offset is zero."""
+    """However the columns join, the statistics are those of the whole design. New columns of
+    statistics with offset m see r = t − Φ_kept·m; their own offset is zero."""
     Phi, t, w = rows(seed, n, sum(groups), weighting, targets)
     labels = np.arange(sum(groups)) * 7 + BIAS
     statistics, at = GramStatistics.empty(targets), 0

@@ -1,4 +1,5 @@
-"""The tied RVM against dense formulas: sums, an update, and the slopes of its evidence by differences."""
+"""The tied RVM against dense formulas: sums, an update, and the slopes of its evidence by
+differences."""
 
 from dataclasses import replace
 from itertools import product
@@ -18,7 +19,8 @@ LABELS = np.array([BIAS, 3, 1, 4, 0])
 
 
 def numbers(rng, weighted):
-    """Columns Φ (40, 5), the first of ones, a target with noise, and weights of which some are zero."""
+    """Columns Φ (40, 5), the first of ones, a target with noise, and weights of which some are
+    zero."""
     Phi = np.hstack([np.ones((40, 1)), rng.normal(size=(40, 4))])
     t = Phi @ rng.normal(size=5) + 0.5 * rng.normal(size=40)
     return Phi, t, rng.choice([0.0, 0.5, 2.0], size=40) if weighted else None
@@ -56,12 +58,15 @@ def test_slopes_are_those_of_the_dense_evidence(rng, weighted):
 
 
 def test_noise_and_alpha_keep_within_bounds(rng):
-    """A σ² that was given stays; a target that the columns explain entirely stops at the floor. α of columns that
-    explain nothing ends at the ceiling, that of a target that is far too large at the floor."""
+    """A σ² that was given stays; a target that the columns explain entirely stops at the floor. α
+    of columns that explain nothing ends at the ceiling, that of a target that is far too large at
+    the floor."""
     Phi = numbers(rng, False)[0]
     t = Phi @ rng.normal(size=5)
     target_variance = float(t @ t / 40)
-    assert updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, target_variance, 4.0)[0].beta == 4.0
+    assert (
+        updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, target_variance, 4.0)[0].beta == 4.0
+    )
     free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, target_variance, None)[0].beta
     np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
     drawn = t + rng.normal(size=40)
@@ -90,7 +95,11 @@ def expected(Phi, t, labels, alpha, leading, beta):
     Sigma = np.linalg.inv(beta * Phi.T @ Phi + np.diag(a))
     mean, gamma = beta * Sigma @ Phi.T @ t, 1 - a * np.diagonal(Sigma)
     own = labels >= 0
-    found = [float(each) for group in (own, ~own) for each in (gamma[group].sum(), np.sum(mean[group] ** 2))]
+    found = [
+        float(each)
+        for group in (own, ~own)
+        for each in (gamma[group].sum(), np.sum(mean[group] ** 2))
+    ]
     return [*found, float(np.sum((t - Phi @ mean) ** 2))]
 
 
@@ -106,19 +115,24 @@ def test_slopes_in_single_precision(rng):
     """A covariance of single precision gives slopes of single precision, to their rounding."""
     Phi, t, w = numbers(rng, True)
     mean, Sigma = naive.posterior(Phi, t, np.ones(5), 2.3, w)
-    double, single = (slopes(Phi, t[:, None], mean[:, None], S, 2.3, w) for S in (Sigma, Sigma.astype(np.float32)))
+    double, single = (
+        slopes(Phi, t[:, None], mean[:, None], S, 2.3, w) for S in (Sigma, Sigma.astype(np.float32))
+    )
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_an_update(several):
-    """α ← TΣγ/Σμ² and β ← (N − Σγ)T/residual, where T class indicators share both, and the evidence there."""
+    """α ← TΣγ/Σμ² and β ← (N − Σγ)T/residual, where T class indicators share both, and the evidence
+    there."""
     T = 3 if several else 1
     Phi, t, statistics = random_statistics(3, 1, T)
     found, fit = updates(statistics, Tied(0.5, 2.0, 3.0), 1, None if several else 1.0)
     truth = expected(Phi, t, statistics.labels, 0.5, 2.0, 3.0)
-    assert_allclose([found.alpha, found.leading], [T * truth[0] / truth[1], T * truth[2] / truth[3]], rtol=1e-9)
+    assert_allclose(
+        [found.alpha, found.leading], [T * truth[0] / truth[1], T * truth[2] / truth[3]], rtol=1e-9
+    )
     assert_allclose(found.beta, (60 - truth[0] - truth[2]) * T / truth[4], rtol=1e-9)
     alpha = np.where(statistics.labels < 0, found.leading, found.alpha)
     evidence = sum(naive.log_evidence(Phi, target, alpha, found.beta) for target in t.T)

@@ -41,7 +41,8 @@ def test_the_factor_of_a_large_matrix(positive):
 
 
 def test_bits_do_not_depend_on_threads(positive):
-    """Of factor and posterior, whose mean, variance, residual and root are those of the formulas."""
+    """Of factor and posterior, whose mean, variance, residual and root are those of the
+    formulas."""
     alone, _ = factor(positive, 1)
     rows = np.random.default_rng(4).normal(size=(100, M + 1))
     block = GramBlock.of(rows[:, :0], rows[:, 1:], rows[:, :1])
@@ -81,10 +82,13 @@ def test_equal_columns_need_jitter():
 
 
 def test_tiles_run_on_the_threads_that_are_given():
-    """On two threads at once; without them, in the caller's thread; a failure comes back to the caller."""
+    """On two threads at once; without them, in the caller's thread; a failure comes back to the
+    caller."""
     both = threading.Barrier(2, timeout=10)
     with on_threads(2):
-        names = in_threads(lambda number: (both.wait(), threading.current_thread().name)[1], range(2))
+        names = in_threads(
+            lambda number: (both.wait(), threading.current_thread().name)[1], range(2)
+        )
         with pytest.raises(ZeroDivisionError):
             in_threads(lambda number: 1 / number, range(2))
     assert len(set(names)) == 2

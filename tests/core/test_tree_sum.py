@@ -23,7 +23,8 @@ class Word:
 
 
 def node(values, level, index):
-    """Node (level, index) by the definition in the module: the sum of an aligned run, as a task computes it."""
+    """Node (level, index) by the definition in the module: the sum of an aligned run, as a task
+    computes it."""
     run = values[index << level : (index + 1) << level]
     total = TreeSum(len(run))
     for position, value in enumerate(run):
@@ -33,7 +34,8 @@ def node(values, level, index):
 
 @st.composite
 def cuttings(draw):
-    """A number of tiles, a way to cut them into aligned runs, and an order in which the runs arrive."""
+    """A number of tiles, a way to cut them into aligned runs, and an order in which the runs
+    arrive."""
     n = draw(st.integers(1, 40))
 
     def cut(level, index):

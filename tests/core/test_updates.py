@@ -1,4 +1,5 @@
-"""One step of the fit against MacKay's update; pruning, noise, candidates: every formula against its dense twin."""
+"""One step of the fit against MacKay's update; pruning, noise, candidates: every formula against
+its dense twin."""
 
 from dataclasses import replace
 
@@ -14,7 +15,16 @@ from partirvm.core.posterior import WEAK_CORRELATION, own_factors
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import FADED, NOISE_FLOOR, HyperState, maximise, noise_precision, step, thin, verdict
+from partirvm.core.updates import (
+    FADED,
+    NOISE_FLOOR,
+    HyperState,
+    maximise,
+    noise_precision,
+    step,
+    thin,
+    verdict,
+)
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -26,14 +36,26 @@ def prior_of(numbers, **others):
     return Prior(GammaDensity(a, b), GammaDensity(c, d), **others)
 
 
-def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None, prior=FLAT):
-    """A fit of all columns at α and β, its statistics taken by ``GramBlock.of`` on the whole design."""
+def state_of(
+    Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None, prior=FLAT
+):
+    """A fit of all columns at α and β, its statistics taken by ``GramBlock.of`` on the whole
+    design."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     m = np.zeros(Phi.shape[1]) if offset is None else offset
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
     statistics = GramStatistics.of(labels, block)
-    statistics = replace(statistics, offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares)
-    return HyperState(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise, prior=prior)
+    statistics = replace(
+        statistics, offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares
+    )
+    return HyperState(
+        statistics,
+        alpha,
+        beta,
+        target_variance=float(t.var()),
+        fixed_noise=fixed_noise,
+        prior=prior,
+    )
 
 
 @st.composite
@@ -53,7 +75,11 @@ def problems(draw, least=1):
 def total(Phi, t, alpha, beta, numbers, w=None):
     """log p(t | α, β) with the log priors of α and β."""
     a, b, c, d = numbers
-    return naive.log_evidence(Phi, t, alpha, beta, w) + naive.log_prior(alpha, a, b).sum() + naive.log_prior(beta, c, d)
+    return (
+        naive.log_evidence(Phi, t, alpha, beta, w)
+        + naive.log_prior(alpha, a, b).sum()
+        + naive.log_prior(beta, c, d)
+    )
 
 
 PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.5, 0.0, 4.0, 0.0)]
@@ -63,11 +89,13 @@ PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.
 @pytest.mark.parametrize("numbers", PRIORS)
 @given(problems(), st.booleans(), st.booleans())
 def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
-    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), and with priors those of app. A; the posterior and
-    evidence that belong to them."""
+    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), and with priors those of app. A; the
+    posterior and evidence that belong to them."""
     Phi, t, alpha, beta, w = problem
     offset = np.linspace(-1, 1, len(alpha)) if with_offset else None
-    start = state_of(Phi, t, alpha, beta, w, fixed_noise=fixed_noise, offset=offset, prior=prior_of(numbers))
+    start = state_of(
+        Phi, t, alpha, beta, w, fixed_noise=fixed_noise, offset=offset, prior=prior_of(numbers)
+    )
     counted = (*numbers[:2], 0.0, 0.0) if fixed_noise else numbers
     before = total(Phi, t, alpha, beta, counted, w)
     np.testing.assert_allclose(start.log_evidence, before, rtol=1e-9, atol=1e-8)
@@ -83,7 +111,10 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
     np.testing.assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
     np.testing.assert_allclose(info.change, expected - before, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(
-        state.posterior.mean, naive.posterior(Phi, t, new_alpha, new_beta, w)[0], rtol=1e-7, atol=1e-9
+        state.posterior.mean,
+        naive.posterior(Phi, t, new_alpha, new_beta, w)[0],
+        rtol=1e-7,
+        atol=1e-9,
     )
     assert (state.iteration, info.iteration, info.n_vectors) == (1, 1, len(alpha))
     assert not state.floored
@@ -91,7 +122,8 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
 
 @given(problems(least=2))
 def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
-    """Pruned: q_i² ≤ s_i (Tipping & Faul 2003, eq. 20), by C without the column, and γ_i < FADED. All others stay."""
+    """Pruned: q_i² ≤ s_i (Tipping & Faul 2003, eq. 20), by C without the column, and γ_i < FADED.
+    All others stay."""
     Phi, t, alpha, beta, w = problem
     M = len(alpha)
     gamma = naive.determinedness(Phi, t, alpha, beta, w)
@@ -106,12 +138,15 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     np.testing.assert_array_equal(state.statistics.labels, stays + BIAS)
     assert info.pruned == M - len(stays)
     assert state.n_vectors == (stays > 0).sum(), "the bias is no vector"
-    np.testing.assert_allclose(state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6)
+    np.testing.assert_allclose(
+        state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("copies", [2, 20, 100])
 def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
-    """Each of k near-copies fails q² > s because of the others; the evidence ends where one column alone has it."""
+    """Each of k near-copies fails q² > s because of the others; the evidence ends where one column
+    alone has it."""
     column = rng.normal(size=80)
     Phi = column[:, None] + 1e-6 * rng.normal(size=(80, copies))
     t = 2 * column + 0.1 * rng.normal(size=80)
@@ -127,8 +162,8 @@ def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
 
 @pytest.mark.parametrize("known", [0.0, 0.3])
 def test_the_noise_stops_at_its_floor(rng, known):
-    """Data without noise: σ² = NOISE_FLOOR × the target's mean square, and the state says so. A σ² known to be at least
-    .3 stays there, without the remark on the floor."""
+    """Data without noise: σ² = NOISE_FLOOR × the target's mean square, and the state says so. A σ²
+    known to be at least .3 stays there, without the remark on the floor."""
     Phi = rng.normal(size=(50, 3))
     t = Phi @ np.array([1.0, 2.0, -1.0])
     state = replace(state_of(Phi, t, np.ones(3), 10.0), least_noise=known)
@@ -149,8 +184,9 @@ def test_more_columns_than_freedom_keep_beta_positive():
 
 @given(problems(least=2), st.data())
 def test_candidates_gain_what_the_evidence_rises_by(problem, data):
-    """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); the best α, s²/(q² − s), raises the evidence by
-    ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less that without it; entry is at JOINING × it.
+    """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); the best α, s²/(q² − s),
+    raises the evidence by ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less
+    that without it; entry is at JOINING × it.
     """
     Phi, t, alpha, beta, w = problem
     M = data.draw(st.integers(0, len(alpha) - 1))
@@ -164,13 +200,17 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)
     for i in range(len(s)):
         expected = naive.sparsity_quality(Phi[:, M + i], Phi[:, :M], t, alpha[:M], beta, w)
-        np.testing.assert_allclose([s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0]))
+        np.testing.assert_allclose(
+            [s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0])
+        )
         if gains[i] == 0:
             assert q[i] ** 2 <= s[i]
             np.testing.assert_allclose(best[i], s[i], rtol=1e-6)
             continue
         after = [
-            naive.log_evidence(Phi[:, [*range(M), M + i]], t, np.append(alpha[:M], best[i] * factor), beta, w)
+            naive.log_evidence(
+                Phi[:, [*range(M), M + i]], t, np.append(alpha[:M], best[i] * factor), beta, w
+            )
             for factor in (1.0, 0.9, 1.1)
         ]
         np.testing.assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
@@ -189,12 +229,16 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
         (StopRule(1e-7, 500, vectors=2), {"change": 1.0, "pruned": 0}, None),
         (StopRule(1e-7, 1), {"change": 1.0, "pruned": 0}, Termination.ITERATIONS),
         (StopRule(1e-7, 500), {"change": 0.0, "pruned": 0, "noise": 1e-10}, Termination.CANCELLED),
-        (StopRule(1e-7, 500, guard=False), {"change": 0.0, "pruned": 0, "noise": 1e-10}, Termination.CONVERGED),
+        (
+            StopRule(1e-7, 500, guard=False),
+            {"change": 0.0, "pruned": 0, "noise": 1e-10},
+            Termination.CONVERGED,
+        ),
     ],
 )
 def test_when_a_fit_is_over(rng, rule, changes, expected):
-    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a guarded fit, before
-    anything else, and only with the guard."""
+    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a
+    guarded fit, before anything else, and only with the guard."""
     noise = changes.get("noise", 0.1)
     Phi = rng.normal(size=(40, 3))
     t = Phi @ np.ones(3) + noise * rng.normal(size=40)
@@ -204,7 +248,8 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
 
 
 def test_columns_that_do_not_fade_are_thinned_out(rng):
-    """26 of 30 columns are noise: those that matter stay, and no column is left that gains at no α."""
+    """26 of 30 columns are noise: those that matter stay, and no column is left that gains at no
+    α."""
     Phi, numbers = rng.normal(size=(200, 30)), (0.0, 1e-3, 0.0, 0.0)
     t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
     state = state_of(Phi, t, np.ones(30), 10 / t.var(), prior=prior_of(numbers))
@@ -217,17 +262,23 @@ def test_columns_that_do_not_fade_are_thinned_out(rng):
 
 
 def test_a_fixed_precision_stays_and_so_does_its_column(rng):
-    """A bias that explains nothing keeps its α to the bit, through steps and thinning; the prior does not count it."""
+    """A bias that explains nothing keeps its α to the bit, through steps and thinning; the prior
+    does not count it."""
     Phi = np.hstack([np.ones((80, 1)), rng.normal(size=(80, 3))])
     t = Phi[:, 1] + 0.1 * rng.normal(size=80)
     t -= t.mean()
     prior = prior_of((0.0, 1e-3, 0.0, 0.0), fixed=((BIAS, 1e7),))
-    state = state_of(Phi, t, np.ones(4), 10.0, fixed_noise=True, labels=np.arange(4) + BIAS, prior=prior)
+    state = state_of(
+        Phi, t, np.ones(4), 10.0, fixed_noise=True, labels=np.arange(4) + BIAS, prior=prior
+    )
     state, _ = maximise(state, StopRule(1e-9, 200, thin=True))
     assert state.labels[0] == BIAS
     assert state.alpha[0] == 1e7
     left = Phi[:, state.labels - BIAS]
-    expected = naive.log_evidence(left, t, state.alpha, 10.0) + naive.log_prior(state.alpha[1:], 0.0, 1e-3).sum()
+    expected = (
+        naive.log_evidence(left, t, state.alpha, 10.0)
+        + naive.log_prior(state.alpha[1:], 0.0, 1e-3).sum()
+    )
     np.testing.assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
 
@@ -254,10 +305,13 @@ def test_an_update_of_classes(rng):
 
 
 def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
-    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall: three groups of
-    near-copies and two columns of noise."""
+    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not
+    fall: three groups of near-copies and two columns of noise."""
     base = rng.normal(size=(80, 3))
-    Phi = np.hstack([base[:, [k]] + 1e-4 * rng.normal(size=(80, 6)) for k in range(3)] + [rng.normal(size=(80, 2))])
+    Phi = np.hstack(
+        [base[:, [k]] + 1e-4 * rng.normal(size=(80, 6)) for k in range(3)]
+        + [rng.normal(size=(80, 2))]
+    )
     t = base @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=80)
     state, _ = maximise(state_of(Phi, t, np.ones(20), 100.0), StopRule(1e-7, 300))
     labels = state.statistics.labels
@@ -270,7 +324,9 @@ def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
     positions = np.flatnonzero(np.isin(labels, gone))
     assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
     sd = np.sqrt(np.diagonal(Sigma))
-    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(len(positions))
+    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(
+        len(positions)
+    )
     assert correlation.max() < WEAK_CORRELATION
     groups = gone[gone < 18] // 6
     assert len(set(groups)) == len(groups), "two near-copies went at once"

@@ -1,4 +1,5 @@
-"""What users pass to fit: every kind becomes the right source, and what cannot be used is refused in words."""
+"""What users pass to fit: every kind becomes the right source, and what cannot be used is refused
+in words."""
 
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,15 @@ VALUES = np.column_stack([X[:, 0], X[:, 1], X[:, 2] > 30])
     ids=["numpy", "lists", "objects", "pandas", "nullable", "pandas+numpy", "dask frame", "dask", "dask+numpy",
          "numpy+dask", "zarr", "zarr+numpy"],
 )  # fmt: skip
-def test_kinds(data: Any, target: Any, kind: type, names: tuple[str, ...], values: np.ndarray) -> None:
+def test_kinds(
+    data: Any, target: Any, kind: type, names: tuple[str, ...], values: np.ndarray
+) -> None:
     source = as_source(data, target)
     assert type(source) is kind
     assert source.columns.features == names
-    assert source.columns.target == ("cost" if isinstance(target, pd.Series | pd.DataFrame | dd.Series) else "y")
+    assert source.columns.target == (
+        "cost" if isinstance(target, pd.Series | pd.DataFrame | dd.Series) else "y"
+    )
     np.testing.assert_array_equal(source.tile(0).X, values)
     np.testing.assert_array_equal(source.tile(0).t[:, 0], Y)
     assert not source.shuffled
@@ -67,8 +72,14 @@ def test_dask_chunks_of_unknown_size() -> None:
         ((X[:1], Y[:1]), "only one row"),
         ((X[:, :0], Y), "no features"),
         ((X + 1j, Y), r"X holds complex .*\(complex128\)"),
-        ((np.array([["a", 1], ["b", 2]], dtype=object), [1, 2]), "X holds .*text, dates or objects.*--categorical"),
-        ((dd.from_pandas(FRAME.assign(d="u"), npartitions=2), Y), "the column 'd' of the data frame holds .*text"),
+        (
+            (np.array([["a", 1], ["b", 2]], dtype=object), [1, 2]),
+            "X holds .*text, dates or objects.*--categorical",
+        ),
+        (
+            (dd.from_pandas(FRAME.assign(d="u"), npartitions=2), Y),
+            "the column 'd' of the data frame holds .*text",
+        ),
     ],
 )
 def test_what_cannot_be_used(arguments: tuple[Any, ...], message: str) -> None:

@@ -30,7 +30,10 @@ def saved(path, save, **options):
 
 
 def as_decimals(frame, folder):
-    columns = {name: pa.array([Decimal(int(v)) for v in frame[name]], pa.decimal128(38, 0)) for name in frame}
+    columns = {
+        name: pa.array([Decimal(int(v)) for v in frame[name]], pa.decimal128(38, 0))
+        for name in frame
+    }
     pq.write_table(pa.table(columns), folder / "d.parquet")
     return folder / "d.parquet"
 
@@ -48,7 +51,12 @@ KINDS = {
 def test_as_labels_they_are_kept(kind, tmp_path):
     frame = table("b").assign(y=[2**53, ODD, 2**53, ODD])
     data = ingest(
-        KINDS[kind](frame, tmp_path), tmp_path / "d.zarr", target="y", categorical=["b"], classes=True, shuffle=None
+        KINDS[kind](frame, tmp_path),
+        tmp_path / "d.zarr",
+        target="y",
+        categorical=["b"],
+        classes=True,
+        shuffle=None,
     )
     assert data.tile(0).t[:, 0].tolist() == [0, 1, 0, 1]
     assert [str(label) for label in data.columns.classes] == [str(2**53), str(ODD)]
@@ -71,7 +79,9 @@ def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
 X, Y = np.random.default_rng(0).uniform(0, 9, (20, 2)), np.arange(20.0)
 
 
-@pytest.mark.parametrize("kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="Int64")])
+@pytest.mark.parametrize(
+    "kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="Int64")]
+)
 def test_a_classifier_keeps_neighbours_apart(kind):
     labels = np.where(Y % 2 == 0, 2**53, ODD)
     model = RVMClassifier(gamma=1.0, max_rounds=1).fit(X, kind(labels))
@@ -80,7 +90,11 @@ def test_a_classifier_keeps_neighbours_apart(kind):
 
 @pytest.mark.parametrize("place", ["X", "y"])
 def test_masked_values_do_not_count_silently(place, tmp_path):
-    rows, targets = (np.ma.masked_array(X, mask=X > 5), Y) if place == "X" else (X, np.ma.masked_array(Y, mask=Y > 5))
+    rows, targets = (
+        (np.ma.masked_array(X, mask=X > 5), Y)
+        if place == "X"
+        else (X, np.ma.masked_array(Y, mask=Y > 5))
+    )
     for use in (RVMRegressor().fit, lambda *both: ingest(both, tmp_path / "d.zarr"), as_source):
         with pytest.raises(DataError, match=f"{place} has masked values"):
             use(rows, targets)

@@ -11,7 +11,8 @@ from partirvm.data.writer import ExternalSorter
 
 
 def sort(keys: np.ndarray, cuts: list[int], memory: int, high: float) -> np.ndarray:
-    """Records (key, number in order of arrival), added in batches that end at ``cuts``, as they come out."""
+    """Records (key, number in order of arrival), added in batches that end at ``cuts``, as they
+    come out."""
     records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
     with tempfile.TemporaryDirectory() as folder:
         spill = Path(folder, "spill")
@@ -27,7 +28,9 @@ def sort(keys: np.ndarray, cuts: list[int], memory: int, high: float) -> np.ndar
 
 KEYS = st.one_of(
     st.floats(0, 1, exclude_max=True),
-    st.sampled_from([0.0, 0.25, 0.5, np.nextafter(0.5, 0), np.nextafter(0.5, 1), np.nextafter(1, 0), 5e-324]),
+    st.sampled_from(
+        [0.0, 0.25, 0.5, np.nextafter(0.5, 0), np.nextafter(0.5, 1), np.nextafter(1, 0), 5e-324]
+    ),
 )
 
 

@@ -1,4 +1,5 @@
-"""Training rows with the fold in the codes of embedded features: a function of the row's number alone."""
+"""Training rows with the fold in the codes of embedded features: a function of the row's number
+alone."""
 
 from dataclasses import replace
 
@@ -24,7 +25,8 @@ def features(L=12):
 
 
 def test_a_row_has_the_same_fold_in_every_way_of_reading():
-    """Tiles, rows by number, parts, and longer data; the other columns stay; without folds, the rows are as before."""
+    """Tiles, rows by number, parts, and longer data; the other columns stay; without folds, the
+    rows are as before."""
     X, y = rows()
     source = FoldedSource(as_source(X, y), features())
     whole = np.concatenate([source.tile(number).X for number in range(source.n_tiles)])

@@ -1,4 +1,5 @@
-"""Rows gathered in memory: passes over them have the bits of passes over a source that has just these rows."""
+"""Rows gathered in memory: passes over them have the bits of passes over a source that has just
+these rows."""
 
 import numpy as np
 import pytest
@@ -19,12 +20,16 @@ RNG = np.random.default_rng(0)
 X, T = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 1))
 WEIGHTS = RNG.choice([0.0, 0.5, 2.0], size=N)
 SCALING = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))
-EMPTY = Design(Gaussian((0.3, 0.2, 0.5)), SCALING, np.zeros((0, 3)), NONE, bias=False, origin=np.zeros(3))
+EMPTY = Design(
+    Gaussian((0.3, 0.2, 0.5)), SCALING, np.zeros((0, 3)), NONE, bias=False, origin=np.zeros(3)
+)
 DESIGN = EMPTY.with_centres(X[:7], np.arange(7), bias=True)
 
 
 def gathered(source, rows):
-    return GatheredRows(source, rows, [rows_of_tile(rows, source, number) for number in np.unique(rows // TILE)])
+    return GatheredRows(
+        source, rows, [rows_of_tile(rows, source, number) for number in np.unique(rows // TILE)]
+    )
 
 
 def passes():
@@ -49,22 +54,32 @@ def bits(statistic):
 @given(chosen=st.sets(st.integers(0, N - 1), min_size=8), parts=st.integers(1, 4))
 def test_passes_have_the_same_bits(weights, chosen, parts):
     """Some rows, and some of these, in whichever tiles they were; all rows."""
-    source, executor = ArraySource(X, (T > 0).astype(float), weights, tile_rows=TILE), LocalExecutor(2)
+    source, executor = (
+        ArraySource(X, (T > 0).astype(float), weights, tile_rows=TILE),
+        LocalExecutor(2),
+    )
     rows = np.array(sorted(chosen))
     held = gathered(source, rows)
     every = np.arange(N)
-    for some, place in (rows, held), (rows[::parts], held.only(rows[::parts])), (every, gathered(source, every)):
+    for some, place in (
+        (rows, held),
+        (rows[::parts], held.only(rows[::parts])),
+        (every, gathered(source, every)),
+    ):
         own = None if weights is None else weights[some]
         assume(own is None or own.any())
         alone = ArraySource(X[some], (T[some] > 0).astype(float), own, tile_rows=place.tile_rows)
-        for expected, found in zip(executor.run(passes(), alone), executor.run(passes(), place), strict=True):
+        for expected, found in zip(
+            executor.run(passes(), alone), executor.run(passes(), place), strict=True
+        ):
             assert bits(found) == bits(expected)
     executor.close()
 
 
 @pytest.mark.parametrize("n", [127, 3000, 4096, 6145, 8000])
 def test_two_threads_have_as_much_work_each(n):
-    """An even number of tiles of at most ``PANEL_ROWS`` rows, but for less than one piece; together all rows."""
+    """An even number of tiles of at most ``PANEL_ROWS`` rows, but for less than one piece; together
+    all rows."""
     source = ArraySource(np.arange(n)[:, None], np.zeros(n))
     held = GatheredRows(source, np.arange(n), [source.gather(np.arange(n))])
     assert held.tile_rows <= PANEL_ROWS

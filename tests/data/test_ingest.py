@@ -1,4 +1,5 @@
-"""Ingest: what goes in comes out, in an order that the seed alone decides, from every kind of source."""
+"""Ingest: what goes in comes out, in an order that the seed alone decides, from every kind of
+source."""
 
 import tempfile
 from itertools import product
@@ -47,12 +48,23 @@ def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, t and the row numbers before shuffling, of all tiles."""
     tiles = [data.tile(number) for number in range(data.n_tiles)]
     numbers = np.concatenate([data.original_rows(number) for number in range(data.n_tiles)])
-    return np.concatenate([tile.X for tile in tiles]), np.concatenate([tile.t for tile in tiles]), numbers
+    return (
+        np.concatenate([tile.X for tile in tiles]),
+        np.concatenate([tile.t for tile in tiles]),
+        numbers,
+    )
 
 
-def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weights: Any = None) -> None:
-    """``data`` are these rows, in the order of ``default_rng(seed).random(N)``, with the right metadata."""
-    order = np.arange(len(X)) if seed is None else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
+def assert_holds(
+    data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weights: Any = None
+) -> None:
+    """``data`` are these rows, in the order of ``default_rng(seed).random(N)``, with the right
+    metadata."""
+    order = (
+        np.arange(len(X))
+        if seed is None
+        else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
+    )
     found_X, found_t, numbers = all_rows(data)
     np.testing.assert_array_equal(numbers, order)
     np.testing.assert_array_equal(found_X, X[order])
@@ -61,7 +73,9 @@ def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weig
     mean = np.average(y, weights=weights)
     variance = np.average((y - mean) ** 2, weights=weights)
     np.testing.assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
-    np.testing.assert_allclose(data.moments.inputs.mean, np.average(X, axis=0, weights=weights), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        data.moments.inputs.mean, np.average(X, axis=0, weights=weights), rtol=1e-12, atol=1e-14
+    )
     np.testing.assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
     if weights is not None:
         np.testing.assert_array_equal(data.gather(range(len(X))).weights, weights[order])
@@ -76,7 +90,9 @@ def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
     (folder / "many").mkdir()
     for part, start in enumerate(range(0, len(table), 130)):
         columns = list(table.columns)[:: -1 if part % 2 else 1]
-        table.iloc[start : start + 130][columns].to_csv(folder / "many" / f"part-{part}.csv", index=False)
+        table.iloc[start : start + 130][columns].to_csv(
+            folder / "many" / f"part-{part}.csv", index=False
+        )
     (folder / "many" / "_metadata.csv").write_text("nothing\n")
     return str(folder / "many")
 
@@ -92,7 +108,9 @@ TABLES = {
     "csv": lambda folder, table: saved(folder / "t.csv", table.to_csv, index=False),
     "csv.gz": lambda folder, table: saved(folder / "t.csv.gz", table.to_csv, index=False),
     "folder": write_csv_folder,
-    "parquet": lambda folder, table: saved(folder / "t.parquet", table.to_parquet, row_group_size=97),
+    "parquet": lambda folder, table: saved(
+        folder / "t.parquet", table.to_parquet, row_group_size=97
+    ),
     "url": write_to_memory,
     "pandas": lambda folder, table: table,
     "dask": lambda folder, table: dd.from_pandas(table, npartitions=4),
@@ -111,7 +129,11 @@ def test_a_table_comes_back_whole(write: Any, seed: int | None, tmp_path: Path) 
     assert data.columns.target == "t"
     assert data.columns.categories == {"colour": ("blue", "green", "red")}
     assert data.columns.classes is None
-    X = table[["a", "colour", "b", "count"]].replace({"colour": {"blue": 0, "green": 1, "red": 2}}).to_numpy(float)
+    X = (
+        table[["a", "colour", "b", "count"]]
+        .replace({"colour": {"blue": 0, "green": 1, "red": 2}})
+        .to_numpy(float)
+    )
     assert_holds(data, X, table["t"].to_numpy(), seed, table["w"].to_numpy())
     assert sorted(path.name for path in tmp_path.iterdir() if "partial" in path.name) == []
 
@@ -127,7 +149,9 @@ def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
 
 
 def npz(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
-    np.savez_compressed(folder / "a.npz", X=np.asfortranarray(X), y=y, test_mask=np.zeros((len(X), 2), bool))
+    np.savez_compressed(
+        folder / "a.npz", X=np.asfortranarray(X), y=y, test_mask=np.zeros((len(X), 2), bool)
+    )
     return folder / "a.npz"
 
 
@@ -136,7 +160,10 @@ ARRAYS = {
     "dask": lambda folder, X, y: (da.from_array(X, chunks=(77, 2)), da.from_array(y, chunks=100)),
     "zarr": zarr_pair,
     "npz": npz,
-    "pandas": lambda folder, X, y: (pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y, name="y")),
+    "pandas": lambda folder, X, y: (
+        pd.DataFrame(X, columns=["x0", "x1", "x2"]),
+        pd.Series(y, name="y"),
+    ),
 }
 
 
@@ -170,7 +197,9 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
 
     X, y = rows()
     data, source = ingest((X, y), tmp_path / "d.zarr", shuffle=4), as_source(X, y, seed=4)
-    assert data.fingerprint()["hashes"] == [hash_tile(source.tile(number)) for number in range(source.n_tiles)]
+    assert data.fingerprint()["hashes"] == [
+        hash_tile(source.tile(number)) for number in range(source.n_tiles)
+    ]
 
 
 def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
@@ -186,7 +215,9 @@ def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
         assert found.n == expected.n
         for name in ("missing", "total", "mean", "square", "minimum", "maximum"):
             assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
-    assert data.fingerprint()["hashes"] == [hash_tile(data.tile(number)) for number in range(data.n_tiles)]
+    assert data.fingerprint()["hashes"] == [
+        hash_tile(data.tile(number)) for number in range(data.n_tiles)
+    ]
 
 
 def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
@@ -212,20 +243,32 @@ TARGETS: dict[str, Any] = {
     "dask series": lambda y: dd.from_pandas(pd.Series(y, name="cost"), npartitions=4),
 }
 
-FEW = {*product(["pandas"], TARGETS), *product(["dask"], ["other index", "dask array"]), ("lists", "dask series")}
+FEW = {
+    *product(["pandas"], TARGETS),
+    *product(["dask"], ["other index", "dask array"]),
+    ("lists", "dask series"),
+}
 
 
-@pytest.mark.parametrize(("kind", "target"), some(product(["pandas", "dask", "lists"], TARGETS), FEW))
-def test_parts_of_a_table_belong_together_by_position(kind: str, target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "target"), some(product(["pandas", "dask", "lists"], TARGETS), FEW)
+)
+def test_parts_of_a_table_belong_together_by_position(
+    kind: str, target: str, tmp_path: Path
+) -> None:
     X, targets = rows()
-    table = pd.DataFrame({"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1])
+    table = pd.DataFrame(
+        {"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1]
+    )
     if kind == "dask":
         table = dd.from_pandas(table, npartitions=4, sort=False)
     if kind == "lists":
         table = np.column_stack([X[:, 0], np.arange(500) % 2]).tolist()
     given = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
     data = ingest(
-        (table, TARGETS[target](targets), given), tmp_path / "d.zarr", categorical=[] if kind == "lists" else ["b"]
+        (table, TARGETS[target](targets), given),
+        tmp_path / "d.zarr",
+        categorical=[] if kind == "lists" else ["b"],
     )
     found_X, found_t, numbers = all_rows(data)
     np.testing.assert_array_equal(found_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
@@ -243,15 +286,25 @@ def test_parts_of_a_table_belong_together_by_position(kind: str, target: str, tm
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
-def test_labels_of_numbers_are_numbers(labels: list[Any], classes: tuple[Any, ...], kind: str, tmp_path: Path) -> None:
+def test_labels_of_numbers_are_numbers(
+    labels: list[Any], classes: tuple[Any, ...], kind: str, tmp_path: Path
+) -> None:
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
-    data = ingest(TABLES[kind](tmp_path, table), tmp_path / "d.zarr", target="label", classes=True, shuffle=None)
+    data = ingest(
+        TABLES[kind](tmp_path, table),
+        tmp_path / "d.zarr",
+        target="label",
+        classes=True,
+        shuffle=None,
+    )
     if kind != "csv" and isinstance(labels[0], str):
         classes = tuple(sorted(labels[:2]))  # a table with types says what is text
     if kind == "csv" and isinstance(labels[0], bool):
         classes = ("False", "True")
     assert [str(label) for label in data.columns.classes or ()] == [str(label) for label in classes]
-    first = [str(label) for label in classes].index(str(data.columns.classes[int(data.tile(0).t[0, 0])]))
+    first = [str(label) for label in classes].index(
+        str(data.columns.classes[int(data.tile(0).t[0, 0])])
+    )
     assert data.tile(0).t[:, 0].tolist() == [first, 1 - first] * 2
 
 
@@ -261,7 +314,9 @@ def test_a_test_set_takes_columns_and_codes_of_the_training_set(tmp_path: Path) 
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
     second = ingest(test, tmp_path / "test.zarr", like=first, shuffle=None)
     assert second.columns == first.columns
-    np.testing.assert_array_equal(second.tile(0).X, [[5, 2], [6, 1]])  # "w" is a level of its own: code 2 of n, s
+    np.testing.assert_array_equal(
+        second.tile(0).X, [[5, 2], [6, 1]]
+    )  # "w" is a level of its own: code 2 of n, s
     assert second.tile(0).t[:, 0].tolist() == [1, 0]
     by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
     assert by_path.fingerprint() == second.fingerprint()
@@ -278,7 +333,9 @@ def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> N
 
 def test_npz_names_its_columns(tmp_path: Path) -> None:
     X, y = rows(50)
-    np.savez(tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50))
+    np.savez(
+        tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50)
+    )
     data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", features=["r", "p"], shuffle=None)
     assert data.columns.features == ("r", "p")
     assert data.weighted
@@ -303,4 +360,8 @@ def test_data_behind_a_url(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe(f"/{tmp_path.name}/d.zarr/notes.txt", b"kept")
     assert_holds(ingest((X, y), url, overwrite=True, shuffle=1), X, y, 1)
     left = fsspec.filesystem("memory").ls(f"/{tmp_path.name}/d.zarr", detail=False)
-    assert sorted(name.rpartition("/")[2].partition("-")[0] for name in left) == ["notes.txt", "rows", "versions"]
+    assert sorted(name.rpartition("/")[2].partition("-")[0] for name in left) == [
+        "notes.txt",
+        "rows",
+        "versions",
+    ]

@@ -135,7 +135,9 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "error", "message"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG]
+    ("make", "options", "error", "message"),
+    [case[1:] for case in WRONG],
+    ids=[case[0] for case in WRONG],
 )
 def test_wrong_input(make, options, error, message, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
@@ -173,7 +175,11 @@ def test_text_of_many_values_is_left_out(tmp_path: Path) -> None:
 
 def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
     """The attributes of DATA are read as a whole by every process."""
-    table = {"x": range(20_000), "c": [f"{code:01000}" for code in range(20_000)], "y": range(20_000)}
+    table = {
+        "x": range(20_000),
+        "c": [f"{code:01000}" for code in range(20_000)],
+        "y": range(20_000),
+    }
     with pytest.raises(DataError, match=r"c +1\d,\d{3} or more different labels, too"):
         ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y", categorical=["c"])
     assert list(tmp_path.iterdir()) == []
@@ -198,9 +204,12 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
+    ("number", "message"),
+    [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")],
 )
-@pytest.mark.parametrize("where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"])
+@pytest.mark.parametrize(
+    "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"]
+)
 def test_a_store_that_refuses(number, message, where, tmp_path: Path, monkeypatch) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(number, os.strerror(number))
@@ -214,7 +223,9 @@ def test_a_store_that_refuses(number, message, where, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 @pytest.mark.parametrize("phase", ["read", "write"])
 @pytest.mark.parametrize("url", ["{folder}/out/d.zarr", "memory://{folder}/d.zarr"])
-def test_an_interrupted_ingest_leaves_nothing(error: type[BaseException], phase: str, url: str, tmp_path: Path) -> None:
+def test_an_interrupted_ingest_leaves_nothing(
+    error: type[BaseException], phase: str, url: str, tmp_path: Path
+) -> None:
     def interrupt(now: str, done: int, total: int | None) -> None:
         if now == phase:
             raise error
@@ -243,7 +254,9 @@ ingest((np.random.default_rng(0).random((5000, 2)), np.arange(5000.0)), sys.argv
 
 def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     place = tmp_path / "d.zarr"
-    with subprocess.Popen([sys.executable, "-c", KILLED, str(place)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(place)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"now\n"
         with pytest.raises(MissingDataError):
@@ -260,7 +273,9 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
     data.verify()
 
 
-def test_a_path_has_one_lease_however_it_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_has_one_lease_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for spelled in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
         with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelled):

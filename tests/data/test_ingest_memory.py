@@ -1,4 +1,5 @@
-"""Ingest holds its memory limit: VmHWM of a process of its own, the arithmetic behind it, and what is refused."""
+"""Ingest holds its memory limit: VmHWM of a process of its own, the arithmetic behind it, and what
+is refused."""
 
 import subprocess
 import sys
@@ -55,9 +56,22 @@ def csv(path: Path, rows: int) -> None:
 
 
 def ingested(source: Path, data: Path, limit: int, *more: str) -> tuple[int, int, bool, str]:
-    """Exit status, VmHWM in MiB, whether pandas was imported, and what stderr said, of a process that ingests."""
-    arguments = ["ingest", str(source), str(data), "--memory-limit", f"{limit}MiB", "--quiet", *more, "--target", "y"]
-    done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False)
+    """Exit status, VmHWM in MiB, whether pandas was imported, and what stderr said, of a process
+    that ingests."""
+    arguments = [
+        "ingest",
+        str(source),
+        str(data),
+        "--memory-limit",
+        f"{limit}MiB",
+        "--quiet",
+        *more,
+        "--target",
+        "y",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False
+    )
     status, kibibytes, pandas = done.stdout.splitlines()[-1].split()
     return int(status), int(kibibytes) >> 10, pandas == "True", done.stderr
 
@@ -69,10 +83,13 @@ def digest(data: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "ending"),
-    some([(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]),
+    some(
+        [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]
+    ),
 )
 def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_path: Path) -> None:
-    """400,000 × 17 numbers, 52 MiB; the DATA are the same bytes whatever the limit (of many groups with two limits)."""
+    """400,000 × 17 numbers, 52 MiB; the DATA are the same bytes whatever the limit (of many groups
+    with two limits)."""
     source = tmp_path / f"t.{ending}"
     write(source, 400_000)
     limits = (192, 512) if write is many_groups else (192,)
@@ -95,7 +112,9 @@ def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(tmp_path: Path, monkeypatch) -> None:
+def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(
+    tmp_path: Path, monkeypatch
+) -> None:
     """As that of a Parquet file whose pages are huge, which its metadata do not state."""
     used = [0, 0, 513 * MiB]
     monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
@@ -108,14 +127,20 @@ def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(tmp_path: Path, 
     limit=st.integers(1, 4096), base=st.integers(0, 1024), held=st.integers(0, 1024), width=st.integers(3, 5000),
     tile_rows=st.sampled_from([1, 64, 2048, 8192, 16384]), most=st.sampled_from([4 * MiB, 64 * MiB]),
 )  # fmt: skip
-def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, tile_rows: int, most: int) -> None:
-    """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
+def test_what_is_not_refused_fits(
+    limit: int, base: int, held: int, width: int, tile_rows: int, most: int
+) -> None:
+    """Reading and writing keep within the limit as the formulas have them, or are refused where the
+    least would not."""
     with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
         budget = Budget(limit * MiB)
     reader = SimpleNamespace(name="t", most_batch=most)
     least = max(LEAST_BATCH, 64 * 8 * width)
     room = (limit - base) * MiB - ALLOWANCE
-    fits = room >= held * MiB + BATCHES * least and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
+    fits = (
+        room >= held * MiB + BATCHES * least
+        and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
+    )
     try:
         batch = budget.batch_bytes(reader, width, tile_rows, held=held * MiB)
     except MemoryLimitError:

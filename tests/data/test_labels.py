@@ -1,4 +1,5 @@
-"""Labels of every type become codes and come back, wherever they lie; class weights are what scikit-learn's are."""
+"""Labels of every type become codes and come back, wherever they lie; class weights are what
+scikit-learn's are."""
 
 import dask.array as da
 import numpy as np
@@ -24,7 +25,11 @@ def everywhere(labels, folder):
     if labels.dtype.kind == "O":
         return [labels, dask]
     array = zarr.create_array(
-        str(folder / "y.zarr"), shape=labels.shape, dtype=labels.dtype, chunks=2, config={"write_empty_chunks": True}
+        str(folder / "y.zarr"),
+        shape=labels.shape,
+        dtype=labels.dtype,
+        chunks=2,
+        config={"write_empty_chunks": True},
     )
     array[:] = labels
     return [labels, dask, array]
@@ -48,7 +53,8 @@ def test_classes_and_codes_are_those_of_numpy(tmp_path, kind):
 
 
 def test_what_is_no_label_is_refused(tmp_path):
-    """Continuous numbers, missing labels, labels of several types, one class, chunks that are not there."""
+    """Continuous numbers, missing labels, labels of several types, one class, chunks that are not
+    there."""
     for y, message in (
         ([0.5, 1.0], "continuous"),
         ([np.inf, 1.0], "infinity"),
@@ -60,11 +66,15 @@ def test_what_is_no_label_is_refused(tmp_path):
     ):
         with pytest.raises(DataError, match=message):
             find_classes(y)
-    holes = zarr.create_array(str(tmp_path / "holes.zarr"), shape=(100,), dtype="i8", chunks=10, fill_value=0)
+    holes = zarr.create_array(
+        str(tmp_path / "holes.zarr"), shape=(100,), dtype="i8", chunks=10, fill_value=0
+    )
     holes[:50] = 1
     with pytest.raises(MissingDataError, match=r"lacks 5.*write_empty_chunks"):
         find_classes(holes)
-    with pytest.raises(DataError, match="'c' in y is not among the classes of the training data: 'a', 'b'"):
+    with pytest.raises(
+        DataError, match="'c' in y is not among the classes of the training data: 'a', 'b'"
+    ):
         coded(np.array(["a", "c"]), np.array(["a", "b"]))
     with pytest.raises(DataError, match=r"different type|not among the classes"):
         coded(np.array([1, 2]), np.array(["a", "b"], dtype=object))
@@ -73,7 +83,8 @@ def test_what_is_no_label_is_refused(tmp_path):
 
 
 def test_plain_labels_and_back():
-    """As JSON has them, and as an array again; those that would be one when written down are refused."""
+    """As JSON has them, and as an array again; those that would be one when written down are
+    refused."""
     assert plain_labels(np.array([0.0, 1.0])) == (0, 1)
     assert [type(label) for label in plain_labels(np.array([False, True]))] == [bool, bool]
     for kind, labels in KINDS.items():
@@ -90,7 +101,9 @@ def test_class_weights_are_scikit_learns():
     classes, counts = np.unique(labels, return_counts=True)
     for asked in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
         expected = compute_class_weight(asked, classes=classes, y=labels)
-        np.testing.assert_allclose(class_weights(asked, tuple(classes.tolist()), counts.astype(float)), expected)
+        np.testing.assert_allclose(
+            class_weights(asked, tuple(classes.tolist()), counts.astype(float)), expected
+        )
     assert class_weights({"0": 2, 1.0: 3}, (0, 1), np.ones(2)).tolist() == [2.0, 3.0]
     assert class_weights({"True": 2}, (False, True), np.ones(2)).tolist() == [1.0, 2.0]
 

@@ -1,4 +1,5 @@
-"""Messy tables: each from CSV to a page by one ingest with ``--auto`` and one fit, and predicted as it is."""
+"""Messy tables: each from CSV to a page by one ingest with ``--auto`` and one fit, and predicted as
+it is."""
 
 import shlex
 from pathlib import Path
@@ -18,7 +19,12 @@ RNG, NUMBER = np.random.default_rng(0), np.arange(N)
 X, ORT = RNG.normal(size=N).round(2), np.array(["Köln", "Bern", "Ulm"])[NUMBER % 3]
 TABLE = pd.DataFrame({"x": X, "Ort": ORT, "y": (2 * X + RNG.normal(size=N)).round(3)})
 DAYS = pd.Timestamp("2023-01-01 08:05") + pd.to_timedelta(NUMBER * 36, unit="h")
-GAPS = pd.Series(X, dtype=object).mask(NUMBER % 17 == 0, "?").mask(NUMBER % 19 == 0, "-").mask(NUMBER % 23 == 0, "NA")
+GAPS = (
+    pd.Series(X, dtype=object)
+    .mask(NUMBER % 17 == 0, "?")
+    .mask(NUMBER % 19 == 0, "-")
+    .mask(NUMBER % 23 == 0, "NA")
+)
 KIND = pd.Series(np.where(X > 0, "good", "bad"), dtype=object).mask(NUMBER % 40 == 0)
 
 MESSY: dict[str, tuple[pd.DataFrame, dict[str, Any], tuple[str, ...]]] = {
@@ -43,7 +49,15 @@ for load in (load_diabetes, load_wine, load_breast_cancer):
     MESSY[load.__name__] = messy, {"sep": ";", "decimal": ","}, tuple(map(str.strip, names))
 
 
-DEFAULT = {"markers", "gaps in the target", "days first", "classes", "codes", "load_diabetes", "load_wine"}
+DEFAULT = {
+    "markers",
+    "gaps in the target",
+    "days first",
+    "classes",
+    "codes",
+    "load_diabetes",
+    "load_wine",
+}
 
 
 @pytest.mark.parametrize("name", some(MESSY, DEFAULT))
@@ -55,7 +69,23 @@ def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, cap
     table.to_csv(source, **{"index": False, **options})
     assert main(["ingest", source, "d.zarr", "--target", "y", "--auto", "--quiet"]) == 0
     assert ZarrSource("d.zarr").columns.given == features
-    assert main(["fit", "d.zarr", "job", "--gamma", "scale", "--max-rounds", "1", "--effort", "quick", "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                "d.zarr",
+                "job",
+                "--gamma",
+                "scale",
+                "--max-rounds",
+                "1",
+                "--effort",
+                "quick",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert main(["report", "job", "page.html"]) == 0
     assert main(["predict", "job", source, "p.csv", "--quiet"]) == 0
     assert len(pd.read_csv("p.csv")) == len(table)

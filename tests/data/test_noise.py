@@ -11,14 +11,17 @@ NOISE, WEIGHTS = np.linspace(0.5, 3, 10), np.array([0.0, 2, 1, 1, 1, 1, 1, 1, 1,
 
 
 def test_a_column_of_noise(tmp_path):
-    """Ingest keeps weights of 1/noise²; with weights beside, of classes or without noise it is refused."""
+    """Ingest keeps weights of 1/noise²; with weights beside, of classes or without noise it is
+    refused."""
     table = tmp_path / "rows.csv"
     lines = [f"{x[0]},{y},{r},{w}" for x, y, r, w in zip(X, Y, NOISE, WEIGHTS, strict=True)]
     table.write_text("\n".join(["x,y,r,w", *lines]))
     data = ingest(table, tmp_path / "data", target="y", features=["x"], noise="r", shuffle=None)
     np.testing.assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
     for options in ({"weights": "w"}, {"classes": True}):
-        with pytest.raises(UsageError, match=r"'r' cannot be the noise .* for regression without weights"):
+        with pytest.raises(
+            UsageError, match=r"'r' cannot be the noise .* for regression without weights"
+        ):
             ingest(table, tmp_path / "other", target="y", noise="r", **options)
     with pytest.raises(DataError, match="no column 'sd'"):
         ingest(table, tmp_path / "other", target="y", noise="sd")

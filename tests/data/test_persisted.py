@@ -1,4 +1,5 @@
-"""Dask collections that were persisted on a cluster: their rows are fetched through its client, or it says why not."""
+"""Dask collections that were persisted on a cluster: their rows are fetched through its client, or
+it says why not."""
 
 import pickle
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ Y, WEIGHTS = np.sin(2 * X[:, 0]) + 0.1 * NOISE, 1 + np.arange(300) % 3
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Any]:
-    """A cluster of these tests alone: they close clients, and clients of one cluster share its event loop."""
+    """A cluster of these tests alone: they close clients, and clients of one cluster share its
+    event loop."""
     with cluster(1) as client:
         yield client.cluster
 
@@ -36,8 +38,11 @@ def client(request: pytest.FixtureRequest, own_cluster: Any) -> Iterator[Client]
 
 
 def persisted(client: Client) -> tuple[Any, ...]:
-    """X, y and weights on the cluster; X with a step after ``persist``, y as it is, the weights never persisted."""
-    inputs, targets = client.persist([da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)])
+    """X, y and weights on the cluster; X with a step after ``persist``, y as it is, the weights
+    never persisted."""
+    inputs, targets = client.persist(
+        [da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)]
+    )
     return inputs * 2, targets, da.from_array(WEIGHTS, chunks=70)
 
 
@@ -70,7 +75,12 @@ def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     (frame,) = client.persist([dd.from_pandas(table, npartitions=3)])
     inputs, targets, _ = persisted(client)
-    sources = [frame, (frame[["a", "b"]], frame["y"]), (inputs, targets), (table[["a", "b"]], frame["y"])]
+    sources = [
+        frame,
+        (frame[["a", "b"]], frame["y"]),
+        (inputs, targets),
+        (table[["a", "b"]], frame["y"]),
+    ]
     for number, source in enumerate(sources):
         target = "y" if number == 0 else None
         data = ingest(source, tmp_path / f"{number}.zarr", target=target, shuffle=None)

@@ -1,4 +1,5 @@
-"""One suite for every source: tiles cut the rows exactly, gathering keeps order, parts and pickles read the same."""
+"""One suite for every source: tiles cut the rows exactly, gathering keeps order, parts and pickles
+read the same."""
 
 import pickle
 from collections.abc import Callable
@@ -42,7 +43,11 @@ def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
     stored = []
     for name, values in zip("Xyw", arrays(), strict=True):
         array = group.create_array(
-            name, shape=values.shape, dtype=values.dtype, chunks=(chunk, *values.shape[1:]), fill_value=0.0
+            name,
+            shape=values.shape,
+            dtype=values.dtype,
+            chunks=(chunk, *values.shape[1:]),
+            fill_value=0.0,
         )
         array[:] = values
         stored.append(array)
@@ -50,7 +55,11 @@ def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
 
 
 def dask_arrays(chunk: int = 20) -> Case:
-    chunked = da.from_array(X, chunks=(chunk, 2)), da.from_array(Y, chunks=13), da.from_array(WEIGHTS, chunks=chunk)
+    chunked = (
+        da.from_array(X, chunks=(chunk, 2)),
+        da.from_array(Y, chunks=13),
+        da.from_array(WEIGHTS, chunks=chunk),
+    )
     return Case(ArraySource(*chunked, tile_rows=TILE), ORDER)
 
 
@@ -61,7 +70,8 @@ def ingested(folder: Path, *parts: Any, order: np.ndarray = SHUFFLED, **options:
 
 
 def class_weighted(folder: Path) -> Case:
-    """Targets up to 2N are the codes; weights of 1 and 1.5 of the classes make up what the rows have too little."""
+    """Targets up to 2N are the codes; weights of 1 and 1.5 of the classes make up what the rows
+    have too little."""
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
     case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
     return Case(case.source.with_class_weights(of_class), SHUFFLED)
@@ -69,7 +79,9 @@ def class_weighted(folder: Path) -> Case:
 
 CASES: dict[str, Callable[[Path], Case]] = {
     "arrays": lambda folder: Case(ArraySource(X, Y, WEIGHTS, tile_rows=TILE), ORDER),
-    "permuted": lambda folder: Case(ArraySource(X, Y, WEIGHTS, tile_rows=TILE, permutation=SHUFFLED), SHUFFLED),
+    "permuted": lambda folder: Case(
+        ArraySource(X, Y, WEIGHTS, tile_rows=TILE, permutation=SHUFFLED), SHUFFLED
+    ),
     "two targets": lambda folder: Case(
         ArraySource(X, np.column_stack([Y, -Y]), tile_rows=TILE), ORDER, weighted=False, targets=2
     ),
@@ -81,7 +93,10 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "dask": lambda folder: dask_arrays(),
     "dask, large chunks": lambda folder: dask_arrays(chunk=60),
     "dask without targets": lambda folder: Case(
-        ArraySource(da.from_array(X, chunks=(20, 3)), tile_rows=TILE), ORDER, weighted=False, targets=0
+        ArraySource(da.from_array(X, chunks=(20, 3)), tile_rows=TILE),
+        ORDER,
+        weighted=False,
+        targets=0,
     ),
     "class weights": class_weighted,
 }
@@ -105,11 +120,18 @@ def test_tiles_cut_the_rows_exactly(case: Case) -> None:
     """They are contiguous float64 and cannot be written; there are no others."""
     source, (X, y, weights) = case.source, arrays()
     assert isinstance(source, Source)
-    assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (N, D, case.targets, 7)
+    assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (
+        N,
+        D,
+        case.targets,
+        7,
+    )
     assert source.tile_rows == TILE
     assert source.shuffled == bool((case.order != np.arange(N)).any())
     assert source.columns.features == ("x0", "x1", "x2")
-    for number, rows in enumerate(slice(start, min(start + TILE, N)) for start in range(0, N, TILE)):
+    for number, rows in enumerate(
+        slice(start, min(start + TILE, N)) for start in range(0, N, TILE)
+    ):
         tile, order = source.tile(number), case.order[rows]
         assert (tile.number, tile.start) == (number, rows.start)
         np.testing.assert_array_equal(tile.X, X[order])
@@ -149,7 +171,12 @@ def test_rows_keep_the_order_asked_for(case: Case) -> None:
 def test_a_part_reads_the_same_tiles_in_another_process(case: Case) -> None:
     for tiles in ([0], [6], [5, 1, 2]):
         part = pickle.loads(pickle.dumps(case.source.part(tiles)))
-        assert (part.n_rows, part.n_tiles, part.tile_rows, part.n_targets) == (N, 7, TILE, case.targets)
+        assert (part.n_rows, part.n_tiles, part.tile_rows, part.n_targets) == (
+            N,
+            7,
+            TILE,
+            case.targets,
+        )
         assert part.columns == case.source.columns
         for number in tiles:
             assert_same_tile(part.tile(number), case.source.tile(number))
@@ -176,7 +203,9 @@ def test_large_chunks_are_computed_once_per_pass() -> None:
         computed.append(len(values))
         return values
 
-    X = da.from_array(arrays()[0], chunks=(60, 3)).map_blocks(block, dtype=float, meta=np.empty((0, 0)))
+    X = da.from_array(arrays()[0], chunks=(60, 3)).map_blocks(
+        block, dtype=float, meta=np.empty((0, 0))
+    )
     source = ArraySource(X, tile_rows=TILE)
     for number in range(source.n_tiles):
         source.tile(number)

@@ -1,4 +1,5 @@
-"""Tables as they come: gaps, dates, booleans and text become features, and the same ones in later tables."""
+"""Tables as they come: gaps, dates, booleans and text become features, and the same ones in later
+tables."""
 
 from typing import Any
 
@@ -36,17 +37,22 @@ def stored(data: Any) -> np.ndarray:
 
 KINDS = {
     "csv": lambda folder, table: (table.to_csv(folder / "t.csv", index=False), folder / "t.csv")[1],
-    "parquet": lambda folder, table: (table.to_parquet(folder / "t.parquet"), folder / "t.parquet")[1],
+    "parquet": lambda folder, table: (table.to_parquet(folder / "t.parquet"), folder / "t.parquet")[
+        1
+    ],
     "pandas": lambda folder, table: table,
 }
 
 
 def expected() -> np.ndarray:
-    """The features by their formulas: sorted levels, days since 2000, waves of 1, 7 and 365.2425 days, 0 and 1."""
+    """The features by their formulas: sorted levels, days since 2000, waves of 1, 7 and 365.2425
+    days, 0 and 1."""
     table = messy()
     codes = table["Stadt Ü"].map({"Bern": 0.0, "Köln": 1.0, "Ulm": 2.0})
     days = (table["wann"] - pd.Timestamp("2000-01-01")).dt.total_seconds() / 86400
-    waves = [wave(2 * np.pi * days / period) for period in (7, 365.2425) for wave in (np.sin, np.cos)]
+    waves = [
+        wave(2 * np.pi * days / period) for period in (7, 365.2425) for wave in (np.sin, np.cos)
+    ]
     return np.column_stack([codes, table["offen"], days, *waves, table["gap"]]).astype(float)
 
 
@@ -58,7 +64,11 @@ def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
     assert data.columns.given == ("Stadt Ü", "offen", "wann", "gap")
     assert data.columns.categories == {"Stadt Ü": ("Bern", "Köln", "Ulm")}
     assert data.columns.dates == {"wann": ("week", "year")}
-    assert data.columns.features[2:5] == ("wann", "wann (sine of the week)", "wann (cosine of the week)")
+    assert data.columns.features[2:5] == (
+        "wann",
+        "wann (sine of the week)",
+        "wann (cosine of the week)",
+    )
     assert data.moments.inputs.missing.tolist() == [100, 0, 0, 0, 0, 0, 0, 80]
     assert data.notes == {
         "Stadt Ü": "3 levels of a category; 25.0% of the rows have no value",
@@ -70,7 +80,8 @@ def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_rows_get_the_same_features(kind, tmp_path):
-    """Three rows of one day, as rows to predict and appended: the cycles and levels are those of the training."""
+    """Three rows of one day, as rows to predict and appended: the cycles and levels are those of
+    the training."""
     data = ingest(messy(), tmp_path / "d.zarr", target="y", shuffle=None)
     later = messy().head(3).assign(**{"Stadt Ü": ["Bern", "Wien", None]})
     wanted = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
@@ -84,20 +95,32 @@ def test_later_rows_get_the_same_features(kind, tmp_path):
 
 
 def test_frames_of_other_types_and_order_are_the_same_rows():
-    """Text for numbers and dates, nullable types, numbers for booleans, and more columns; missing ones are named."""
+    """Text for numbers and dates, nullable types, numbers for booleans, and more columns; missing
+    ones are named."""
     rows, columns = frame_rows(messy().drop(columns="y"))
     np.testing.assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
-    np.testing.assert_array_equal(frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows)
-    other = messy().iloc[:, ::-1].astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
+    np.testing.assert_array_equal(
+        frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows
+    )
+    other = (
+        messy()
+        .iloc[:, ::-1]
+        .astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
+    )
     other["gap"] = other["gap"].astype("string")
     np.testing.assert_array_equal(frame_rows(other, columns)[0], rows)
     zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
     np.testing.assert_array_equal(frame_rows(zone, columns)[0], rows)
-    empty, filled = (frame_rows(messy().assign(wann=wann), columns)[0] for wann in (np.nan, TWO_YEARS))
+    empty, filled = (
+        frame_rows(messy().assign(wann=wann), columns)[0] for wann in (np.nan, TWO_YEARS)
+    )
     assert np.isnan(empty[:, 2:7]).all()
     np.testing.assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
     for wrong, says in [
-        (other.drop(columns=["gap", "wann"]), "lacks columns on which the model was trained: wann, gap"),
+        (
+            other.drop(columns=["gap", "wann"]),
+            "lacks columns on which the model was trained: wann, gap",
+        ),
         (other.assign(wann=2021), "wann +int64, not dates"),
         (other.assign(gap="many"), "gap +text, not numbers: 'many'"),
         (other.assign(gap=TWO_YEARS), "gap +timestamp.*not numbers"),
@@ -125,7 +148,9 @@ def test_a_cycle_needs_two_periods_and_a_resolution_below_half_a_period(dates, c
 
 
 def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path):
-    table = pd.DataFrame({"my id": np.arange(N), "zone": np.arange(N) % 9, "y": np.arange(N) ** 0.5})
+    table = pd.DataFrame(
+        {"my id": np.arange(N), "zone": np.arange(N) % 9, "y": np.arange(N) ** 0.5}
+    )
     data = ingest(table, tmp_path / "d.zarr", target="y")
     assert data.columns.categories == {}
     assert data.notes == {
@@ -133,14 +158,20 @@ def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path
         "zone": "9 different whole numbers, perhaps codes: perhaps `--categorical auto,zone`",
     }
     assert list(data.notes) == ["my id", "zone"]
-    taken = ingest(table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"])
+    taken = ingest(
+        table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"]
+    )
     assert (taken.columns.features, len(taken.columns.categories["zone"])) == (("zone",), 9)
 
 
 @pytest.mark.parametrize("classes", [False, True])
 def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
     """The others keep their order, and their numbers have no gaps."""
-    table = messy().drop(columns="wann").assign(y=np.where(np.arange(N) % 4 == 1, np.nan, np.arange(N) // 200))
+    table = (
+        messy()
+        .drop(columns="wann")
+        .assign(y=np.where(np.arange(N) % 4 == 1, np.nan, np.arange(N) // 200))
+    )
     options: dict[str, Any] = {"target": "y", "classes": classes}
     with pytest.raises(DataError, match=r"row 2 +--drop-missing-targets"):
         ingest(table, tmp_path / "d.zarr", **options)

@@ -31,11 +31,17 @@ def csv(folder, rows):
 @pytest.mark.parametrize("write", [csv, lambda folder, rows: (rows, None)], ids=["csv", "frame"])
 def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
     rows = table(200, target=False)
-    data = ingest(write(tmp_path, rows), tmp_path / "new.zarr", like=train, shuffle=seed, tile_rows=64)
+    data = ingest(
+        write(tmp_path, rows), tmp_path / "new.zarr", like=train, shuffle=seed, tile_rows=64
+    )
     assert (data.n_rows, data.n_targets, data.n_tiles, data.seed) == (200, 0, 4, seed)
     assert data.columns == train.columns
     numbers = np.concatenate([data.original_rows(number) for number in range(4)])
-    expected = np.arange(200) if seed is None else np.argsort(np.random.default_rng(seed).random(200), kind="stable")
+    expected = (
+        np.arange(200)
+        if seed is None
+        else np.argsort(np.random.default_rng(seed).random(200), kind="stable")
+    )
     np.testing.assert_array_equal(numbers, expected)
     X = rows.replace({"zone": {"n": 0, "s": 1, "w": 2}}).to_numpy(float)
     tiles = [data.tile(number) for number in range(4)]
@@ -55,7 +61,8 @@ def test_one_row_is_enough(train, tmp_path):
 
 
 def test_a_source_with_the_target_stays_labelled(train, tmp_path):
-    """Also one that is like data without a target, or has y where the training's target had another name."""
+    """Also one that is like data without a target, or has y where the training's target had another
+    name."""
     new = ingest(table(target=False), tmp_path / "new.zarr", like=train)
     assert ingest(table(50), tmp_path / "labelled.zarr", like=new).n_targets == 1
     pair = table(50, target=False), pd.Series(np.arange(50.0), name="y")

@@ -1,4 +1,5 @@
-"""Chunks that are gone or damaged, data that changed, formats that are not ours: never read as numbers."""
+"""Chunks that are gone or damaged, data that changed, formats that are not ours: never read as
+numbers."""
 
 import pickle
 from collections.abc import Callable
@@ -21,7 +22,11 @@ from partirvm.storage.records import read_json, to_json
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     number = np.arange(100.0)
-    ingest((np.column_stack([number, -number]), number**2, 1 + number % 2), tmp_path / "d.zarr", tile_rows=16)
+    ingest(
+        (np.column_stack([number, -number]), number**2, 1 + number % 2),
+        tmp_path / "d.zarr",
+        tile_rows=16,
+    )
     return tmp_path / "d.zarr"
 
 
@@ -49,14 +54,19 @@ ARRAYS = "X", "y", "weights", "row"
 
 @pytest.mark.parametrize(
     ("damage", "array"),
-    some(product(DAMAGES, ARRAYS), {*product(DAMAGES, ["X"]), *product(["a bit"], ARRAYS), ("removed", "row")}),
+    some(
+        product(DAMAGES, ARRAYS),
+        {*product(DAMAGES, ["X"]), *product(["a bit"], ARRAYS), ("removed", "row")},
+    ),
 )
 def test_damaged_chunks(damage: str, array: str, folder: Path) -> None:
     (path,) = folder.glob(f"rows-*/{array}/c/{'3/0' if array == 'X' else '3'}")
     DAMAGES[damage](path)
     data = ZarrSource(folder)
     read = data.original_rows if array == "row" else data.tile
-    with pytest.raises(MissingDataError, match=f"chunk 3 of the array '{array}'.*ingest the data again"):
+    with pytest.raises(
+        MissingDataError, match=f"chunk 3 of the array '{array}'.*ingest the data again"
+    ):
         read(3)
     read(2)
     if array == "X":
@@ -71,12 +81,22 @@ def test_damaged_chunks(damage: str, array: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"format": FORMAT + 1}, FormatError, f"has format {FORMAT + 1}, this version reads format {FORMAT}: make"),
-        ({"format": FORMAT - 1}, FormatError, f"has format {FORMAT - 1}, this version reads format {FORMAT}: make"),
+        (
+            {"format": FORMAT + 1},
+            FormatError,
+            f"has format {FORMAT + 1}, this version reads format {FORMAT}: make",
+        ),
+        (
+            {"format": FORMAT - 1},
+            FormatError,
+            f"has format {FORMAT - 1}, this version reads format {FORMAT}: make",
+        ),
         ({"parts": []}, MissingDataError, "part 000000 of the data"),
     ],
 )
-def test_other_formats(change: dict[str, Any], error: type[Exception], message: str, folder: Path) -> None:
+def test_other_formats(
+    change: dict[str, Any], error: type[Exception], message: str, folder: Path
+) -> None:
     (path,) = folder.glob("rows-*/attributes/group.json")
     head = read_json(Folder("", path.parent), path.name)
     path.write_bytes(to_json(path.name, {**head, **change}))
@@ -119,12 +139,16 @@ def test_shards_of_foreign_arrays(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"lacks 2 of its 4 chunks.*write_empty_chunks"):
         as_source(array, np.arange(100))
     array[:] = np.arange(200.0).reshape(100, 2)
-    np.testing.assert_array_equal(as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:])
+    np.testing.assert_array_equal(
+        as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:]
+    )
 
 
 def test_chunks_of_foreign_arrays_that_cannot_be_decoded(tmp_path: Path) -> None:
     source = ArraySource(own_array(tmp_path), np.arange(100), tile_rows=50)
     truncate(tmp_path / "own.zarr" / "X" / "c" / "3" / "0")
     source.tile(0)
-    with pytest.raises(MissingDataError, match=r"rows 50 to 99 of the Zarr array X: cannot be read"):
+    with pytest.raises(
+        MissingDataError, match=r"rows 50 to 99 of the Zarr array X: cannot be read"
+    ):
         source.tile(1)

@@ -26,7 +26,8 @@ def commands(section: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This environment without Dask's settings, with this Python's commands and this checkout's package first."""
+    """This environment without Dask's settings, with this Python's commands and this checkout's
+    package first."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), plain["PATH"]])
     package = os.pathsep.join([str(ROOT), *filter(None, [plain.get("PYTHONPATH")])])
@@ -59,7 +60,12 @@ class Processes:
         """Start a server."""
         with self.folder.joinpath(f"server{len(self._running)}.log").open("wb") as log:
             process = subprocess.Popen(
-                command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                cwd=self.folder,
+                env=env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         self._running.append(process)
         return process
@@ -90,14 +96,19 @@ def processes(folder: Path) -> Iterator[Processes]:
         made.stop()
 
 
-def run(command: Sequence[str] | str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str] | str, folder: Path, env: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     """Run a command, a line for the shell or a list of words, to its end."""
     words = ["bash", "-c", command] if isinstance(command, str) else list(command)
-    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    return subprocess.run(
+        words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
 
 def replaced(words: Sequence[str], replacements: dict[str, str]) -> list[str]:
-    """The words of a command, with names, ports and paths of containers replaced by those of this machine."""
+    """The words of a command, with names, ports and paths of containers replaced by those of this
+    machine."""
     found = []
     for word in words:
         for old, new in replacements.items():

@@ -1,4 +1,5 @@
-"""The compose file, its commands as processes of this machine instead of containers, and the image by its text."""
+"""The compose file, its commands as processes of this machine instead of containers, and the image
+by its text."""
 
 from pathlib import Path
 
@@ -19,7 +20,8 @@ SERVERS = ("scheduler", "worker")
 
 
 class Machine:
-    """The compose project on this machine: containers are processes, a volume is a folder, a host name 127.0.0.1."""
+    """The compose project on this machine: containers are processes, a volume is a folder, a host
+    name 127.0.0.1."""
 
     def __init__(self, folder: Path, servers) -> None:
         self.folder, self.servers, self.port = folder, servers, free_port()
@@ -43,7 +45,9 @@ class Machine:
                 assert kind == "CMD"
                 self.checks.append(replaced(check, names))
         for check in self.checks:
-            wait_for(lambda check=check: self.run_check(check) == 0, f"{check} in\n{self.servers.logs()}")
+            wait_for(
+                lambda check=check: self.run_check(check) == 0, f"{check} in\n{self.servers.logs()}"
+            )
         return ""
 
     def run(self, *words: str) -> str:
@@ -55,7 +59,11 @@ class Machine:
                 there, here, mode = arguments.pop(0).split(":")
                 assert (there, mode) == ("$PWD", "ro")
                 names[here] = str(self.folder)
-        done = run(replaced([*SERVICES["partirvm"]["entrypoint"], *arguments], names), self.folder, environment())
+        done = run(
+            replaced([*SERVICES["partirvm"]["entrypoint"], *arguments], names),
+            self.folder,
+            environment(),
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -69,12 +77,18 @@ class Machine:
     def names(self, http: str = "") -> dict[str, str]:
         """What containers call things, and what they are here."""
         here = f"127.0.0.1:{self.port}"
-        return {"scheduler:8786": here, "8786": self.port, "8787": http, "/data": str(self.folder / "data")}
+        return {
+            "scheduler:8786": here,
+            "8786": self.port,
+            "8787": http,
+            "/data": str(self.folder / "data"),
+        }
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_readme(tmp_path):
-    """up, ingest, fit on the cluster, down: the health checks pass while the servers run, and fail without them."""
+    """up, ingest, fit on the cluster, down: the health checks pass while the servers run, and fail
+    without them."""
     table(tmp_path / "trips.csv")
     with processes(tmp_path) as servers:
         machine = Machine(tmp_path, servers)
@@ -83,13 +97,21 @@ def test_the_commands_of_the_readme(tmp_path):
         assert len(machine.checks) == 3
         assert "400 rows × 2 features → fare" in machine(ingest)
         wait_for(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
-        nannies = [process for process in psutil.process_iter() if machine.port in "".join(cmdline(process))]
-        room = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB") - parse_bytes(worker_options()["memory_limit"])
+        nannies = [
+            process
+            for process in psutil.process_iter()
+            if machine.port in "".join(cmdline(process))
+        ]
+        room = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB") - parse_bytes(
+            worker_options()["memory_limit"]
+        )
         assert max(process.memory_info().rss for process in nannies) < room / 2
         assert "relevance vectors of 400 rows" in machine(fit)
         machine(down)
         assert all(machine.run_check(check) != 0 for check in machine.checks)
-    assert partirvm.load_model(tmp_path / "data" / "jobs" / "run1").predict([[0.0, 1.0]]) == pytest.approx([5], abs=0.3)
+    assert partirvm.load_model(tmp_path / "data" / "jobs" / "run1").predict(
+        [[0.0, 1.0]]
+    ) == pytest.approx([5], abs=0.3)
 
 
 def cmdline(process: psutil.Process) -> list[str]:
@@ -113,7 +135,9 @@ def test_the_worker_fits_its_container():
     assert options["nthreads"] <= worker["cpus"]
     assert "--nworkers" not in worker["command"]
     assert float(options["death_timeout"]) <= 60
-    assert parse_bytes(options["memory_limit"]) + 256 * 2**20 <= parse_bytes(worker["mem_limit"] + "iB")
+    assert parse_bytes(options["memory_limit"]) + 256 * 2**20 <= parse_bytes(
+        worker["mem_limit"] + "iB"
+    )
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -1,4 +1,5 @@
-"""The Slurm launcher: its jobs as Slurm would read them, and a whole run where sbatch starts jobs on this machine."""
+"""The Slurm launcher: its jobs as Slurm would read them, and a whole run where sbatch starts jobs
+on this machine."""
 
 import json
 import os
@@ -60,7 +61,9 @@ class Slurm:
 
     def jobs(self) -> list[int]:
         """The process groups of the jobs that still run."""
-        return [pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))]
+        return [
+            pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))
+        ]
 
     def logs(self) -> str:
         """What all jobs have printed."""
@@ -68,14 +71,21 @@ class Slurm:
 
     def rounds(self, job: str) -> int:
         """The rounds that a fit has finished."""
-        events = [json.loads(path.read_text()) for path in self.folder.joinpath(job).glob("events/0*.json")]
+        events = [
+            json.loads(path.read_text())
+            for path in self.folder.joinpath(job).glob("events/0*.json")
+        ]
         return sum(event["event"] == "fit" for event in events)
 
 
 def alive(group: int) -> bool:
     """Whether a process group has a member that is not a zombie."""
-    found = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True).stdout
-    return any(int(pgid) == group and state[0] != "Z" for pgid, state in map(str.split, found.splitlines()))
+    found = subprocess.run(
+        ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True
+    ).stdout
+    return any(
+        int(pgid) == group and state[0] != "Z" for pgid, state in map(str.split, found.splitlines())
+    )
 
 
 @pytest.fixture
@@ -89,7 +99,8 @@ def slurm(tmp_path):
 
 @pytest.mark.slow
 def test_the_commands_of_the_readme(slurm):
-    """Both ways fit the same model, bit for bit, on workers that were submitted as jobs; then no job is left."""
+    """Both ways fit the same model, bit for bit, on workers that were submitted as jobs; then no
+    job is left."""
     install, batch, direct = commands("Slurm")
     assert install == 'pip install ".[deploy]"'
     submitted = slurm(batch)
@@ -102,15 +113,21 @@ def test_the_commands_of_the_readme(slurm):
     assert "relevance vectors of 400 rows" in done.stdout
     assert slurm.jobs() == []
     first, second = (
-        partirvm.load_model(slurm.folder / "jobs" / name).predict([[0.0, 1.0]]) for name in ("run1", "run2")
+        partirvm.load_model(slurm.folder / "jobs" / name).predict([[0.0, 1.0]])
+        for name in ("run1", "run2")
     )
     assert first == second == pytest.approx([5], abs=0.3)
 
 
 @pytest.mark.slow
 def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
-    """The signal that fit.sbatch asks for, to the process that Slurm sends it to: the fit stops, its model predicts."""
-    directives = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", DEPLOY.joinpath("fit.sbatch").read_text(), re.MULTILINE))
+    """The signal that fit.sbatch asks for, to the process that Slurm sends it to: the fit stops,
+    its model predicts."""
+    directives = dict(
+        re.findall(
+            r"^#SBATCH --(\S+)=(\S+)$", DEPLOY.joinpath("fit.sbatch").read_text(), re.MULTILINE
+        )
+    )
     assert set(directives) == {"job-name", "output", "cpus-per-task", "mem", "time", "signal"}
     receiver, name, _ = re.split("[:@]", directives["signal"])
     assert receiver == "B"
@@ -125,17 +142,29 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
 
 @pytest.mark.slow
 def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
-    """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no sbatch."""
+    """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no
+    sbatch."""
     slurm.env["PATH"] = environment()["PATH"]
-    options = "--threads 8 --memory 16GiB --time 02:00:00 --partition long --account sun --logs out --print-script"
+    options = (
+        "--threads 8 --memory 16GiB --time 02:00:00 --partition long --account sun --logs out "
+        "--print-script"
+    )
     done = slurm(f"python deploy/slurm.py {options} -- fit trips.zarr job")
     assert done.returncode == 0, done.stderr
     directives = dict(
-        line.split()[1:] for line in done.stdout.splitlines() if line.startswith("#SBATCH -") and "=" not in line
+        line.split()[1:]
+        for line in done.stdout.splitlines()
+        if line.startswith("#SBATCH -") and "=" not in line
     )
     assert directives.pop("-o") == "out/partirvm-worker-%J.out"
     assert directives.pop("-e") == "out/partirvm-worker-%J.err"
-    assert directives == {"-J": "partirvm-worker", "-p": "long", "-A": "sun", "-n": "1", "-t": "02:00:00"}
+    assert directives == {
+        "-J": "partirvm-worker",
+        "-p": "long",
+        "-A": "sun",
+        "-n": "1",
+        "-t": "02:00:00",
+    }
     assert "#SBATCH --cpus-per-task=8\n" in done.stdout
     assert "#SBATCH --mem=16384M\n" in done.stdout
     python, flag, module, *words = shlex.split(done.stdout.splitlines()[-1])

@@ -28,7 +28,10 @@ class Cluster:
         self.folder, self.servers, self.port = prepared(folder), servers, free_port()
         make, scheduler, worker, self.fit, _ = commands("TLS")
         assert run(make, folder, environment()).returncode == 0
-        ports = {"scheduler": ["--port", self.port, "--dashboard-address", ":0"], "worker": ["--death-timeout", "60"]}
+        ports = {
+            "scheduler": ["--port", self.port, "--dashboard-address", ":0"],
+            "worker": ["--death-timeout", "60"],
+        }
         for line in (scheduler, worker):
             variables, words = split(line)
             servers.start([*self.here(words), *ports[words[1]]], environment(**variables))
@@ -41,12 +44,18 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A running cluster; beside its certificates, those of another authority, and a mixture of both."""
+    """A running cluster; beside its certificates, those of another authority, and a mixture of
+    both."""
     folder = tmp_path_factory.mktemp("tls")
     with processes(folder) as servers:
         made = Cluster(folder, servers)
         other, mixed = folder / "other", folder / "mixed"
-        assert run([sys.executable, "deploy/certificates.py", "other"], folder, environment()).returncode == 0
+        assert (
+            run(
+                [sys.executable, "deploy/certificates.py", "other"], folder, environment()
+            ).returncode
+            == 0
+        )
         # trusts the cluster, and shows it a certificate of the other authority
         shutil.copytree(other / "client", mixed)
         shutil.copy(folder / "certificates" / "client" / "ca.pem", mixed)
@@ -62,7 +71,10 @@ def test_the_commands_of_the_readme(cluster):
     done = run(cluster.here(words), cluster.folder, environment(**variables))
     assert done.returncode == 0, done.stderr
     assert "Receive client connection" in cluster.servers.logs()
-    assert run(["partirvm", "fit", "trips.zarr", "alone"], cluster.folder, environment()).returncode == 0
+    assert (
+        run(["partirvm", "fit", "trips.zarr", "alone"], cluster.folder, environment()).returncode
+        == 0
+    )
     jobs = [cluster.folder / "jobs" / "run1", cluster.folder / "alone"]
     assert len({partirvm.load_model(job).predict([[0.0, 1.0]])[0] for job in jobs}) == 1
     assert cluster.servers.logs().count("TLS handshake failed") == 0
@@ -82,7 +94,11 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
     elif config:
         environ = environment(DASK_CONFIG=f"{config}/tls.yaml")
     address = f"{scheme}://127.0.0.1:{cluster.port}"
-    done = run(["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address], cluster.folder, environ)
+    done = run(
+        ["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address],
+        cluster.folder,
+        environ,
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"no Dask scheduler responds at '{address}'" in done.stderr
@@ -92,11 +108,14 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
 
 @pytest.mark.parametrize("shown", [None, "other/client", "certificates/client"])
 def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
-    """Whatever a client's own checks are: only with a certificate of the cluster does the scheduler answer."""
+    """Whatever a client's own checks are: only with a certificate of the cluster does the scheduler
+    answer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if shown:
-        context.load_cert_chain(cluster.folder / shown / "cert.pem", cluster.folder / shown / "key.pem")
+        context.load_cert_chain(
+            cluster.folder / shown / "cert.pem", cluster.folder / shown / "key.pem"
+        )
     with socket.create_connection(("127.0.0.1", int(cluster.port)), timeout=60) as plain:
         try:
             with context.wrap_socket(plain) as tls:
@@ -111,27 +130,34 @@ def made(tmp_path_factory):
     """Certificates of the script."""
     folder = tmp_path_factory.mktemp("certificates")
     subprocess.run(
-        [sys.executable, DEPLOY / "certificates.py", folder, "--days", "30"], check=True, capture_output=True
+        [sys.executable, DEPLOY / "certificates.py", folder, "--days", "30"],
+        check=True,
+        capture_output=True,
     )
     return folder
 
 
 def test_what_the_script_makes(made):
-    """Files of mode 0600, keys of 256 bits on a curve, 30 days, an authority that signs nothing but these."""
+    """Files of mode 0600, keys of 256 bits on a curve, 30 days, an authority that signs nothing but
+    these."""
     assert sorted(path.relative_to(made).as_posix() for path in made.rglob("*.*")) == sorted(
         f"{role}/{name}" for role in ROLES for name in FILES
     )
     assert {path.stat().st_mode & 0o777 for path in made.rglob("*.*")} == {0o600}
     authorities = set()
     for role in ROLES:
-        ca, cert = (x509.load_pem_x509_certificate((made / role / name).read_bytes()) for name in FILES[:2])
+        ca, cert = (
+            x509.load_pem_x509_certificate((made / role / name).read_bytes()) for name in FILES[:2]
+        )
         authorities.add(ca)
         cert.verify_directly_issued_by(ca)
         assert cert.public_key().key_size == ca.public_key().key_size == 256
         assert cert.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
         purposes = cert.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         assert (x509.ExtendedKeyUsageOID.SERVER_AUTH in purposes) is (role != "client")
-        assert timedelta(days=29) < cert.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=30)
+        assert (
+            timedelta(days=29) < cert.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=30)
+        )
         assert cert.not_valid_before_utc < datetime.now(UTC)
         tls = yaml.safe_load((made / role / "tls.yaml").read_text())["distributed"]["comm"]
         assert (tls["require-encryption"], tls["default-scheme"]) == (True, "tls")
@@ -141,7 +167,8 @@ def test_what_the_script_makes(made):
 
 
 def test_nothing_is_overwritten_unasked(made, tmp_path):
-    """Even if only one of the files is there; with --overwrite all are new, and of mode 0600 again."""
+    """Even if only one of the files is there; with --overwrite all are new, and of mode 0600
+    again."""
     script = [sys.executable, str(DEPLOY / "certificates.py")]
     one = tmp_path / "worker" / "key.pem"
     one.parent.mkdir()

@@ -1,8 +1,8 @@
 """The snippets of the guide run as they are printed, in order, in an empty folder.
 
-Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run. A block
-with other commands, or one that needs a cluster or a network, has the comment ``<!-- not run: reason -->`` before it,
-one that runs where a package is installed ``<!-- needs NAME -->``.
+Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run.
+A block with other commands, or one that needs a cluster or a network, has the comment ``<!-- not
+run: reason -->`` before it, one that runs where a package is installed ``<!-- needs NAME -->``.
 """
 
 import re
@@ -21,7 +21,9 @@ from partirvm.cli.commands import partirvm
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-CHAPTERS = {path.stem: path for path in sorted(DOCS.glob("guide/*.md")) if "```" in path.read_text()}
+CHAPTERS = {
+    path.stem: path for path in sorted(DOCS.glob("guide/*.md")) if "```" in path.read_text()
+}
 
 SLOW = {
     "coming_from",
@@ -36,7 +38,8 @@ SLOW = {
     "targets",
 }
 SLOW |= {"uncertainty", "updates"}
-"""Chapters whose calls are those of other chapters and of the examples of docstrings, with other values."""
+"""Chapters whose calls are those of other chapters and of the examples of docstrings, with other
+values."""
 
 BLOCK = re.compile(
     r"(?P<mark><!-- (not run: [^\n]+|needs (?P<package>\w+)) -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$",
@@ -58,8 +61,15 @@ def blocks(text: str) -> list[Block]:
     >>> blocks("```python\\na = 1\\n```\\n<!-- not run: slow -->\\n```sh\\nls\\n```\\n")
     [Block(language='python', text='a = 1\\n', line=1)]
     """
-    found = [m for m in BLOCK.finditer(text) if not m["mark"] or (m["package"] and find_spec(m["package"]))]
-    return [Block(match["language"], match["text"], text.count("\n", 0, match.start()) + 1) for match in found]
+    found = [
+        m
+        for m in BLOCK.finditer(text)
+        if not m["mark"] or (m["package"] and find_spec(m["package"]))
+    ]
+    return [
+        Block(match["language"], match["text"], text.count("\n", 0, match.start()) + 1)
+        for match in found
+    ]
 
 
 def commands(text: str) -> list[list[str]]:
@@ -73,7 +83,8 @@ def commands(text: str) -> list[list[str]]:
 
 
 def run_command(words: list[str]) -> None:
-    """Run a command line of ``partirvm`` in this process; with a memory limit, which counts all of it, in a new one."""
+    """Run a command line of ``partirvm`` in this process; with a memory limit, which counts all of
+    it, in a new one."""
     assert words[0] == "partirvm", f"mark the block of `{shlex.join(words)}` as not run"
     if "--memory-limit" in words:
         subprocess.run([sys.executable, "-m", *words], check=True, timeout=120)
@@ -98,7 +109,9 @@ def run_chapter(chapter: Path) -> None:
 def test_snippets_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts of pages: tests/report
+    monkeypatch.setattr(
+        "partirvm.report.page.find_spec", lambda name: None
+    )  # charts of pages: tests/report
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     run_chapter(CHAPTERS[chapter])

@@ -1,4 +1,5 @@
-"""The README: its links lead somewhere, and its Python runs as pasted and prints what the text states."""
+"""The README: its links lead somewhere, and its Python runs as pasted and prints what the text
+states."""
 
 import re
 import subprocess
@@ -19,9 +20,13 @@ def test_its_links_and_pictures_are_files():
 def test_its_python_runs_as_pasted(tmp_path):
     """Features 0 to 4 have an effect by the formula of Friedman#1, features 5 to 9 have none."""
     (block,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    done = subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    found = re.search(r"R² (0\.\d+) with (\d+) of 1500 rows\n([\d.]+)% in the 95 % intervals", done.stdout)
+    found = re.search(
+        r"R² (0\.\d+) with (\d+) of 1500 rows\n([\d.]+)% in the 95 % intervals", done.stdout
+    )
     assert float(found[1]) > 0.94
     assert int(found[2]) < 100
     assert 92 <= float(found[3]) <= 97

@@ -1,4 +1,5 @@
-"""The page on troubleshooting holds every advice, warning and note of the sources, so that it stays complete."""
+"""The page on troubleshooting holds every advice, warning and note of the sources, so that it stays
+complete."""
 
 import ast
 import re
@@ -36,7 +37,9 @@ def test_every_advice_is_explained(member):
 
 def test_every_warning_and_note_of_a_plan_is_explained():
     found = list(messages.warned())
-    without = {(module, ast.unparse(node)) for module, _, node in found if messages.template(node) is None}
+    without = {
+        (module, ast.unparse(node)) for module, _, node in found if messages.template(node) is None
+    }
     assert without == INDIRECT
     texts = [text for _, _, node in found if (text := messages.template(node)) is not None]
     assert len(texts) == 14
@@ -49,10 +52,17 @@ def test_every_warning_and_note_of_a_plan_is_explained():
 def test_every_class_of_warnings_has_a_section():
     kinds = [kind.__name__ for kind in errors.PartirvmWarning.__subclasses__()]
     assert len(kinds) == 6
-    assert [name for name in kinds if f"### {name}" not in (DOCS / "troubleshooting.md").read_text("utf-8")] == []
+    assert [
+        name
+        for name in kinds
+        if f"### {name}" not in (DOCS / "troubleshooting.md").read_text("utf-8")
+    ] == []
 
 
 def test_every_class_of_errors_is_listed():
-    """The directive lists the messages of a class; the page has one directive for each class with a message."""
-    listed = re.findall(r"```\{error-messages\} (\w+)", (DOCS / "troubleshooting.md").read_text("utf-8"))
+    """The directive lists the messages of a class; the page has one directive for each class with a
+    message."""
+    listed = re.findall(
+        r"```\{error-messages\} (\w+)", (DOCS / "troubleshooting.md").read_text("utf-8")
+    )
     assert sorted(listed) == sorted(messages.error_messages())

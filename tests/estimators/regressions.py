@@ -20,13 +20,19 @@ def plane(n=300, d=3, noise=0.1, seed=0):
 
 
 def plain_deviation(model, X):
-    """Standard deviation of a new target by the posterior alone, at the noise of maximum evidence (Tipping, eq. 22)."""
+    """Standard deviation of a new target by the posterior alone, at the noise of maximum evidence
+    (Tipping, eq. 22)."""
     lower, upper = model.predict_interval(X, 0.5, hyperparameters=False)
     return (upper - lower) / 2 / norm.ppf(0.75)
 
 
 def design_of(model, X):
-    """The design of a fitted Gaussian model at raw rows, by pairwise differences scaled by the model's own moments."""
+    """The design of a fitted Gaussian model at raw rows, by pairwise differences scaled by the
+    model's own moments."""
     design = model.model_.design
-    x, z = ((rows - design.scaling.x_shift) / design.scaling.x_scale for rows in (X, design.centres))
-    return np.hstack([np.ones((len(X), int(design.bias))), naive.gaussian(x, z, np.array(design.kernel.gamma))])
+    x, z = (
+        (rows - design.scaling.x_shift) / design.scaling.x_scale for rows in (X, design.centres)
+    )
+    return np.hstack(
+        [np.ones((len(X), int(design.bias))), naive.gaussian(x, z, np.array(design.kernel.gamma))]
+    )

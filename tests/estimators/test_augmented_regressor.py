@@ -1,4 +1,5 @@
-"""``predict(X, augment=…)``: RVM* against a dense one, in the target's units; its deviation away from the data."""
+"""``predict(X, augment=…)``: RVM* against a dense one, in the target's units; its deviation away
+from the data."""
 
 import re
 from dataclasses import replace
@@ -16,59 +17,78 @@ FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWa
 
 
 def dense(model, X, y, tested, w=None):
-    """Mean and standard deviation by a dense RVM for each row, that has a column more: in the target's units."""
+    """Mean and standard deviation by a dense RVM for each row, that has a column more: in the
+    target's units."""
     fitted = model.model_
     s, gamma = fitted.design.scaling, np.asarray(fitted.design.kernels[0].gamma)
     x, z, c = ((rows - s.x_shift) / s.x_scale for rows in (X, tested, fitted.design.centres))
     t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
     Phi, rows = (
-        np.hstack([np.ones((len(some), int(fitted.design.bias))), naive.gaussian(some, c, gamma)]) for some in (x, z)
+        np.hstack([np.ones((len(some), int(fitted.design.bias))), naive.gaussian(some, c, gamma)])
+        for some in (x, z)
     )
     w = np.ones(len(t)) if w is None else w
     precision = 1 / np.average((t - np.average(t, weights=w)) ** 2, weights=w)
     ones, extra = np.ones(len(z)), naive.gaussian(x, z, gamma)
-    mean, variance = naive.predict_augmented(rows, ones, extra, Phi, t, fitted.alpha, beta, precision * ones, w)
+    mean, variance = naive.predict_augmented(
+        rows, ones, extra, Phi, t, fitted.alpha, beta, precision * ones, w
+    )
     variance += stated(fitted, tested) - naive.predict(rows, Phi, t, fitted.alpha, beta, w)[1]
     return s.t_shift[0] + s.t_scale[0] * mean, s.t_scale[0] * np.sqrt(variance)
 
 
 def stated(fitted, tested):
     """Variance that is stated without the column more, in the model's unit."""
-    return replace(fitted, reach=0.0).predict(tested, return_std=True)[1] ** 2 / fitted.design.scaling.t_scale[0] ** 2
+    return (
+        replace(fitted, reach=0.0).predict(tested, return_std=True)[1] ** 2
+        / fitted.design.scaling.t_scale[0] ** 2
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("standardize", "unit"), [(True, 1.0), (True, 1e6), (False, 1.0), (False, 1e4)])
+@pytest.mark.parametrize(
+    ("standardize", "unit"), [(True, 1.0), (True, 1e6), (False, 1.0), (False, 1e4)]
+)
 def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, unit, weighted):
-    """In any unit of the target and of the inputs, with weights, zero among them; more test rows than a piece holds."""
+    """In any unit of the target and of the inputs, with weights, zero among them; more test rows
+    than a piece holds."""
     X, y = plane(150, d=2)
     X, y = 3 * X, unit * y
     w = np.random.default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
-    model = RVMRegressor(gamma=0.3 if standardize else 0.05, standardize=standardize, random_state=0)
+    model = RVMRegressor(
+        gamma=0.3 if standardize else 0.05, standardize=standardize, random_state=0
+    )
     model.fit(X, y, sample_weight=w)
     tested = np.vstack([X[:5], np.random.default_rng(2).uniform(-12, 12, size=(300, 2))])
     mean, std = model.predict(tested, return_std=True, augment=(X, y) if w is None else (X, y, w))
     wanted, deviation = dense(model, X, y, tested, w)
     np.testing.assert_allclose(mean, wanted, rtol=1e-9, atol=1e-9 * unit)
     np.testing.assert_allclose(std, deviation, rtol=1e-9)
-    np.testing.assert_array_equal(model.predict(tested, augment=(X, y) if w is None else (X, y, w)), mean)
+    np.testing.assert_array_equal(
+        model.predict(tested, augment=(X, y) if w is None else (X, y, w)), mean
+    )
 
 
 @FAR
 @pytest.mark.parametrize("standardize", [True, False])
 def test_the_deviation_grows_away_from_the_data(standardize):
-    """There it is √(σ² + var(t)), where that of an RVM grows to the sd of the targets; among the data both agree."""
+    """There it is √(σ² + var(t)), where that of an RVM grows to the sd of the targets; among the
+    data both agree."""
     X, y = sinc(noise=0.1)
     y = 1000 * (y - y.mean())
     gamma = 3.0 if standardize else 0.1
-    model = RVMRegressor(gamma=gamma, standardize=standardize, fit_intercept=False, random_state=0).fit(X, y)
+    model = RVMRegressor(
+        gamma=gamma, standardize=standardize, fit_intercept=False, random_state=0
+    ).fit(X, y)
     among, beyond = np.linspace(-9, 9, 50)[:, None], np.array([[-60.0], [70.0]])
     noise = model.model_.predictive.noise_variance
     np.testing.assert_allclose(model.predict(beyond, return_std=True)[1], y.std(), rtol=0.02)
     mean, std = model.predict(beyond, return_std=True, augment=(X, y))
     np.testing.assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
     np.testing.assert_allclose(mean, model.predict(beyond), rtol=1e-9, atol=1e-6)
-    plain, grown = (model.predict(among, return_std=True, augment=rows)[1] for rows in (None, (X, y)))
+    plain, grown = (
+        model.predict(among, return_std=True, augment=rows)[1] for rows in (None, (X, y))
+    )
     assert (grown >= plain).all()
     assert (grown < 1.2 * plain).all()
     away = model.predict(10 + np.arange(12.0)[:, None], return_std=True, augment=(X, y))[1]
@@ -76,11 +96,14 @@ def test_the_deviation_grows_away_from_the_data(standardize):
 
 
 def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
-    """Turned round, as DATA, as Dask arrays: the same predictions to rounding; of DATA, for DATA, in their order."""
+    """Turned round, as DATA, as Dask arrays: the same predictions to rounding; of DATA, for DATA,
+    in their order."""
     import dask.array as da
 
     X, y = plane(600, d=2)
-    model = RVMRegressor(gamma=0.3, partition_size=40, max_rounds=2, random_state=0, strategy="working-set").fit(X, y)
+    model = RVMRegressor(
+        gamma=0.3, partition_size=40, max_rounds=2, random_state=0, strategy="working-set"
+    ).fit(X, y)
     tested = plane(400, d=2, seed=4)[0]
     mean, std = model.predict(tested, return_std=True, augment=(X, y))
     ingest((X, y), tmp_path / "train.zarr", tile_rows=64)
@@ -93,7 +116,8 @@ def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
 
 
 def test_of_several_kernels_the_first_is_augmented():
-    """The extra function of a model that has wide and narrow ones, with weights of their own, is a wide one."""
+    """The extra function of a model that has wide and narrow ones, with weights of their own, is a
+    wide one."""
     X, y = plane(200, d=2)
     model = RVMRegressor(kernel=Several((Gaussian(0.3), Gaussian(4.0))), random_state=0).fit(X, y)
     found = model.predict(X[:20] + 1.5, return_std=True, augment=(X, y))
@@ -103,9 +127,18 @@ def test_of_several_kernels_the_first_is_augmented():
     blocks = [fitted.design.block(rows) for rows in (X, X[:20] + 1.5)]
     t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
     mean, variance = naive.predict_augmented(
-        blocks[1], np.ones(20), naive.gaussian(x, z, 0.3), blocks[0], t, fitted.alpha, beta, np.full(20, 1 / t.var())
+        blocks[1],
+        np.ones(20),
+        naive.gaussian(x, z, 0.3),
+        blocks[0],
+        t,
+        fitted.alpha,
+        beta,
+        np.full(20, 1 / t.var()),
     )
-    variance += stated(fitted, X[:20] + 1.5) - naive.predict(blocks[1], blocks[0], t, fitted.alpha, beta)[1]
+    variance += (
+        stated(fitted, X[:20] + 1.5) - naive.predict(blocks[1], blocks[0], t, fitted.alpha, beta)[1]
+    )
     np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
     np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
 
@@ -131,5 +164,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     ]:
         with pytest.raises(error, match=message):
             model.predict(X[:3], augment=again)
-    with pytest.raises(ValueError, match=re.escape("X has 1 features, but RVMRegressor is expecting 2")):
+    with pytest.raises(
+        ValueError, match=re.escape("X has 1 features, but RVMRegressor is expecting 2")
+    ):
         model.predict(X[:3, :1], augment=(X, y))

@@ -11,7 +11,13 @@ from partirvm import FitCallback, RVMRegressor
 from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
 
-ROUNDS = {"gamma": 0.5, "strategy": "working-set", "partition_size": 20, "max_rounds": 3, "random_state": 0}
+ROUNDS = {
+    "gamma": 0.5,
+    "strategy": "working-set",
+    "partition_size": 20,
+    "max_rounds": 3,
+    "random_state": 0,
+}
 
 
 def rows(n=400):

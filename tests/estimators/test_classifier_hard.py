@@ -1,4 +1,5 @@
-"""Data that are hard on a classifier: what comes out is defined, finite, and warns of nothing but what it should."""
+"""Data that are hard on a classifier: what comes out is defined, finite, and warns of nothing but
+what it should."""
 
 import re
 import warnings
@@ -21,11 +22,18 @@ FAR = ".*are far from every"
 
 
 def fitted(X, y, *expected, weights=None, **options):
-    """A classifier after a fit that warned of nothing but ``expected``, with every number finite."""
+    """A classifier after a fit that warned of nothing but ``expected``, with every number
+    finite."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = RVMClassifier(**{"random_state": 0, "gamma": 0.5, **options}).fit(X, y, sample_weight=weights)
-    strange = [str(each.message) for each in caught if not any(re.search(text, str(each.message)) for text in expected)]
+        model = RVMClassifier(**{"random_state": 0, "gamma": 0.5, **options}).fit(
+            X, y, sample_weight=weights
+        )
+    strange = [
+        str(each.message)
+        for each in caught
+        if not any(re.search(text, str(each.message)) for text in expected)
+    ]
     assert not strange
     for value in (model.relevance_vectors_, model.weights_, model.intercept_, model.log_evidence_):
         assert np.isfinite(value).all()
@@ -58,11 +66,17 @@ def log_loss(model, X, y):
     ("strategy", "multi_class"),
     some(
         list(product(STRATEGIES, [None, *MULTI_CLASS])),
-        {("basic", None), ("split-merge", None), ("incremental", "pooled"), ("working-set", "multinomial")},
+        {
+            ("basic", None),
+            ("split-merge", None),
+            ("incremental", "pooled"),
+            ("working-set", "multinomial"),
+        },
     ),
 )
 def test_separable_classes(strategy, multi_class):
-    """Groups twenty deviations apart: every row right, weights no larger than what saturates the link."""
+    """Groups twenty deviations apart: every row right, weights no larger than what saturates the
+    link."""
     places = [[0, 0], [20, 0], [0, 20]][: 2 if multi_class is None else 3]
     X, y = make_blobs(150, centers=places, random_state=0)
     options = {} if strategy == "basic" else {"partition_size": 50}
@@ -79,19 +93,23 @@ def test_separable_classes(strategy, multi_class):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("K", some([2, 3], {3}))
 def test_one_row_of_each_class(strategy, K):
-    """Nothing tells whether rows repeat: finite, and no class is far more probable than a row's own."""
+    """Nothing tells whether rows repeat: finite, and no class is far more probable than a row's
+    own."""
     X = np.array([[0.0, 0.0], [3.0, 1.0], [0.0, 3.0]])[:K]
     y = np.arange(K)
     options = {} if strategy == "basic" else {"partition_size": 2}
     for multi_class in MULTI_CLASS:
-        model = fitted(X, y, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options)
+        model = fitted(
+            X, y, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options
+        )
         p = told(model, X)
         assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
 
 
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
-    """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where they are."""
+    """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where
+    they are."""
     rng = np.random.default_rng(6)
     X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
     y = np.r_[np.zeros(9997, int), np.ones(3, int)]
@@ -104,17 +122,23 @@ def test_a_rare_class_is_found(selection):
 
 @pytest.mark.slow
 def test_a_thousand_classes():
-    """Beside their other matrices 1,000 posteriors of 201 columns take 1,000 · 201² · 8 bytes: too much for 1 GiB.
+    """Beside their other matrices 1,000 posteriors of 201 columns take 1,000 · 201² · 8 bytes: too
+    much for 1 GiB.
 
-    Pooled classes share one posterior, and fit; a label of held-out rows that no training row has is an error.
+    Pooled classes share one posterior, and fit; a label of held-out rows that no training row has
+    is an error.
     """
     K, M = 1000, 201
     X, y = np.random.default_rng(0).normal(size=(K, 3)).repeat(2, axis=0), np.arange(K).repeat(2)
     options = {"memory_limit": "1GiB", "partition_size": M - 1, "max_rounds": 1}
-    with pytest.raises(MemoryLimitError, match=r"needs [\d.]+ GiB per process .* the memory limit is 1 GiB") as refused:
+    with pytest.raises(
+        MemoryLimitError, match=r"needs [\d.]+ GiB per process .* the memory limit is 1 GiB"
+    ) as refused:
         fitted(X, y, multi_class="multinomial", **options)
     needed = float(re.search(r"needs ([\d.]+) GiB", str(refused.value))[1])
     assert needed > K * M**2 * 8 / 2**30
-    assert told(fitted(X, y, multi_class="pooled", **options | {"partition_size": 8}), X[:5]).shape == (5, K)
+    assert told(
+        fitted(X, y, multi_class="pooled", **options | {"partition_size": 8}), X[:5]
+    ).shape == (5, K)
     with pytest.raises(DataError, match="the label 1000 in y is not among the classes"):
         RVMClassifier(gamma=0.5).fit(X, y, X_val=X[:2], y_val=np.array([0, K]))

@@ -44,7 +44,9 @@ def test_labels_come_back_as_they_are(kind):
     np.testing.assert_array_equal(model.classes_, LABELS[kind])
     assert model.classes_.dtype == model.predict(X).dtype == LABELS[kind].dtype
     assert model.score(X, y) == np.mean(model.predict(X) == y) > 0.85
-    np.testing.assert_array_equal(model.predict_proba(X), RVMClassifier(**OPTIONS).fit(X, codes).predict_proba(X))
+    np.testing.assert_array_equal(
+        model.predict_proba(X), RVMClassifier(**OPTIONS).fit(X, codes).predict_proba(X)
+    )
 
 
 def test_two_classes_by_the_formulas():
@@ -65,7 +67,9 @@ def test_two_classes_by_the_formulas():
 def test_three_classes_by_the_formulas(multi_class):
     """One predictor for each class; softmax, of indicators after the ramp."""
     X, codes = blobs()
-    model = RVMClassifier(**OPTIONS, standardize=False, moderate=False, multi_class=multi_class).fit(X, codes)
+    model = RVMClassifier(
+        **OPTIONS, standardize=False, moderate=False, multi_class=multi_class
+    ).fit(X, codes)
     Z = model.relevance_vectors_
     assert (model.weights_.shape, model.alpha_.shape) == ((3, len(Z)), (len(Z),))
     assert model.intercept_.shape == (3,)
@@ -91,7 +95,10 @@ def kinds(X, y, folder):
         "zarr, numpy y": (group["X"], y),
         "dask": (da.from_array(X, chunks=(40, 2)), da.from_array(y, chunks=30)),
         "dask, zarr y": (da.from_array(X, chunks=(40, 2)), group["y"]),
-        "dask frame": (dd.from_pandas(frame, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=3)),
+        "dask frame": (
+            dd.from_pandas(frame, npartitions=3),
+            dd.from_pandas(pd.Series(y), npartitions=3),
+        ),
         "data": (ingest((X, y), folder / "rows.zarr", classes=True, shuffle=None).url, None),
     }
 
@@ -99,7 +106,8 @@ def kinds(X, y, folder):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 def test_every_kind_of_input_gives_the_same_model(tmp_path):
-    """Every row is a candidate, so that the order of rows does not matter. Other labels: data/test_labels."""
+    """Every row is a candidate, so that the order of rows does not matter. Other labels:
+    data/test_labels."""
     X, codes = moons(60)
     labels = np.array(["no", "yes"])
     y = labels[codes]
@@ -108,7 +116,9 @@ def test_every_kind_of_input_gives_the_same_model(tmp_path):
         found = RVMClassifier(**OPTIONS).fit(*given)
         assert found.classes_.tolist() == labels.tolist(), kind
         assert found.n_features_in_ == 2
-        np.testing.assert_allclose(found.predict_proba(given[0]), expected.predict_proba(X), atol=1e-3, err_msg=kind)
+        np.testing.assert_allclose(
+            found.predict_proba(given[0]), expected.predict_proba(X), atol=1e-3, err_msg=kind
+        )
         np.testing.assert_array_equal(found.predict(given[0]), expected.predict(X), err_msg=kind)
 
 
@@ -120,7 +130,10 @@ def test_class_weights_are_sample_weights(tmp_path):
     X, codes = X[keep], codes[keep]
     y = np.array(["no", "yes"])[codes]
     data = ingest((X, y), tmp_path / "d.zarr", classes=True, shuffle=None).url
-    for asked, each in (("balanced", len(y) / (2 * np.bincount(codes))), ({"yes": 3.0}, np.array([1.0, 3.0]))):
+    for asked, each in (
+        ("balanced", len(y) / (2 * np.bincount(codes))),
+        ({"yes": 3.0}, np.array([1.0, 3.0])),
+    ):
         expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=each[codes])
         found = RVMClassifier(**OPTIONS, class_weight=asked).fit(X, y)
         np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)
@@ -136,7 +149,8 @@ def test_class_weights_are_sample_weights(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    """Numbers as classes and classes as numbers, one class, unknown labels, weights that leave nothing."""
+    """Numbers as classes and classes as numbers, one class, unknown labels, weights that leave
+    nothing."""
     X, codes = moons()
     numbers = ingest((X, X[:, 0]), tmp_path / "n.zarr").url
     classes = ingest((X, codes), tmp_path / "c.zarr", classes=True).url
@@ -151,11 +165,23 @@ def test_what_is_refused(tmp_path):
         (made, (X, codes), {"sample_weight": first}, DataError, "one class"),
         (made, chunked, {"sample_weight": da.from_array(first)}, DataError, "one class"),
         (made, (X, codes), {"sample_weight": 0 * first}, DataError, "(?i)weights .*zero"),
-        (made, (X, codes), {"X_val": X, "y_val": np.where(codes == 0, 0, 9)}, DataError, "label 9 in y is not"),
+        (
+            made,
+            (X, codes),
+            {"X_val": X, "y_val": np.where(codes == 0, 0, 9)},
+            DataError,
+            "label 9 in y is not",
+        ),
         (made, (classes,), {"X_val": other}, DataError, "`--like`"),
         (RVMClassifier(solver="fast"), (X, codes), {}, UsageError, "use 'fixed-point'"),
         (RVMClassifier(class_weight={"x": 1.0}), (X, codes), {}, UsageError, "names 'x'"),
-        (RVMClassifier(class_weight={0: 0.0}), (classes,), {}, UsageError, "fewer than two classes"),
+        (
+            RVMClassifier(class_weight={0: 0.0}),
+            (classes,),
+            {},
+            UsageError,
+            "fewer than two classes",
+        ),
     ):
         with pytest.raises(error, match=says):
             estimator.fit(*given, **options)

@@ -1,4 +1,5 @@
-"""Basis functions through the estimators, beside kernels and alone, against the dense formulas of their designs."""
+"""Basis functions through the estimators, beside kernels and alone, against the dense formulas of
+their designs."""
 
 import naive
 import numpy as np
@@ -33,10 +34,17 @@ def scaled(model, X):
 
 
 def phi(model, X, functions):
-    """The design: ones, functions (n, B) and kernels, as far as they are in the model, by their labels."""
+    """The design: ones, functions (n, B) and kernels, as far as they are in the model, by their
+    labels."""
     design, x = model.model_.design, scaled(model, X)
-    leading = [np.ones(len(X)) if label == -1 else functions(x)[:, -2 - label] for label in design.leading]
-    kernels = naive.gaussian(x, scaled(model, design.centres), design.kernel.gamma) if len(design.centres) else None
+    leading = [
+        np.ones(len(X)) if label == -1 else functions(x)[:, -2 - label] for label in design.leading
+    ]
+    kernels = (
+        naive.gaussian(x, scaled(model, design.centres), design.kernel.gamma)
+        if len(design.centres)
+        else None
+    )
     return np.column_stack([*leading, *([] if kernels is None else [kernels])])
 
 
@@ -54,8 +62,14 @@ CASES = {
     "list": ({"basis": ["linear", squares], "gamma": 0.3}, both),
     "alone": ({"basis": ["linear", squares], "kernel": None}, both),
     "learned": ({"kernel": "gaussian", "basis": "linear", "gamma": "learn-per-feature"}, linear),
-    "rounds": ({"basis": "linear", "gamma": 0.3, "strategy": "working-set", "partition_size": 30}, linear),
-    "merged": ({"basis": "linear", "gamma": 0.3, "strategy": "split-merge", "partition_size": 40}, linear),
+    "rounds": (
+        {"basis": "linear", "gamma": 0.3, "strategy": "working-set", "partition_size": 30},
+        linear,
+    ),
+    "merged": (
+        {"basis": "linear", "gamma": 0.3, "strategy": "split-merge", "partition_size": 40},
+        linear,
+    ),
     "no-bias": ({"basis": squares, "gamma": 0.3, "fit_intercept": False}, squares),
 }
 
@@ -64,7 +78,8 @@ CASES = {
 @pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
 @pytest.mark.parametrize("case", CASES)
 def test_predictions_and_evidence_are_those_of_the_design(case):
-    """Mean and variance at the α and β found (Tipping's eqs. 12, 13, 20–22), and the evidence there (eq. 15)."""
+    """Mean and variance at the α and β found (Tipping's eqs. 12, 13, 20–22), and the evidence there
+    (eq. 15)."""
     asked, functions = CASES[case]
     X, y = rows()
     new = X[:20] + 0.01
@@ -80,7 +95,9 @@ def test_predictions_and_evidence_are_those_of_the_design(case):
     evidence = naive.log_evidence(Phi, t, found.alpha, beta) - N * np.log(scale)
     np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
     # attributes: the bias and every function in their order, then kernels
-    whole = dict(zip([-1, *(-2 - np.arange(len(model.basis_names_) - 1))], model.basis_weights_, strict=True))
+    whole = dict(
+        zip([-1, *(-2 - np.arange(len(model.basis_names_) - 1))], model.basis_weights_, strict=True)
+    )
     leading = found.design.leading
     np.testing.assert_array_equal([whole[label] for label in leading], found.mean[: len(leading)])
     assert np.count_nonzero(model.basis_weights_) == found.design.n_leading
@@ -102,7 +119,9 @@ def test_polynomials_alone_are_sparse_linear_regression():
     X = rng.uniform(-1, 1, size=(200, 3))
     y = 1 + X[:, 0] - 2 * X[:, 0] * X[:, 1] + 0.3 * X[:, 2] ** 2 + 0.2 * rng.standard_normal(200)
     monomials = PolynomialFeatures(2, include_bias=False)
-    model = RVMRegressor(kernel=None, basis=monomials.fit_transform, tol=1e-10, random_state=0).fit(X, y)
+    model = RVMRegressor(kernel=None, basis=monomials.fit_transform, tol=1e-10, random_state=0).fit(
+        X, y
+    )
     names = np.array(["bias", *monomials.fit(X).get_feature_names_out()])
     x, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     F = PolynomialFeatures(2).fit_transform(x)  # the constant first, as the bias is
@@ -125,7 +144,9 @@ def test_polynomials_alone_are_sparse_linear_regression():
 def test_classes(asked, classes):
     """Weights are the mode at their α (Tipping 2001, §3), of the design with its linear columns."""
     X, y = rows(90)
-    codes = np.digitize(y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7]))
+    codes = np.digitize(
+        y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7])
+    )
     options = {"multi_class": "multinomial", "random_state": 0, "tol": 1e-9, **asked}
     model = RVMClassifier(basis="linear", **options).fit(X, codes)
     found = model.model_
@@ -134,7 +155,9 @@ def test_classes(asked, classes):
     np.testing.assert_allclose(found.mean, expected, rtol=1e-3, atol=1e-4)
     assert model.basis_weights_.shape == ((4,) if classes == 2 else (3, 4))
     assert model.basis_relevance_.shape == (4,)
-    assert (model.basis_relevance_[1:3] > 2 + model.basis_relevance_[3]).all(), "the trend is in the first two"
+    assert (model.basis_relevance_[1:3] > 2 + model.basis_relevance_[3]).all(), (
+        "the trend is in the first two"
+    )
     assert model.score(X, codes) > 0.8
 
 
@@ -143,7 +166,10 @@ def test_classes(asked, classes):
     [
         ({"kernel": None}, "kernel and basis are both none"),
         ({"kernel": ["gaussian", None]}, "None cannot be part of a list"),
-        ({"kernel": None, "basis": "linear", "gamma": 0.5}, "its own parameters, or none: leave gamma out"),
+        (
+            {"kernel": None, "basis": "linear", "gamma": 0.5},
+            "its own parameters, or none: leave gamma out",
+        ),
         ({"basis": "quadratic"}, "basis is 'quadratic': it must be 'linear', a callable, or"),
         ({"basis": PolynomialFeatures(2)}, "it must be 'linear', a callable, or"),
         ({"basis": "no_such:f"}, "no_such:f cannot be imported"),

@@ -1,4 +1,5 @@
-"""Both estimators keep scikit-learn's rules: its checks, clones, pickles, seeds, weights of rows."""
+"""Both estimators keep scikit-learn's rules: its checks, clones, pickles, seeds, weights of
+rows."""
 
 import gc
 import pickle
@@ -9,22 +10,26 @@ import pytest
 from by_default import some
 from regressions import plane
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data, parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    parametrize_with_checks,
+)
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import UsageError
 
 MAY_FAIL = {
     ("RVMRegressor", "check_sample_weight_equivalence_on_dense_data"): (
-        "sample weights are precisions: a row of weight 2 has noise variance σ²/2 and is still one of N rows, two "
-        "equal rows are two of them; MacKay's σ² divides by N − Σγ"
+        "sample weights are precisions: a row of weight 2 has noise variance σ²/2 and is still "
+        "one of N rows, two equal rows are two of them; MacKay's σ² divides by N − Σγ"
     ),
     ("RVMRegressor", "check_fit_score_takes_y"): (
-        "partial_fit after fit is refused: it goes on from all earlier rows, fit keeps none, and a pickle stays small"
+        "partial_fit after fit is refused: it goes on from all earlier rows, fit keeps none, and "
+        "a pickle stays small"
     ),
     ("RVMClassifier", "check_sample_weight_equivalence_on_dense_data"): (
-        "a row of weight 2 counts as two rows, but fits stop within tol·N nats of the end, where probabilities still "
-        "move by 1e-6, and the check asks for 1e-7; see the next test"
+        "a row of weight 2 counts as two rows, but fits stop within tol·N nats of the end, where "
+        "probabilities still move by 1e-6, and the check asks for 1e-7; see the next test"
     ),
 }
 """Checks that an RVM need not pass, each with its reason."""
@@ -43,7 +48,9 @@ def run_check(estimator, check):
     try:
         check(estimator)
     except (AssertionError, UsageError):
-        if reason := MAY_FAIL.get((type(estimator).__name__, check.func.__name__.replace("sparse", "dense"))):
+        if reason := MAY_FAIL.get(
+            (type(estimator).__name__, check.func.__name__.replace("sparse", "dense"))
+        ):
             pytest.xfail(reason)
         raise
 
@@ -52,7 +59,8 @@ def run_check(estimator, check):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @parametrize_with_checks([*QUICK])
 def test_scikit_learns_checks(estimator, check):
-    """All of ``sklearn.utils.estimator_checks``, with a width: for rounds of a regression, all rows of classes."""
+    """All of ``sklearn.utils.estimator_checks``, with a width: for rounds of a regression, all rows
+    of classes."""
     run_check(estimator, check)
 
 
@@ -66,9 +74,12 @@ def test_scikit_learns_checks_of_others(estimator, check):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.parametrize("options", some([{}, {**ROUNDS, "multi_class": "multinomial"}], [{}]), ids=["basic", "rounds"])
+@pytest.mark.parametrize(
+    "options", some([{}, {**ROUNDS, "multi_class": "multinomial"}], [{}]), ids=["basic", "rounds"]
+)
 def test_a_row_of_weight_two_is_two_rows_of_classes(options):
-    """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes on."""
+    """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes
+    on."""
     estimator = RVMClassifier(gamma="scale", tol=1e-13, random_state=0, **options)
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
 
@@ -96,7 +107,9 @@ def test_no_reference_to_the_rows_is_kept():
 def test_the_same_seed_gives_the_same_bits():
     """And another seed other candidates."""
     options = {"strategy": "working-set", "partition_size": 30, "max_rounds": 2, "gamma": 0.3}
-    first, second, other = (RVMRegressor(random_state=seed, **options).fit(*plane(200)) for seed in (1, 1, 2))
+    first, second, other = (
+        RVMRegressor(random_state=seed, **options).fit(*plane(200)) for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first.weights_, second.weights_)
     assert first.log_evidence_ == second.log_evidence_
     assert {*map(tuple, first.relevance_vectors_)} != {*map(tuple, other.relevance_vectors_)}

@@ -33,7 +33,8 @@ def mean_of(model, twin, X):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fit_with_every_kernel(case, tmp_path):
-    """The mean is the formula's; a model on disk predicts the same bits; a callable's is refused and leaves nothing."""
+    """The mean is the formula's; a model on disk predicts the same bits; a callable's is refused
+    and leaves nothing."""
     X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
     found, std = model.predict(X, return_std=True)
@@ -54,13 +55,18 @@ def test_a_fit_with_every_kernel(case, tmp_path):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
-    """With gamma where there is one: "scale" is 1/(d·var) of what the kernel sees, numbers are themselves."""
+    """With gamma where there is one: "scale" is 1/(d·var) of what the kernel sees, numbers are
+    themselves."""
     X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
     fields = {"gamma": (1 / D,)} if name in WITH_GAMMA else {}
     assert model.design.kernel == NAMES[name](**fields)
-    raw = RVMRegressor(kernel=name, **gamma, standardize=False, **BASIC).fit(X, y).model_.design.kernel
+    raw = (
+        RVMRegressor(kernel=name, **gamma, standardize=False, **BASIC)
+        .fit(X, y)
+        .model_.design.kernel
+    )
     assert name not in WITH_GAMMA or raw.gamma == pytest.approx([1 / (D * X.var())])
     for gamma in (0.3, np.array([0.1, 0.2, 0.3])):
         estimator = RVMRegressor(kernel=name, gamma=gamma, **BASIC)
@@ -68,5 +74,7 @@ def test_a_name_is_the_kernel_with_its_defaults(name):
             used = estimator.fit(X, y).model_.design.kernel.gamma
             assert used == ((0.3,) if isinstance(gamma, float) else (0.1, 0.2, 0.3))
         else:
-            with pytest.raises(UsageError, match=r"gamma is .*, but the kernel has its own parameters, or none"):
+            with pytest.raises(
+                UsageError, match=r"gamma is .*, but the kernel has its own parameters, or none"
+            ):
                 estimator.fit(X, y)

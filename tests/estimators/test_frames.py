@@ -1,4 +1,5 @@
-"""Data frames of pandas, Arrow, polars and Dask: names and categories are kept, and what cannot be used is named."""
+"""Data frames of pandas, Arrow, polars and Dask: names and categories are kept, and what cannot be
+used is named."""
 
 import dask.dataframe as dd
 import numpy as np
@@ -59,14 +60,18 @@ def test_polars_targets_and_enums():
     pl = polars()
     frame, y = table()
     given = pl.DataFrame(frame[["a", "b"]]).with_columns(
-        pl.Series("kind", frame["kind"].astype(str).tolist(), dtype=pl.Enum(["low", "mid", "high", "top"]))
+        pl.Series(
+            "kind", frame["kind"].astype(str).tolist(), dtype=pl.Enum(["low", "mid", "high", "top"])
+        )
     )
     model = RVMRegressor(**OPTIONS).fit(given, pl.Series(y))
     assert model.model_.columns.categories == {"kind": ("low", "mid", "high", "top")}
     labels = np.where(y > np.median(y), "yes", "no")
     classes = RVMClassifier(**OPTIONS).fit(given, pl.Series(labels))
     assert classes.classes_.tolist() == ["no", "yes"]
-    with pytest.raises(DataError, match=r"y has 60 missing labels, the first in row 0 \(counted from 0\)"):
+    with pytest.raises(
+        DataError, match=r"y has 60 missing labels, the first in row 0 \(counted from 0\)"
+    ):
         classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
     with pytest.raises(DataError, match="a polars LazyFrame, not yet computed: call collect"):
         model.fit(given.lazy(), y)
@@ -85,8 +90,16 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
             "a +text, not numbers|a +60 or more different labels",
             id="text",
         ),
-        pytest.param(NUMBERS.assign(b=np.inf), "b +infinite values in 60 rows, the first is row 1", id="infinite"),
-        pytest.param(sparse.eye_array(60, 2**19), r"X takes 240 MiB as an array, .* limit of 900 MiB: ", id="sparse"),
+        pytest.param(
+            NUMBERS.assign(b=np.inf),
+            "b +infinite values in 60 rows, the first is row 1",
+            id="infinite",
+        ),
+        pytest.param(
+            sparse.eye_array(60, 2**19),
+            r"X takes 240 MiB as an array, .* limit of 900 MiB: ",
+            id="sparse",
+        ),
         pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
         pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
     ],
@@ -94,7 +107,8 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_rows_that_cannot_be_used_are_named(estimator, X, says):
-    """Errors of partirvm at the fit and at prediction, which are a ValueError or a MemoryError too."""
+    """Errors of partirvm at the fit and at prediction, which are a ValueError or a MemoryError
+    too."""
     y = np.arange(60) >= 30
     model = estimator(**OPTIONS, memory_limit="900MiB").fit(NUMBERS, y)
     for attempt in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
@@ -110,10 +124,20 @@ NONE = ["u", "v"] * 29 + ["u", None]
 @pytest.mark.parametrize(
     ("y", "says"),
     [
-        pytest.param([1, "u"] * 30, "mix several types|a different type|Unknown label", id="numbers and text"),
-        pytest.param(pd.Categorical(NONE), "1 missing labels, the first in row 59", id="None in categories"),
-        pytest.param(pd.array(NONE, dtype="string"), "1 missing labels, the first in row 59", id="NA of text"),
-        pytest.param(np.linspace(0, 1, 60), "Unknown label type: continuous|in y is not among", id="continuous"),
+        pytest.param(
+            [1, "u"] * 30, "mix several types|a different type|Unknown label", id="numbers and text"
+        ),
+        pytest.param(
+            pd.Categorical(NONE), "1 missing labels, the first in row 59", id="None in categories"
+        ),
+        pytest.param(
+            pd.array(NONE, dtype="string"), "1 missing labels, the first in row 59", id="NA of text"
+        ),
+        pytest.param(
+            np.linspace(0, 1, 60),
+            "Unknown label type: continuous|in y is not among",
+            id="continuous",
+        ),
     ],
 )
 def test_labels_that_cannot_be_used_are_named(y, says):
@@ -129,13 +153,27 @@ def test_labels_that_cannot_be_used_are_named(y, says):
     ("rows", "says"),
     [
         pytest.param({"y": [[1], [2, 3]] * 30}, "y is not a regular array", id="ragged"),
-        pytest.param({"y": np.where(np.arange(60) == 7, np.nan, 1)}, "y contains NaN: 1 .*row 7 .*remove", id="NaN"),
-        pytest.param({"y": np.where(np.arange(60) == 7, np.inf, 1)}, "y contains infinity.*row 7 ", id="infinite"),
         pytest.param(
-            {"sample_weight": np.where(np.arange(60) > 57, np.nan, 1)}, "weight contains NaN: 2 .*row 58 .*fill", id="w"
+            {"y": np.where(np.arange(60) == 7, np.nan, 1)},
+            "y contains NaN: 1 .*row 7 .*remove",
+            id="NaN",
         ),
-        pytest.param({"sample_weight": [1, 2, 3]}, r"shape == \(3,\), expected \(60,\)", id="three weights"),
-        pytest.param({"X": [["1", "a"]] * 60}, "could not convert string to float: .*'a'", id="text"),
+        pytest.param(
+            {"y": np.where(np.arange(60) == 7, np.inf, 1)},
+            "y contains infinity.*row 7 ",
+            id="infinite",
+        ),
+        pytest.param(
+            {"sample_weight": np.where(np.arange(60) > 57, np.nan, 1)},
+            "weight contains NaN: 2 .*row 58 .*fill",
+            id="w",
+        ),
+        pytest.param(
+            {"sample_weight": [1, 2, 3]}, r"shape == \(3,\), expected \(60,\)", id="three weights"
+        ),
+        pytest.param(
+            {"X": [["1", "a"]] * 60}, "could not convert string to float: .*'a'", id="text"
+        ),
     ],
 )
 def test_numbers_that_cannot_be_used_are_named(rows, says):
@@ -156,7 +194,8 @@ def test_labels_that_are_objects_of_one_type(labels):
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
-    """With the features of DATA, in the order before shuffling; an array, which cannot have dates, is refused."""
+    """With the features of DATA, in the order before shuffling; an array, which cannot have dates,
+    is refused."""
     days = pd.date_range("2020-01-01", periods=60, freq="6h")
     frame = pd.DataFrame({"a": np.arange(60.0), "day": days})
     y = np.sin(2 * np.pi * days.hour / 24) + np.random.default_rng(0).normal(0, 0.3, 60)

@@ -1,4 +1,5 @@
-"""Features without a value: in training an indicator beside the mean, at prediction the mean, in numbers and labels."""
+"""Features without a value: in training an indicator beside the mean, at prediction the mean, in
+numbers and labels."""
 
 import importlib.util
 
@@ -27,7 +28,8 @@ def with_gaps(X: np.ndarray, gap: np.ndarray) -> np.ndarray:
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_fit_with_gaps_is_one_of_means_and_indicators():
-    """The kernel sees features filled with their mean, and standardised indicators of gaps, which predict."""
+    """The kernel sees features filled with their mean, and standardised indicators of gaps, which
+    predict."""
     X, gap, y = rows()
     given = with_gaps(X, gap)
     filled = np.column_stack([X[:, :2], np.where(gap, X[~gap, 2].mean(), X[:, 2])])
@@ -36,10 +38,19 @@ def test_a_fit_with_gaps_is_one_of_means_and_indicators():
     assert scaling.names(("a", "b", "c")) == ("a", "b", "c", "c missing")
     share, inputs = gap.mean(), scaling.inputs(given)
     assert scaling.shares_missing(("a", "b", "c")) == {"c": pytest.approx(share)}
-    np.testing.assert_allclose(inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12)
-    np.testing.assert_allclose(inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12)
+    np.testing.assert_allclose(
+        inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12
+    )
     assert stats.pearsonr(model.predict(given), y).statistic > 0.98
-    assert np.sqrt(np.mean((RVMRegressor(**ASKED).fit(filled[:, :2], y).predict(filled[:, :2]) - y) ** 2)) > 1.0
+    assert (
+        np.sqrt(
+            np.mean((RVMRegressor(**ASKED).fit(filled[:, :2], y).predict(filled[:, :2]) - y) ** 2)
+        )
+        > 1.0
+    )
 
 
 @pytest.mark.parametrize("standardize", some([True, False], {True}))
@@ -59,7 +70,8 @@ def test_a_gap_where_the_training_had_none_is_the_mean(standardize, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_kernels_of_gaps_are_learned():
-    """Of a regression, and of three classes, which try widths in raw units, too: the gaps decide."""
+    """Of a regression, and of three classes, which try widths in raw units, too: the gaps
+    decide."""
     X, gap, y = rows(150)
     given = with_gaps(X, gap)
     assert RVMRegressor(random_state=0).fit(given, y).score(given, y) > 0.98
@@ -72,14 +84,18 @@ def test_a_missing_label_is_a_level_of_its_own(tmp_path):
     """In a frame and in DATA; 300 rows of "a", "b" and none, whose means are 0, 1 and 5."""
     rng = np.random.default_rng(1)
     level = rng.integers(0, 3, 300)
-    frame = pd.DataFrame({"x": rng.normal(size=300), "c": np.array(["a", "b", None], dtype=object)[level]})
+    frame = pd.DataFrame(
+        {"x": rng.normal(size=300), "c": np.array(["a", "b", None], dtype=object)[level]}
+    )
     y = np.array([0.0, 1.0, 5.0])[level] + 0.1 * rng.normal(size=300)
     model = RVMRegressor(**ASKED).fit(frame, y)
     new = pd.DataFrame({"c": ["a", "b", None], "x": [0.0] * 3})
     np.testing.assert_allclose(model.predict(new), [0, 1, 5], atol=0.3)
     data = ingest((frame, y), tmp_path / "d.zarr")
     later = ingest((new, None), tmp_path / "new.zarr", like=data)
-    np.testing.assert_allclose(RVMRegressor(**ASKED).fit(data).predict(later), model.predict(new), rtol=1e-8)
+    np.testing.assert_allclose(
+        RVMRegressor(**ASKED).fit(data).predict(later), model.predict(new), rtol=1e-8
+    )
 
 
 def test_infinite_values_and_features_without_values_are_refused():
@@ -98,8 +114,11 @@ def test_a_gamma_for_each_feature_is_that_of_its_gaps_too():
         assert model.kernel_ == Gaussian((0.3, 0.1, 0.2, 0.2))
 
 
-def labels_and_numbers_with_gaps(n: int = 260, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """A frame in which a number and a label are missing in some rows, its rows as numbers, and the effects of labels.
+def labels_and_numbers_with_gaps(
+    n: int = 260, seed: int = 0
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """A frame in which a number and a label are missing in some rows, its rows as numbers, and the
+    effects of labels.
 
     Labels "a" to "d" have the effects 0 to 3, a missing label has the effect 6.
     """

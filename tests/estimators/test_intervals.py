@@ -1,4 +1,5 @@
-"""Intervals and samples of the estimators, against dense formulas; fits that would state far too little noise."""
+"""Intervals and samples of the estimators, against dense formulas; fits that would state far too
+little noise."""
 
 import dask.array as da
 import naive
@@ -34,7 +35,9 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
     test = np.linspace(-12, 12, 30)[:, None]
     shift, scale = model.model_.design.scaling.t_shift[0], model.model_.design.scaling.t_scale[0]
     alpha, beta = model.model_.alpha, scale**2 / model.model_.evidence_noise
-    mean, variance = naive.predict(design_of(model, test), design_of(model, X), (y - shift) / scale, alpha, beta)
+    mean, variance = naive.predict(
+        design_of(model, test), design_of(model, X), (y - shift) / scale, alpha, beta
+    )
     half = norm.ppf(0.5 + level / 2) * scale * np.sqrt(variance - (kind == "credible") / beta)
     lower, upper = model.predict_interval(test, level, kind, hyperparameters=False)
     np.testing.assert_allclose(lower, shift + scale * mean - half, atol=1e-6 * scale)
@@ -46,11 +49,21 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
     model, X, y = fitted
     m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
     shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
-    Phi, alpha, beta, t = design_of(model, X), m.alpha, scale**2 / m.evidence_noise, (y - shift) / scale
+    Phi, alpha, beta, t = (
+        design_of(model, X),
+        m.alpha,
+        scale**2 / m.evidence_noise,
+        (y - shift) / scale,
+    )
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
-    moved = [inverse @ np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [inverse / beta]
-    C = np.linalg.inv(0.5 * np.array([[np.trace(a @ b) for b in moved] for a in moved]) + np.eye(len(moved)) / REACH**2)
+    moved = [inverse @ np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [
+        inverse / beta
+    ]
+    C = np.linalg.inv(
+        0.5 * np.array([[np.trace(a @ b) for b in moved] for a in moved])
+        + np.eye(len(moved)) / REACH**2
+    )
     J = np.column_stack([-(Sigma * (alpha * mean)), Sigma @ (alpha * mean)])
 
     left = LeftOut.of(Phi.copy(), t, mean, np.linalg.cholesky(Sigma), beta, None, own_columns(m, X))
@@ -68,7 +81,8 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
 
 
 def test_noise_of_few_rows_counts_the_errors_of_kernel_learning(rng):
-    """Rows left out of a fit alone have smaller errors than rows left out of kernel learning, too: these are stated."""
+    """Rows left out of a fit alone have smaller errors than rows left out of kernel learning, too:
+    these are stated."""
     X = rng.normal(size=(80, 8))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.normal(size=80)
     model = RVMRegressor(random_state=0).fit(X, y)
@@ -111,20 +125,27 @@ def test_a_noise_that_is_known_keeps_the_gaussian():
     mean, sd = model.predict(X, return_std=True)
     for level in (0.5, 0.95):
         half = norm.ppf(0.5 + level / 2) * sd
-        np.testing.assert_allclose(model.predict_interval(X, level), [mean - half, mean + half], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            model.predict_interval(X, level), [mean - half, mean + half], rtol=1e-9, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("form", ["list", "dask", "zarr"])
 def test_tiles_give_the_same_bits(fitted, form):
     """X of every kind that predict takes, for intervals and for samples."""
     model, X, _ = fitted
-    given = {"list": X.tolist(), "dask": da.from_array(X, chunks=17), "zarr": zarr.array(X, chunks=(17, 1))}[form]
+    given = {
+        "list": X.tolist(),
+        "dask": da.from_array(X, chunks=17),
+        "zarr": zarr.array(X, chunks=(17, 1)),
+    }[form]
     np.testing.assert_array_equal(model.predict_interval(given), model.predict_interval(X))
     np.testing.assert_array_equal(model.sample_y(given, 3, 5), model.sample_y(X, 3, 5))
 
 
 def test_samples_are_functions_of_the_posterior(fitted):
-    """Mean, and covariance φᵀΣφ′ over rows with the Σ that is stated, to 4 s.e.; equal rows, equal values."""
+    """Mean, and covariance φᵀΣφ′ over rows with the Σ that is stated, to 4 s.e.; equal rows, equal
+    values."""
     model = fitted[0]
     test = np.array([[-9.0], [0.0], [0.4], [7.0], [0.0]])
     S, m = 4000, model.model_
@@ -136,9 +157,13 @@ def test_samples_are_functions_of_the_posterior(fitted):
     covariance = scale**2 * rows @ root @ root.T @ rows.T
     deviation = np.sqrt(np.diagonal(covariance))
     assert (np.abs(samples.mean(axis=1) - model.predict(test)) < 4 * deviation / np.sqrt(S)).all()
-    assert (np.abs(np.cov(samples) - covariance) < 4 * np.sqrt(2 / S) * np.outer(deviation, deviation)).all()
+    assert (
+        np.abs(np.cov(samples) - covariance) < 4 * np.sqrt(2 / S) * np.outer(deviation, deviation)
+    ).all()
     noisy = model.sample_y(test, S, 0, noise=True)
-    np.testing.assert_allclose((noisy - samples).var(), m.predictive.noise_variance, rtol=4 * np.sqrt(2 / noisy.size))
+    np.testing.assert_allclose(
+        (noisy - samples).var(), m.predictive.noise_variance, rtol=4 * np.sqrt(2 / noisy.size)
+    )
     assert model.sample_y(test).shape == (5, 1)
     np.testing.assert_array_equal(model.sample_y(test), model.sample_y(test, 1, random_state=0))
 
@@ -154,14 +179,17 @@ def test_what_is_no_interval_is_refused(fitted):
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("multi_class", ["auto", "multinomial"])
 def test_bands_of_classes(K, multi_class, rng):
-    """f ± z (φᵀΣφ)^½ of each linear predictor; the probability of a class as its predictor runs through its band."""
+    """f ± z (φᵀΣφ)^½ of each linear predictor; the probability of a class as its predictor runs
+    through its band."""
     X = rng.normal(size=(150, 2))
     y = np.digitize(X[:, 0] + 0.4 * rng.normal(size=150), [0.0, 0.8][: K - 1])
     model = RVMClassifier(gamma=0.5, multi_class=multi_class, random_state=0).fit(X, y)
     m, test = model.model_, rng.normal(size=(20, 2))
     rows = design_of(model, test)
     f = rows @ m.mean
-    half = norm.ppf(0.9) * np.sqrt(np.stack([((rows @ R) ** 2).sum(axis=1) for R in m.root], axis=1))
+    half = norm.ppf(0.9) * np.sqrt(
+        np.stack([((rows @ R) ** 2).sum(axis=1) for R in m.root], axis=1)
+    )
     shape = (20,) if K == 2 else (20, K)
     f, *ends = (each if m.ramp is None else m.ramp.logits(each) for each in (f, f - half, f + half))
     for end, expected in zip(model.predict_interval(test, 0.8), ends, strict=True):
@@ -178,7 +206,9 @@ def test_bands_of_classes(K, multi_class, rng):
             for found, end in zip((lower, upper), ends, strict=True):
                 mine = np.exp(end[:, k])
                 np.testing.assert_allclose(found[:, k], mine / (mine + others))
-    np.testing.assert_array_equal(model.predict_interval(da.from_array(test, chunks=7), 0.8, "probability")[0], lower)
+    np.testing.assert_array_equal(
+        model.predict_interval(da.from_array(test, chunks=7), 0.8, "probability")[0], lower
+    )
     with pytest.raises(UsageError, match="'decision' or 'probability'"):
         model.predict_interval(test, kind="credible")
 
@@ -188,15 +218,21 @@ def test_bands_of_classes(K, multi_class, rng):
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])
 @pytest.mark.parametrize("n", [8, 20, 120])
 def test_a_useless_kernel_states_its_errors(n, strategy, rng, tmp_path):
-    """A kernel that sees single rows interpolates them at the noise floor: it warns, and new rows lie where it says.
+    """A kernel that sees single rows interpolates them at the noise floor: it warns, and new rows
+    lie where it says.
 
-    The density of new rows is no worse than that of a model which predicts the mean, N(ȳ, s²), by more than 0.5 nats,
-    of 8 rows by 1; without the guard it is 10⁴ to 10⁸. The 95 % interval covers at least 80 %, of 8 rows 75.
+    The density of new rows is no worse than that of a model which predicts the mean, N(ȳ, s²), by
+    more than 0.5 nats, of 8 rows by 1; without the guard it is 10⁴ to 10⁸. The 95 % interval covers
+    at least 80 %, of 8 rows 75.
     """
     rows = rng.normal(size=(n + 500, 5)), rng.normal(size=n + 500)
-    (X, y), (new_X, new_y) = [(each[0], each[1]) for each in zip(*(np.split(part, [n]) for part in rows), strict=True)]
+    (X, y), (new_X, new_y) = [
+        (each[0], each[1]) for each in zip(*(np.split(part, [n]) for part in rows), strict=True)
+    ]
     with pytest.warns(OverconfidenceWarning, match="lower gamma"):
-        model = RVMRegressor(gamma=1e4, strategy=strategy, partition_size=60, random_state=0).fit(X, y)
+        model = RVMRegressor(gamma=1e4, strategy=strategy, partition_size=60, random_state=0).fit(
+            X, y
+        )
     mean, std = model.predict(new_X, return_std=True)
     trivial = -norm(y.mean(), y.std()).logpdf(new_y).mean()
     assert -norm(mean, std).logpdf(new_y).mean() < trivial + (1.0 if n == 8 else 0.5)
@@ -211,7 +247,8 @@ def test_a_useless_kernel_states_its_errors(n, strategy, rng, tmp_path):
 
 
 def test_a_sound_fit_states_nearly_the_noise_of_maximum_evidence():
-    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18) by the evidence; left-out rows raise its root by up to a third."""
+    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18) by the evidence; left-out rows raise its root
+    by up to a third."""
     X, y = plane(200, noise=0.2)
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
     m, last = model.model_, model.history_[-1]

@@ -1,4 +1,5 @@
-"""Noise that depends on the inputs: stated where it is, refused where there is none, kept by files."""
+"""Noise that depends on the inputs: stated where it is, refused where there is none, kept by
+files."""
 
 import itertools
 import pickle
@@ -31,7 +32,8 @@ def fitted():
 
 
 def test_the_noise_is_stated_where_it_is(fitted):
-    """In every tenth of the range intervals cover 95 ± 5 %, and the noise is within a factor of three of the truth."""
+    """In every tenth of the range intervals cover 95 ± 5 %, and the noise is within a factor of
+    three of the truth."""
     assert fitted.history_[-1]["noise_vectors"] == len(fitted.model_.design.noise.weights)
     X, y = rows(20_000, seed=1)
     noise = fitted.model_.predictive.noise_deviations(X)[0][:, 0]
@@ -39,7 +41,9 @@ def test_the_noise_is_stated_where_it_is(fitted):
     for low, high in itertools.pairwise(np.linspace(-3, 3, 11)):
         here = (X[:, 0] >= low) & (X[:, 0] < high)
         assert 0.7 < np.median(noise[here] / level(X[here, 0])) < 3
-        assert np.mean((y[here] >= lower[here]) & (y[here] <= upper[here])) == pytest.approx(0.95, abs=0.05)
+        assert np.mean((y[here] >= lower[here]) & (y[here] <= upper[here])) == pytest.approx(
+            0.95, abs=0.05
+        )
 
 
 def test_constant_noise_stays_constant():
@@ -53,19 +57,24 @@ def test_constant_noise_stays_constant():
 
 
 def test_the_mean_is_that_of_weighted_rows():
-    """μ and Σ at the fit's α and β are those of rows weighted by the noise factor to the power −½ (naive formulas)."""
+    """μ and Σ at the fit's α and β are those of rows weighted by the noise factor to the power −½
+    (naive formulas)."""
     X, y = rows(150)
     w = np.random.default_rng(3).choice([0.5, 2.0], 150)
     model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_
     noise, design = model.design.noise, model.design
-    factor = np.exp(naive.gaussian(X, noise.centres, noise.kernel.gamma) @ noise.weights - noise.shift)
+    factor = np.exp(
+        naive.gaussian(X, noise.centres, noise.kernel.gamma) @ noise.weights - noise.shift
+    )
     Phi = np.column_stack([np.ones(150)] * design.bias + [naive.gaussian(X, design.centres, 0.3)])
     t = y - design.scaling.t_shift
     mu, Sigma = naive.posterior(Phi, t, model.alpha, 1 / model.evidence_noise, w * factor**-TEMPER)
     np.testing.assert_allclose(model.mean, mu, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(model.root @ model.root.T, Sigma, rtol=1e-5, atol=1e-9)
     stated = model.predictive
-    spread = np.einsum("nm,nm->n", Phi @ stated.root, Phi @ stated.root) + stated.noise_variance * factor
+    spread = (
+        np.einsum("nm,nm->n", Phi @ stated.root, Phi @ stated.root) + stated.noise_variance * factor
+    )
     np.testing.assert_allclose(model.predict(X, return_std=True)[1], np.sqrt(spread), rtol=1e-6)
 
 
@@ -83,7 +92,9 @@ def test_files_and_pickles_keep_the_noise(fitted, tmp_path):
     save_model(fitted, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(X, return_std=True)[1], expected)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X, return_std=True)[1], expected)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(fitted)).predict(X, return_std=True)[1], expected
+    )
     save_model(fitted.model_, tmp_path / "alone")
     assert load_model(tmp_path / "alone").digest() == fitted.model_.digest()
     plain = RVMRegressor(noise="constant", **OPTIONS).fit(*rows(600)).model_
@@ -105,7 +116,9 @@ def test_new_rows_keep_the_noise():
 
 def test_what_excludes_local_noise(fitted):
     X, y = rows(80)
-    with pytest.raises(UsageError, match="noise is 'other': it must be a number > 0 or 'auto' or 'constant'"):
+    with pytest.raises(
+        UsageError, match="noise is 'other': it must be a number > 0 or 'auto' or 'constant'"
+    ):
         RVMRegressor(noise="other").fit(X, y)
     with pytest.raises(UsageError, match=r"noise='local' .*one target"):
         RVMRegressor(noise="local", gamma=0.3).fit(X, np.column_stack([y, -y]))

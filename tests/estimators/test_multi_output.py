@@ -18,13 +18,18 @@ def several(n=400, seed=0):
     """Three functions of the same two inputs, of units and noises of their own."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
-    f = np.column_stack([np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1], 500 + 100 * np.cos(2 * X[:, 1])])
+    f = np.column_stack(
+        [np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1], 500 + 100 * np.cos(2 * X[:, 1])]
+    )
     return X, f, f + SD * rng.normal(size=f.shape)
 
 
-@pytest.mark.parametrize("strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"}))
+@pytest.mark.parametrize(
+    "strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"})
+)
 def test_shared_vectors(strategy):
-    """One design, weights and noise of each target, α of all; predictions and sd are those of dense formulas."""
+    """One design, weights and noise of each target, α of all; predictions and sd are those of dense
+    formulas."""
     X, f, y = several()
     w = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
     model = RVMRegressor(strategy=strategy, **OPTIONS).fit(X, y, sample_weight=w)
@@ -56,7 +61,8 @@ def test_shared_vectors(strategy):
 
 
 def test_scores_and_held_out_rows():
-    """score is the mean r2 over targets; the held-out error the root of the mean over targets of squared errors."""
+    """score is the mean r2 over targets; the held-out error the root of the mean over targets of
+    squared errors."""
     X, _, y = several()
     other, _, truth = several(seed=5)
     model = RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth)
@@ -68,12 +74,15 @@ def test_scores_and_held_out_rows():
 
 
 def test_each_target_alone():
-    """scikit-learn fits one estimator for each; a constant one is its mean, which shared vectors refuse."""
+    """scikit-learn fits one estimator for each; a constant one is its mean, which shared vectors
+    refuse."""
     X, _, y = several(200)
     y[:, 1] = 3.0
     with pytest.warns(match="constant"):
         each = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
-    np.testing.assert_array_equal(each.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X))
+    np.testing.assert_array_equal(
+        each.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X)
+    )
     np.testing.assert_allclose(each.predict(X)[:, 1], 3.0)
     with pytest.raises(DataError, match=r"is constant.*MultiOutputRegressor"):
         RVMRegressor(**OPTIONS).fit(X, y)
@@ -90,8 +99,12 @@ def test_widths_are_learned_for_all_targets_together():
     """Of four inputs each target needs one, and the other two are switched off."""
     rng = np.random.default_rng(2)
     X = rng.uniform(-2, 2, size=(200, 4))
-    y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(size=(200, 2))
-    model = RVMRegressor(gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0).fit(X, y)
+    y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(
+        size=(200, 2)
+    )
+    model = RVMRegressor(
+        gamma="learn-per-feature", partition_size=60, max_rounds=2, random_state=0
+    ).fit(X, y)
     assert set(model.get_support(indices=True)) == {0, 2}
 
 
@@ -99,6 +112,10 @@ def test_targets_that_share_vectors_say_what_they_have_not():
     """Samples, intervals and augmented predictions need one target."""
     X, _, Y = several(60)
     shared = RVMRegressor(gamma=0.3, random_state=0).fit(X, Y)
-    for ask in (shared.sample_y, shared.predict_interval, lambda X: shared.predict(X, augment=(X, Y))):
+    for ask in (
+        shared.sample_y,
+        shared.predict_interval,
+        lambda X: shared.predict(X, augment=(X, Y)),
+    ):
         with pytest.raises(UsageError, match="MultiOutputRegressor"):
             ask(X)

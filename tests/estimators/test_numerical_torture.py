@@ -1,4 +1,5 @@
-"""Data that are hard on arithmetic: finite answers with warnings that are known, or an error with a name."""
+"""Data that are hard on arithmetic: finite answers with warnings that are known, or an error with a
+name."""
 
 import warnings
 
@@ -19,7 +20,8 @@ scales = st.sampled_from([1e-8, 1.0, 1e8])
 
 @st.composite
 def rows(draw):
-    """2 to 30 rows, some of them twice, some features constant, of tiny and huge scales and far from zero."""
+    """2 to 30 rows, some of them twice, some features constant, of tiny and huge scales and far
+    from zero."""
     rng = np.random.default_rng(draw(seeds))
     n, d = draw(st.sampled_from([2, 3, 12, 30])), draw(st.integers(1, 3))
     X = rng.normal(size=(n, d))
@@ -46,12 +48,17 @@ def options(draw, scale):
         "random_state": 0,
         "alpha_prior": draw(st.sampled_from([(0.0, 0.0), (1e-4, 1e-4), (1.0, 0.0), (0.0, 1.0)])),
         **({"gamma": width} if kernel in ("gaussian", "matern32") else {}),
-        **({} if strategy in ("auto", "basic") else {"partition_size": draw(st.sampled_from([1, 3, 10]))}),
+        **(
+            {}
+            if strategy in ("auto", "basic")
+            else {"partition_size": draw(st.sampled_from([1, 3, 10]))}
+        ),
     }
 
 
 def fitted(estimator, X, y):
-    """The fit, whose warnings must be those of partirvm; None where it is refused, by an error of partirvm."""
+    """The fit, whose warnings must be those of partirvm; None where it is refused, by an error of
+    partirvm."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", PartirvmWarning)
@@ -118,7 +125,8 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message,
 
 @pytest.mark.slow
 def test_more_classes_than_half_of_the_rows():
-    """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice for 25 in 30."""
+    """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice
+    for 25 in 30."""
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30)
     assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
     with pytest.raises(DataError, match=r"25 classes in 30 rows.*merge rare classes"):
@@ -127,7 +135,8 @@ def test_more_classes_than_half_of_the_rows():
 
 @pytest.mark.parametrize(("seed", "noise"), some([(0, 0.01), (1, 0.0)], {(1, 0.0)}))
 def test_smooth_functions_with_hardly_any_noise(seed, noise):
-    """Learned kernels are so wide that columns are near copies: no error, and not noise alone as the answer."""
+    """Learned kernels are so wide that columns are near copies: no error, and not noise alone as
+    the answer."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(500, 4))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] + noise * rng.normal(size=500)

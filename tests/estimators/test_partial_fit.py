@@ -35,9 +35,14 @@ def test_a_stream_is_fitted_exactly(targets):
     for seed in range(3):
         X, y, f = stream(120, seed)
         t = y if targets == 1 else np.column_stack([y, f**2 + 0.2 * y])
-        chunks.append((X, t, np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None))
+        chunks.append(
+            (X, t, np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None)
+        )
     model = fed(chunks)
-    X, y = np.concatenate([c[0] for c in chunks]), np.concatenate([c[1] for c in chunks]).reshape(360, -1)
+    X, y = (
+        np.concatenate([c[0] for c in chunks]),
+        np.concatenate([c[1] for c in chunks]).reshape(360, -1),
+    )
     w = np.concatenate([np.ones(120) if c[2] is None else c[2] for c in chunks])
     Phi, scaling, alpha = design_of(model, X), model.model_.design.scaling, model.model_.alpha
     t, evidence = scaling.targets(y), 0.0
@@ -45,15 +50,20 @@ def test_a_stream_is_fitted_exactly(targets):
         noise = np.atleast_1d(model.model_.evidence_noise)[k]
         beta = scaling.t_scale[k] ** 2 / noise
         mean, _ = naive.posterior(Phi, t[:, k], alpha, beta, w)
-        np.testing.assert_allclose(model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7)
-        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(scaling.t_scale[k])
+        np.testing.assert_allclose(
+            model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7
+        )
+        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(
+            scaling.t_scale[k]
+        )
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-7)
     assert model.model_.n_rows == len(X)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_steps_and_refusals():
-    """The first call is a fit, to the bit; the same chunks give the same bits; what cannot be is refused by name."""
+    """The first call is a fit, to the bit; the same chunks give the same bits; what cannot be is
+    refused by name."""
     X, y, _ = stream(200)
     first = RVMRegressor(**OPTIONS).partial_fit(X, y)
     whole = RVMRegressor(**OPTIONS).fit(X, y)
@@ -73,12 +83,18 @@ def test_steps_and_refusals():
         first.partial_fit(X[:, :1], y)
     with pytest.raises(DataError, match="dimension"):
         first.partial_fit(X, np.column_stack([y, y]))
-    with pytest.raises(UsageError, match=r"strategy is 'working-set', but partial_fit began with 'auto'"):
+    with pytest.raises(
+        UsageError, match=r"strategy is 'working-set', but partial_fit began with 'auto'"
+    ):
         again.set_params(strategy=WorkingSet("gain")).partial_fit(X, y)
-    with pytest.raises(UsageError, match="X is str, but an estimator is updated with rows in memory"):
+    with pytest.raises(
+        UsageError, match="X is str, but an estimator is updated with rows in memory"
+    ):
         RVMRegressor().partial_fit("rows.zarr", None)
     digest = first.model_.digest()
-    with pytest.raises(UsageError, match=r"gamma is 7\.0, but partial_fit began with 0\.5: set it back"):
+    with pytest.raises(
+        UsageError, match=r"gamma is 7\.0, but partial_fit began with 0\.5: set it back"
+    ):
         first.set_params(gamma=7.0).partial_fit(*more[:2])
     assert first.model_.digest() == digest
     with pytest.raises(UsageError, match=r"gamma is 7\.0, but partial_fit began with 0\.5"):

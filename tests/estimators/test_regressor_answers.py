@@ -15,7 +15,8 @@ from partirvm.errors import DataWarning
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])
 @pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
 def test_sinc(strategy, noise):
-    """Noise sd within 20 % of the truth, few vectors, an error well below the noise (Tipping 2001, §4.1)."""
+    """Noise sd within 20 % of the truth, few vectors, an error well below the noise (Tipping 2001,
+    §4.1)."""
     X, y = sinc(200, noise)
     model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
     test = np.linspace(-9.5, 9.5, 300)[:, None]
@@ -29,16 +30,21 @@ def test_sinc(strategy, noise):
     assert (std**2 >= model.model_.predictive.noise_variance).all()
 
 
-@pytest.mark.parametrize("options", [{"strategy": "basic"}, {"strategy": "working-set", "partition_size": 40}])
+@pytest.mark.parametrize(
+    "options", [{"strategy": "basic"}, {"strategy": "working-set", "partition_size": 40}]
+)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_posterior_and_evidence_are_the_papers(options, weighted, standardize):
-    """At the α and σ² found: γ, mean, sd and evidence (eqs. 15, 17, 21, 22) in the target's units."""
+    """At the α and σ² found: γ, mean, sd and evidence (eqs. 15, 17, 21, 22) in the target's
+    units."""
     X, y = plane(150)
     X = X * [1.0, 30.0, 0.1] + [0, 100, 5]
     w = np.random.default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
     gamma = 0.3 if standardize else [0.3, 0.0003, 30.0]
-    model = RVMRegressor(gamma=gamma, standardize=standardize, noise="constant", random_state=0, **options)
+    model = RVMRegressor(
+        gamma=gamma, standardize=standardize, noise="constant", random_state=0, **options
+    )
     model.fit(X, y, sample_weight=w)
     scaling = model.model_.design.scaling
     shift, scale = scaling.t_shift[0], scaling.t_scale[0]
@@ -61,7 +67,8 @@ def test_posterior_and_evidence_are_the_papers(options, weighted, standardize):
 
 
 def test_without_intercept_and_standardisation_the_target_is_left_alone():
-    """The mean is Kw of the raw target: an evidence maximum of it, with the dense posterior at its α and σ²."""
+    """The mean is Kw of the raw target: an evidence maximum of it, with the dense posterior at its
+    α and σ²."""
     X, y = plane(120)
     y = y + 40.0
     asked = {"gamma": 0.2, "kernel": "gaussian", "noise": "constant", "strategy": "basic"}
@@ -72,7 +79,9 @@ def test_without_intercept_and_standardisation_the_target_is_left_alone():
     beta = 1 / model.model_.evidence_noise
     mean = np.linalg.solve(beta * K.T @ K + np.diag(model.alpha_), beta * K.T @ y)
     np.testing.assert_allclose(model.predict(X), K @ mean, rtol=1e-6)
-    assert model.log_evidence_ == pytest.approx(naive.log_evidence(K, y, model.alpha_, beta), rel=1e-6)
+    assert model.log_evidence_ == pytest.approx(
+        naive.log_evidence(K, y, model.alpha_, beta), rel=1e-6
+    )
 
 
 def test_the_attributes_make_the_prediction():
@@ -80,11 +89,15 @@ def test_the_attributes_make_the_prediction():
     X, y = plane(200)
     model = RVMRegressor(gamma=0.3, partition_size=50, random_state=0).fit(X, y)
     kernels = naive.gaussian(X / X.std(axis=0), model.relevance_vectors_ / X.std(axis=0), 0.3)
-    np.testing.assert_allclose(model.predict(X), model.intercept_ + y.std() * kernels @ model.weights_, atol=1e-9)
+    np.testing.assert_allclose(
+        model.predict(X), model.intercept_ + y.std() * kernels @ model.weights_, atol=1e-9
+    )
     assert {tuple(row) for row in model.relevance_vectors_} <= {tuple(row) for row in X}
     assert model.n_features_in_ == 3
     assert isinstance(model.termination_, Termination)
     last = model.history_[-1]
     assert (last["kind"], last["vectors"]) == ("final", model.n_relevance_vectors_)
-    assert last["train_rmse"] == pytest.approx(np.sqrt(np.mean((y - model.predict(X)) ** 2)), rel=1e-6)
+    assert last["train_rmse"] == pytest.approx(
+        np.sqrt(np.mean((y - model.predict(X)) ** 2)), rel=1e-6
+    )
     assert last["log_evidence"] == pytest.approx(model.log_evidence_)

@@ -21,19 +21,26 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
     model.fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
     assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
     np.testing.assert_array_equal(model.predict(frame[["b", "a", "c"]]), model.predict(frame))
-    with pytest.raises(ValueError, match=r"lacks columns on which the model was trained: c\. It has a, b"):
+    with pytest.raises(
+        ValueError, match=r"lacks columns on which the model was trained: c\. It has a, b"
+    ):
         model.predict(frame[["a", "b"]])
     model.fit(dd.from_pandas(frame[["b", "a"]], npartitions=2), da.from_array(y, chunks=30))
     assert (model.n_features_in_, list(model.feature_names_in_)) == (2, ["b", "a"])
     ingest((X, y), tmp_path / "d.zarr")
-    for rows in ((da.from_array(X, chunks=30), da.from_array(y, chunks=30)), (str(tmp_path / "d.zarr"),), (X, y)):
+    for rows in (
+        (da.from_array(X, chunks=30), da.from_array(y, chunks=30)),
+        (str(tmp_path / "d.zarr"),),
+        (X, y),
+    ):
         model.fit(frame, y).fit(*rows)
         assert model.n_features_in_ == 3
         assert not hasattr(model, "feature_names_in_")
 
 
 def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
-    """A frame of other columns is refused, whatever kinds the two are; their order may differ; a dataset will do."""
+    """A frame of other columns is refused, whatever kinds the two are; their order may differ; a
+    dataset will do."""
     X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     made = RVMRegressor(gamma="scale", random_state=0)
@@ -50,7 +57,9 @@ def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
         for held_out in (frame[["b", "a", "c"]], dd.from_pandas(frame, npartitions=2), X):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="X .* feature names")
-                assert made.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
+                assert (
+                    made.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
+                )
     made.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
     with pytest.raises(ValueError, match="2 features"):
         made.fit(X, y, X_val=X[:, :2], y_val=y)

@@ -5,17 +5,27 @@ import numpy as np
 import pytest
 from regressions import design_of, plane, sinc
 
-from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet, load_model, save_model
+from partirvm import (
+    AlphaPrior,
+    Noise,
+    RVMClassifier,
+    RVMRegressor,
+    WorkingSet,
+    load_model,
+    save_model,
+)
 
 FITS = [(RVMRegressor, name) for name in ("basic", "split-merge", "incremental")]
 FITS += [(RVMClassifier, name) for name in ("basic", "working-set")]
 
 
 @pytest.mark.parametrize(
-    "options", [{"strategy": "basic"}, {"strategy": WorkingSet(selection="gain"), "partition_size": 40}]
+    "options",
+    [{"strategy": "basic"}, {"strategy": WorkingSet(selection="gain"), "partition_size": 40}],
 )
 def test_the_evidence_has_the_priors_in_the_targets_units(options):
-    """Dense evidence of y at the α and σ² found, a and b of the standardised problem, c and d in units of y."""
+    """Dense evidence of y at the α and σ² found, a and b of the standardised problem, c and d in
+    units of y."""
     X, y = plane(150)
     y = 40 * y
     model = RVMRegressor(
@@ -23,7 +33,9 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
     t, beta = (y - y.mean()) / scale, scale**2 / model.model_.evidence_noise
-    expected = naive.log_evidence(design_of(model, X), t, model.model_.alpha, beta) - len(y) * np.log(scale)
+    expected = naive.log_evidence(design_of(model, X), t, model.model_.alpha, beta) - len(
+        y
+    ) * np.log(scale)
     expected += naive.log_prior(model.model_.alpha, 1.0, 0.1).sum() + naive.log_prior(
         1 / model.model_.evidence_noise, 20, 2e4
     )
@@ -31,7 +43,8 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
 
 
 def test_a_strong_prior_decides_the_noise():
-    """10⁶ rows of prior experience with a mean square of 0.09 leave the data's own 0.04 nothing to say."""
+    """10⁶ rows of prior experience with a mean square of 0.09 leave the data's own 0.04 nothing to
+    say."""
     X, y = sinc(100, 0.2)
     model = RVMRegressor(gamma=4.0, noise=Noise(prior=(5e5, 4.5e4))).fit(X, y)
     assert model.noise_variance_ == pytest.approx(0.09, rel=1e-3)
@@ -39,7 +52,8 @@ def test_a_strong_prior_decides_the_noise():
 
 @pytest.mark.parametrize(("estimator", "strategy"), FITS)
 def test_a_prior_with_a_rate_still_prunes_and_a_fixed_bias_stays(estimator, strategy):
-    """α cannot run off to infinity; what the evidence would rather be without goes all the same, but for the bias."""
+    """α cannot run off to infinity; what the evidence would rather be without goes all the same,
+    but for the bias."""
     X, y = sinc(60, 0.1)
     y = y if estimator is RVMRegressor else y > 0.3
     size = {} if strategy == "basic" else {"partition_size": 25}
@@ -58,14 +72,18 @@ def test_a_row_of_zero_weight_is_no_row():
     w = rng.choice([0.0, 1.0, 2.0], 150) / rng.uniform(0.5, 3, 150) ** 2
     there = w > 0
     y = np.where(there, y, 1e6)
-    one, other = (RVMRegressor(gamma=4.0).fit(X[of], y[of], sample_weight=w[of]) for of in (slice(None), there))
+    one, other = (
+        RVMRegressor(gamma=4.0).fit(X[of], y[of], sample_weight=w[of])
+        for of in (slice(None), there)
+    )
     assert other.n_relevance_vectors_ == one.n_relevance_vectors_
     assert other.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-8)
     np.testing.assert_allclose(other.predict(X), one.predict(X), atol=1e-8)
 
 
 def test_a_given_precision_is_known_to_intervals(tmp_path):
-    """All α and the noise given: the interval is the normal one of Σ, also of a model that was stored."""
+    """All α and the noise given: the interval is the normal one of Σ, also of a model that was
+    stored."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 1))
     y = X[:, 0] + 0.5 * rng.normal(size=30)
@@ -76,7 +94,9 @@ def test_a_given_precision_is_known_to_intervals(tmp_path):
     for model in (fit.model_, load_model(tmp_path / "model.zarr")):
         assert model.known_alpha == (0,)
         ends, _ = model.interval(0.95)(X)
-        np.testing.assert_allclose(ends, np.column_stack([mean - 1.959964 * std, mean + 1.959964 * std]), rtol=1e-6)
+        np.testing.assert_allclose(
+            ends, np.column_stack([mean - 1.959964 * std, mean + 1.959964 * std]), rtol=1e-6
+        )
     free = RVMRegressor(**asked).fit(X, y)
     assert free.model_.known_alpha == ()
     plain = np.diff(free.predict_interval(X, hyperparameters=False), axis=0)

@@ -1,4 +1,5 @@
-"""Every strategy with every likelihood, partition sizes left to the heuristic, and limits, through RVMRegressor."""
+"""Every strategy with every likelihood, partition sizes left to the heuristic, and limits, through
+RVMRegressor."""
 
 import warnings
 from math import ceil, sqrt
@@ -34,15 +35,20 @@ def error(model):
 @pytest.fixture(scope="module")
 def basic():
     """Every row a candidate."""
-    return RVMRegressor(strategy="basic", gamma=0.1, solver="fixed-point", random_state=0).fit(*plane(600))
+    return RVMRegressor(strategy="basic", gamma=0.1, solver="fixed-point", random_state=0).fit(
+        *plane(600)
+    )
 
 
 @pytest.mark.parametrize("strategy", PARTITIONED)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
-    """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
+    """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees
+    all rows."""
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
-    model = RVMRegressor(strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options).fit(*plane(600))
+    model = RVMRegressor(
+        strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options
+    ).fit(*plane(600))
     assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
     assert model.model_.evidence_noise == pytest.approx(basic.model_.evidence_noise, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
@@ -56,7 +62,8 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(PARTITIONED, {"incremental"}))
 def test_the_heuristic_chooses_the_partition_size(strategy):
-    """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the plan's text."""
+    """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the
+    plan's text."""
     N, d = 1200, 12
     X, y = plane(N, d)
     model = RVMRegressor(strategy=strategy, gamma=0.1, residual="none", random_state=0).fit(X, y)
@@ -85,8 +92,15 @@ def dense():
     ],
 )
 def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
-    """No more vectors in any model; a warning where that cost vectors, or candidates that nobody saw."""
-    options = {"strategy": strategy, "gamma": 1.0, "partition_size": 100, "max_vectors": 60, "random_state": 0}
+    """No more vectors in any model; a warning where that cost vectors, or candidates that nobody
+    saw."""
+    options = {
+        "strategy": strategy,
+        "gamma": 1.0,
+        "partition_size": 100,
+        "max_vectors": 60,
+        "random_state": 0,
+    }
     X, y = dense()
     if says is None:
         model = RVMRegressor(**options).fit(X, y)
@@ -95,6 +109,8 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
             model = RVMRegressor(**options).fit(X, y)
     assert model.termination_ is reason
     assert 0 < model.n_relevance_vectors_ <= 60
-    assert all(entry["vectors"] <= 60 for entry in model.history_ if entry["kind"] in ("round", "final"))
+    assert all(
+        entry["vectors"] <= 60 for entry in model.history_ if entry["kind"] in ("round", "final")
+    )
     assert (model.history_[-1]["dropped"] > 0) == (strategy == "split-merge")
     assert model.score(X, y) > 0.9

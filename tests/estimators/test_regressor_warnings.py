@@ -22,13 +22,16 @@ def rounded(value, n):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_constant_feature_warns_and_changes_nothing(strategy):
-    """Named in a DataWarning; predictions are those without it (gamma is given, so the kernel is the same)."""
+    """Named in a DataWarning; predictions are those without it (gamma is given, so the kernel is
+    the same)."""
     X, y = plane(100, d=2)
     constant = np.column_stack([X, rounded(0.1, 100)])
     options = {"gamma": 0.3, "strategy": strategy, "partition_size": 30, "random_state": 0}
     with pytest.warns(DataWarning, match="constant features.*x2"):
         model = RVMRegressor(**options).fit(constant, y)
-    np.testing.assert_allclose(model.predict(constant), RVMRegressor(**options).fit(X, y).predict(X), atol=1e-6)
+    np.testing.assert_allclose(
+        model.predict(constant), RVMRegressor(**options).fit(X, y).predict(X), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -37,7 +40,9 @@ def test_a_constant_target_warns_and_is_returned(strategy, value):
     """A model of no vectors whose mean is the constant, with a finite sd."""
     X, _ = plane(50)
     with pytest.warns(DataWarning, match="target 'y' is constant"):
-        model = RVMRegressor(strategy=strategy, partition_size=20, random_state=0).fit(X, rounded(value, 50))
+        model = RVMRegressor(strategy=strategy, partition_size=20, random_state=0).fit(
+            X, rounded(value, 50)
+        )
     mean, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(mean, value, rtol=1e-12)
     assert np.isfinite(std).all()
@@ -58,18 +63,22 @@ def test_duplicate_rows_make_a_correct_fit(strategy):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_noise_free_data_warn_of_the_floor(strategy):
-    """A target in the span of two kernels: NoiseFloorWarning, 1e-8·var(y) by the evidence, and a mean that is right."""
+    """A target in the span of two kernels: NoiseFloorWarning, 1e-8·var(y) by the evidence, and a
+    mean that is right."""
     X = np.linspace(-3, 3, 150)[:, None]
     y = 5 + naive.gaussian(X, X[[40, 110]], 2.0 / X.var()) @ [3.0, -2.0]
     with pytest.warns(NoiseFloorWarning, match="set the noise variance"):
-        model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
+        model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=50, random_state=0).fit(
+            X, y
+        )
     np.testing.assert_allclose(model.model_.evidence_noise, 1e-8 * y.var(), rtol=1e-6)
     assert np.sqrt(model.noise_variance_) < 1e-3 * y.std()
     np.testing.assert_allclose(model.predict(X), y, atol=1e-3)
 
 
 def test_far_rows_warn_at_prediction():
-    """Their number, a prediction of about the mean; rows near the vectors do not warn. A search warns once, here."""
+    """Their number, a prediction of about the mean; rows near the vectors do not warn. A search
+    warns once, here."""
     X, y = plane(100)
     with pytest.warns(DataWarning, match="constant features") as found:
         cross_val_score(RVMRegressor(gamma=0.3), np.column_stack([X, 0 * y]), y, cv=3)

@@ -1,4 +1,5 @@
-"""Which features count, measured on the model itself: of an estimator, through selectors, of a job and of its page."""
+"""Which features count, measured on the model itself: of an estimator, through selectors, of a job
+and of its page."""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 def frame(rng):
     """120 rows of four features of other scales, a target and a class."""
     X = rng.normal(size=(120, 4)) * [1.0, 0.5, 2.0, 1.0]
-    return pd.DataFrame(X, columns=NAMES), X[:, 0] + np.sin(3 * X[:, 1]) + 0.1 * rng.normal(size=120)
+    return pd.DataFrame(X, columns=NAMES), X[:, 0] + np.sin(3 * X[:, 1]) + 0.1 * rng.normal(
+        size=120
+    )
 
 
 def total_index(predict, X, j, rng):
@@ -45,16 +48,21 @@ def total_index(predict, X, j, rng):
 
 
 def test_support_of_an_estimator(frame, rng):
-    """By position and by name, of a frame's columns; a gamma of 1e-5 is little, one of 0 is nothing."""
+    """By position and by name, of a frame's columns; a gamma of 1e-5 is little, one of 0 is
+    nothing."""
     X, y = frame
     model = RVMRegressor(**ASK).fit(X, y)
     for j, relevance in enumerate(model.feature_relevance_):
-        assert relevance == pytest.approx(total_index(model.model_.predict, X.to_numpy(), j, rng), rel=0.3)
+        assert relevance == pytest.approx(
+            total_index(model.model_.predict, X.to_numpy(), j, rng), rel=0.3
+        )
     assert model.get_support().tolist() == [True, True, True, False]
     assert model.get_support(threshold=1e-3).tolist() == [True, True, False, False]
     assert model.get_support(indices=True, threshold=1e-3).tolist() == [0, 1]
     assert model.feature_names_in_[model.get_support()].tolist() == ["age", "height", "shoe"]
-    selector = SelectFromModel(RVMRegressor(**ASK), importance_getter="feature_relevance_", threshold=1e-3).fit(X, y)
+    selector = SelectFromModel(
+        RVMRegressor(**ASK), importance_getter="feature_relevance_", threshold=1e-3
+    ).fit(X, y)
     assert selector.get_feature_names_out().tolist() == ["age", "height"]
 
 
@@ -67,13 +75,18 @@ def test_relevance_of_classes(frame, rng):
     changed = X[:, None].repeat(4, axis=1)
     for j in range(4):
         changed[:, j, j] = rng.permutation(X[:, j])
-    squares = [((p - model.model_.predict_proba(changed[:, j])) ** 2).mean(axis=0).sum() for j in range(4)]
-    assert model.feature_relevance_ == pytest.approx(np.array(squares) / (2 * p.var(axis=0).sum()), rel=0.5, abs=1e-4)
+    squares = [
+        ((p - model.model_.predict_proba(changed[:, j])) ** 2).mean(axis=0).sum() for j in range(4)
+    ]
+    assert model.feature_relevance_ == pytest.approx(
+        np.array(squares) / (2 * p.var(axis=0).sum()), rel=0.5, abs=1e-4
+    )
     assert model.get_support().tolist() == [True, True, True, False]
 
 
 def test_relevance_of_a_job(frame, tmp_path):
-    """By name, as an estimator's, from what the job's folder holds; the model keeps it when it is saved and pruned."""
+    """By name, as an estimator's, from what the job's folder holds; the model keeps it when it is
+    saved and pruned."""
     X, y = frame
     ingest((X.to_numpy(), y), str(tmp_path / "data"), shuffle=None)
     jobs.fit(str(tmp_path / "data"), str(tmp_path / "job"), Request(**ASK))
@@ -89,7 +102,8 @@ def test_relevance_of_a_job(frame, tmp_path):
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian", "none"])
 def test_a_linear_effect_has_its_share_of_the_variance(kernel, rng):
-    """Var(b_j x_j) / Var f, by a kernel, by wide Gaussians that are nearly linear, and by a linear basis alone."""
+    """Var(b_j x_j) / Var f, by a kernel, by wide Gaussians that are nearly linear, and by a linear
+    basis alone."""
     X = rng.normal(size=(2000, 5)) * [1.0, 2.0, 5.0, 1.0, 1.0]
     b = np.array([1.0, -0.4, 0.3, 0.0, 0.1])
     y = X @ b + 0.1 * rng.normal(size=2000)
@@ -106,7 +120,9 @@ def test_a_linear_effect_counts_beside_a_wave():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(1500, 8))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] + 0.2 * rng.normal(size=1500)
-    model = RVMRegressor(random_state=0, effort="quick", residual="none", reference="none").fit(X, y)
+    model = RVMRegressor(random_state=0, effort="quick", residual="none", reference="none").fit(
+        X, y
+    )
     parts = np.array([(1 - np.exp(-8)) / 2, 1.0, 1.0, 0.25])
     assert model.feature_relevance_[:4] == pytest.approx(parts / 1.75, rel=0.35)
     assert model.get_support(threshold=1e-3).tolist() == [True] * 4 + [False] * 4
@@ -115,13 +131,19 @@ def test_a_linear_effect_counts_beside_a_wave():
 
 
 def mixed(n=260):
-    """Six numeric features, of which two have an effect and one is missing at times, and two categorical ones."""
+    """Six numeric features, of which two have an effect and one is missing at times, and two
+    categorical ones."""
     rng = np.random.default_rng(8)
     X = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
     X["skewed"] = np.exp(2 * rng.normal(size=n))
     X["zone"] = pd.Categorical(rng.choice(list("uvw"), n))
     X["shop"] = pd.Categorical(rng.integers(0, 12, n).astype(str))
-    y = np.sin(2 * X["a"]) + 0.5 * X["b"] + (X["zone"] == "u") + 0.3 * rng.normal(size=12)[X["shop"].cat.codes]
+    y = (
+        np.sin(2 * X["a"])
+        + 0.5 * X["b"]
+        + (X["zone"] == "u")
+        + 0.3 * rng.normal(size=12)[X["shop"].cat.codes]
+    )
     y = y + 0.3 * np.log(X["skewed"]) + 0.1 * rng.normal(size=n)
     X.loc[rng.uniform(size=n) < 0.1, "c"] = np.nan
     return X, y.to_numpy()
@@ -137,17 +159,24 @@ KINDS = {
     "linear basis": {"columns": NUMBERS, "kernel": WIDTHS, "basis": "linear"},
     "linear basis alone": {"columns": NUMBERS, "kernel": None, "basis": "linear"},
     "functions": {"columns": NUMBERS, "kernel": WIDTHS, "basis": lambda X: X[:, 3:4] ** 2},
-    "a function as kernel": {"columns": NUMBERS, "kernel": lambda X, Z: np.exp(-((X[:, :1] - Z[:, :1].T) ** 2))},
+    "a function as kernel": {
+        "columns": NUMBERS,
+        "kernel": lambda X, Z: np.exp(-((X[:, :1] - Z[:, :1].T) ** 2)),
+    },
     "warps": {"columns": ["a", "skewed", "f"], "warp": Warp(target="asinh")},
     "directions": {"columns": NUMBERS, "kernel": Gaussian("learn", metric="directions")},
     "given directions": {
         "columns": NUMBERS,
-        "kernel": kernels.Directions(Gaussian((0.5, 0.1)), ((1.0, 0.0, 0.5, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0, 0.0))),
+        "kernel": kernels.Directions(
+            Gaussian((0.5, 0.1)), ((1.0, 0.0, 0.5, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0, 0.0))
+        ),
     },
     "columns": {"columns": NUMBERS, "kernel": kernels.OnColumns(Gaussian(0.5), (0, 3))},
     "sum": {
         "columns": NUMBERS,
-        "kernel": kernels.Sum((kernels.OnColumns(Gaussian(0.5), (0,)), kernels.OnColumns(kernels.Linear(), (1,)))),
+        "kernel": kernels.Sum(
+            (kernels.OnColumns(Gaussian(0.5), (0,)), kernels.OnColumns(kernels.Linear(), (1,)))
+        ),
     },
     "several": {"columns": NUMBERS, "kernel": [WIDTHS, Gaussian((0.0, 0.0, 0.1, 0.0, 0.0))]},
     "missing values": {"columns": ["a", "c", "f"], "kernel": Gaussian("learn-per-feature")},
@@ -163,13 +192,28 @@ KINDS = {
 
 @pytest.mark.parametrize(
     "kind",
-    some([*KINDS], {"linear basis", "functions", "missing values", "levels", "local residuals", "three classes"}),
+    some(
+        [*KINDS],
+        {
+            "linear basis",
+            "functions",
+            "missing values",
+            "levels",
+            "local residuals",
+            "three classes",
+        },
+    ),
 )
 def test_no_value_of_a_feature_that_is_switched_off_changes_a_prediction(kind):
-    """Its mean, its extremes and a far value; by more than 1e-6 standard deviations of the target, or of 1."""
+    """Its mean, its extremes and a far value; by more than 1e-6 standard deviations of the target,
+    or of 1."""
     X, y = mixed()
     asked = {"random_state": 0, "effort": "quick", "reference": "none"} | KINDS[kind]
-    X, classes, targets = X[asked.pop("columns", [*X])], asked.pop("classes", 0), asked.pop("targets", 1)
+    X, classes, targets = (
+        X[asked.pop("columns", [*X])],
+        asked.pop("classes", 0),
+        asked.pop("targets", 1),
+    )
     if classes:
         asked.pop("reference")
         y = np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y)
@@ -177,14 +221,23 @@ def test_no_value_of_a_feature_that_is_switched_off_changes_a_prediction(kind):
     model.fit(X, np.column_stack([y, y**2]) if targets > 1 else y)
 
     def predicted(rows):
-        return model.predict_proba(rows) if classes else np.stack(model.predict(rows, return_std=True))
+        return (
+            model.predict_proba(rows) if classes else np.stack(model.predict(rows, return_std=True))
+        )
 
-    before, off = predicted(X), [name for name, on in zip(X, model.get_support(), strict=True) if not on]
+    before, off = (
+        predicted(X),
+        [name for name, on in zip(X, model.get_support(), strict=True) if not on],
+    )
     if "kernel" in asked and asked["kernel"] is WIDTHS and not {"basis", "noise"} & {*asked}:
         assert off == ["d", "e", "f"]
     for name in off:
         numeric = X[name].dtype.kind == "f"
-        for value in (X[name].mean(), X[name].min(), X[name].max(), 1e3) if numeric else X[name].cat.categories:
+        for value in (
+            (X[name].mean(), X[name].min(), X[name].max(), 1e3)
+            if numeric
+            else X[name].cat.categories
+        ):
             changed = X.assign(**{name: value})
             if not numeric:
                 changed[name] = changed[name].astype(X[name].dtype)
@@ -206,7 +259,8 @@ def test_many_features_are_cheap(d):
 
 
 def levels_and_numbers(n=250, seed=0):
-    """Six numbers, labels of 60, 4 and 2 levels, and a target of the first two numbers and the first labels."""
+    """Six numbers, labels of 60, 4 and 2 levels, and a target of the first two numbers and the
+    first labels."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
     for name, count in (("many", 60), ("few", 4), ("two", 2)):
@@ -235,18 +289,23 @@ VARIANTS = {
 @pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_nothing_depends_on_a_feature_of_relevance_zero_beside_levels(kind, seed):
-    """Other values of it, and labels that were in no row, change no mean, deviation or probability; others do."""
+    """Other values of it, and labels that were in no row, change no mean, deviation or probability;
+    others do."""
     frame, y = levels_and_numbers(seed=seed)
     options = dict(VARIANTS[kind])
     targets = options.pop("targets", 1)
     classes = options.pop("classes", 0)
     options |= {"random_state": 0, "effort": "quick"}
     if classes:
-        model = RVMClassifier(**options).fit(frame, np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)))
+        model = RVMClassifier(**options).fit(
+            frame, np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+        )
     else:
         y = np.column_stack([y, frame.c**2, y - frame.a][:targets]) if targets > 1 else y
         model = RVMRegressor(reference="none", **options).fit(frame, y)
-    numbers = frame.assign(**{name: frame[name].cat.codes for name in ("many", "few", "two")}).to_numpy(float)
+    numbers = frame.assign(
+        **{name: frame[name].cat.codes for name in ("many", "few", "two")}
+    ).to_numpy(float)
 
     def values(X):
         if classes:

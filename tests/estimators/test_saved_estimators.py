@@ -1,4 +1,5 @@
-"""``save_model`` takes a fitted estimator, and ``load_model`` gives it back: nothing is pickled, nothing is lost."""
+"""``save_model`` takes a fitted estimator, and ``load_model`` gives it back: nothing is pickled,
+nothing is lost."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,9 @@ def wave(n=N, seed=0):
 def same(found, expected):
     """Attributes that tell of a fit, but ``plan_`` and those of the models themselves."""
     left_out = {"plan_", "model_", "estimators_", "kernel_"}
-    names = {name for name in vars(expected) if name.endswith("_") and not name.startswith("_")} - left_out
+    names = {
+        name for name in vars(expected) if name.endswith("_") and not name.startswith("_")
+    } - left_out
     assert names <= set(vars(found))
     for name in names:
         one, other = getattr(found, name), getattr(expected, name)
@@ -37,28 +40,47 @@ REGRESSORS = {
     "plain": {},
     "learned": {"gamma": "learn-per-feature"},
     "several widths": {"kernel": Gaussian(np.array([0.5, 0.2]), multiples=(1.0, 8.0))},
-    "a value and a basis": {"kernel": Sum((Gaussian(0.5), Laplacian(0.2)), (1.0, 0.3)), "basis": ["linear"]},
-    "rounds": {"strategy": WorkingSet(selection="gain", fit_rows="sample", sample_rows=60), "partition_size": 20},
-    "priors": {"gamma": 0.5, "alpha_prior": AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6}), "max_vectors": 50},
+    "a value and a basis": {
+        "kernel": Sum((Gaussian(0.5), Laplacian(0.2)), (1.0, 0.3)),
+        "basis": ["linear"],
+    },
+    "rounds": {
+        "strategy": WorkingSet(selection="gain", fit_rows="sample", sample_rows=60),
+        "partition_size": 20,
+    },
+    "priors": {
+        "gamma": 0.5,
+        "alpha_prior": AlphaPrior(1e-4, 1e-4, fixed={"bias": 1e-6}),
+        "max_vectors": 50,
+    },
 }
 
 
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("name", some(REGRESSORS, set(REGRESSORS) - {"plain"}))
 def test_a_regressor_comes_back(name, tmp_path):
-    """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it can be fitted."""
+    """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it
+    can be fitted."""
     X, y = wave()
     fitted = RVMRegressor(**REGRESSORS[name], random_state=3, time_limit="1h").fit(X, y)
     save_model(fitted, tmp_path / "m")
-    assert not [path for path in (tmp_path / "m").rglob("*") if path.is_file() and b"pickle" in path.read_bytes()]
+    assert not [
+        path
+        for path in (tmp_path / "m").rglob("*")
+        if path.is_file() and b"pickle" in path.read_bytes()
+    ]
     found = load_model(tmp_path / "m")
     assert type(found) is RVMRegressor
     assert repr(found.get_params()) == repr(fitted.get_params())
     same(found, fitted)
     assert found.kernel_ == fitted.kernel_
     new, target = wave(seed=1)
-    np.testing.assert_array_equal(found.predict(new, return_std=True), fitted.predict(new, return_std=True))
-    np.testing.assert_array_equal(found.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9))
+    np.testing.assert_array_equal(
+        found.predict(new, return_std=True), fitted.predict(new, return_std=True)
+    )
+    np.testing.assert_array_equal(
+        found.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9)
+    )
     np.testing.assert_array_equal(found.sample_y(new, 2, 1), fitted.sample_y(new, 2, 1))
     assert found.score(new, target) == fitted.score(new, target) > 0.8
     np.testing.assert_array_equal(clone(found).fit(X, y).predict(new), fitted.predict(new))
@@ -66,14 +88,21 @@ def test_a_regressor_comes_back(name, tmp_path):
 
 @pytest.mark.parametrize(
     "labels",
-    [np.array(["no", "yes"]), np.array([3, 7], np.int32), np.array([False, True]), np.array(["a", "b"], object)],
+    [
+        np.array(["no", "yes"]),
+        np.array([3, 7], np.int32),
+        np.array([False, True]),
+        np.array(["a", "b"], object),
+    ],
     ids=["text", "integers", "booleans", "objects"],
 )
 def test_a_classifier_comes_back(labels, tmp_path):
     """With labels of y's own type, and weights of classes by label."""
     X, y = wave()
     t = np.asarray(labels)[(y > 0).astype(int)]
-    weight = {labels[0]: 1.0, labels[1]: 2.0} if isinstance(labels[0], str | np.integer) else "balanced"
+    weight = (
+        {labels[0]: 1.0, labels[1]: 2.0} if isinstance(labels[0], str | np.integer) else "balanced"
+    )
     fitted = RVMClassifier(gamma=0.5, class_weight=weight).fit(X, t)
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
@@ -98,12 +127,15 @@ def test_names_and_categories_come_back(tmp_path):
 
 
 def test_rows_that_joined_later(tmp_path):
-    """``partial_fit`` needs the rows, which no file holds; augmented predictions know that rows have joined."""
+    """``partial_fit`` needs the rows, which no file holds; augmented predictions know that rows
+    have joined."""
     X, y = wave()
     fitted = RVMRegressor(gamma=0.5).partial_fit(X[:80], y[:80]).partial_fit(X[80:], y[80:])
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
-    np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
+    np.testing.assert_array_equal(
+        found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y))
+    )
     with pytest.raises(UsageError, match="fit and files keep no rows"):
         found.partial_fit(X, y)
 
@@ -116,8 +148,14 @@ def test_what_cannot_be_saved(tmp_path):
             write(RVMRegressor(), tmp_path / "m.h")
     for estimator, says in (
         (RVMRegressor(kernel=lambda X, Z: X @ Z.T, basis="linear"), r"<lambda>.*'module:function'"),
-        (RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)), "RandomState cannot be stored"),
-        (type("Own", (RVMRegressor,), {"__init__": RVMRegressor.__init__})(gamma=0.5), "Own cannot be saved"),
+        (
+            RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)),
+            "RandomState cannot be stored",
+        ),
+        (
+            type("Own", (RVMRegressor,), {"__init__": RVMRegressor.__init__})(gamma=0.5),
+            "Own cannot be saved",
+        ),
     ):
         with pytest.raises(UsageError, match=says):
             save_model(estimator.fit(X, y), tmp_path / "m")

@@ -28,17 +28,27 @@ def test_targets_times_any_factor(factor):
     y = np.sinc(X[:, 0]) + 0.02 * rng.normal(size=90)
     here, there = (RVMRegressor(**OPTIONS, strategy="basic").fit(X, c * y) for c in (1.0, factor))
     np.testing.assert_array_equal(there.relevance_vectors_, here.relevance_vectors_)
-    np.testing.assert_allclose(there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9)
+    np.testing.assert_allclose(
+        there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("strategy", "exponent"),
-    some(product(["basic", "working-set", "split-merge"], POWERS), [("basic", 190), ("working-set", -190)]),
+    some(
+        product(["basic", "working-set", "split-merge"], POWERS),
+        [("basic", 190), ("working-set", -190)],
+    ),
 )
 def test_targets_times_a_power_of_two(exponent, strategy):
-    """Such a product is exact: the same bits of weights, and predictions, intervals and samples times that power."""
+    """Such a product is exact: the same bits of weights, and predictions, intervals and samples
+    times that power."""
     X, y = plane(120)
-    options = {**OPTIONS, "strategy": strategy, **({} if strategy == "basic" else {"partition_size": 40})}
+    options = {
+        **OPTIONS,
+        "strategy": strategy,
+        **({} if strategy == "basic" else {"partition_size": 40}),
+    }
     held_out = X[:40], y[:40]
     here = RVMRegressor(**options).fit(X[40:], y[40:], X_val=held_out[0], y_val=held_out[1])
     there = RVMRegressor(**options).fit(
@@ -50,7 +60,11 @@ def test_targets_times_a_power_of_two(exponent, strategy):
     pairs = [
         *zip(there.predict(X, return_std=True), here.predict(X, return_std=True), strict=True),
         *zip(there.predict_interval(X), here.predict_interval(X), strict=True),
-        *zip(there.predict(da.from_array(X), return_std=True), here.predict(X, return_std=True), strict=True),
+        *zip(
+            there.predict(da.from_array(X), return_std=True),
+            here.predict(X, return_std=True),
+            strict=True,
+        ),
         (there.sample_y(X, 2, noise=True), here.sample_y(X, 2, noise=True)),
         (there.intercept_, here.intercept_),
     ]
@@ -61,13 +75,16 @@ def test_targets_times_a_power_of_two(exponent, strategy):
     last, before = there.history_[-1], here.history_[-1]
     for name in ("train_rmse", "held_out_rmse"):
         assert last[name] == np.ldexp(before[name], exponent)
-    assert last["held_out_nlpd"] == pytest.approx(before["held_out_nlpd"] + exponent * math.log(2), rel=1e-12)
+    assert last["held_out_nlpd"] == pytest.approx(
+        before["held_out_nlpd"] + exponent * math.log(2), rel=1e-12
+    )
     assert there.noise_variance_ == np.ldexp(here.noise_variance_, 2 * exponent)
 
 
 @pytest.mark.parametrize("exponent", some(POWERS, {190}))
 def test_inputs_times_a_power_of_two(exponent):
-    """The same bits of predictions, of numbers and of classes, and with a learned width for each feature."""
+    """The same bits of predictions, of numbers and of classes, and with a learned width for each
+    feature."""
     X, y = plane(50)
     for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
         for gamma in (0.3, "learn-per-feature"):
@@ -82,7 +99,8 @@ def test_inputs_times_a_power_of_two(exponent):
 @pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("some", [True, False])
 def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
-    """Their mean is named, with what to do; a few tiny weights among others are rows that hardly count."""
+    """Their mean is named, with what to do; a few tiny weights among others are rows that hardly
+    count."""
     X, y = plane(60)
     target = y > np.median(y) if estimator is RVMClassifier else y
     weights = np.where(np.arange(60) < (5 if some else 60), weight, 1.0)
@@ -97,14 +115,19 @@ def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "linear", *LARGE])
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_predictions_that_are_no_numbers_are_named(estimator, kernel):
-    """Finite inputs whose squares overflow: a finite prediction, or an error with row, column and value; no NaN."""
+    """Finite inputs whose squares overflow: a finite prediction, or an error with row, column and
+    value; no NaN."""
     X, y = plane(60)
-    model = estimator(kernel=kernel, **({} if kernel == "linear" else {"gamma": 0.3}), random_state=0)
+    model = estimator(
+        kernel=kernel, **({} if kernel == "linear" else {"gamma": 0.3}), random_state=0
+    )
     model.fit(X, y > np.median(y) if estimator is RVMClassifier else y)
     far = X.copy()
     far[7, 1] = 1e300
     predict = model.predict if estimator is RVMRegressor else model.decision_function
-    message = r"of 60 rows are not finite, the first is row 7 \(counted from 0\) with 'x1' = 1e\+300"
+    message = (
+        r"of 60 rows are not finite, the first is row 7 \(counted from 0\) with 'x1' = 1e\+300"
+    )
     for rows in (far, da.from_array(far)):
         if kernel in LARGE:
             with pytest.raises(DataError, match=message):

@@ -1,4 +1,5 @@
-"""Rows, passes and fits that the executors are tried with, what the formulas say of them, and a real cluster."""
+"""Rows, passes and fits that the executors are tried with, what the formulas say of them, and a
+real cluster."""
 
 import time
 
@@ -18,7 +19,14 @@ from partirvm.execution.local import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass, SlopePass
+from partirvm.likelihoods.passes import (
+    ErrorPass,
+    GramPass,
+    LeaveOneOutPass,
+    ResidualPass,
+    ScorePass,
+    SlopePass,
+)
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS, Columns, Scaling
 
@@ -41,7 +49,12 @@ def rows():
 def design(labels, bias=False):
     """A design whose centres are these rows, under a scaling that is not trivial."""
     X, y, _ = rows()
-    scaling = Scaling(np.array([0.1, -0.2, 0.0]), np.array([1.0, 2.0, 0.5]), np.array([y.mean()]), np.array([y.std()]))
+    scaling = Scaling(
+        np.array([0.1, -0.2, 0.0]),
+        np.array([1.0, 2.0, 0.5]),
+        np.array([y.mean()]),
+        np.array([y.std()]),
+    )
     labels = np.array(labels, dtype=np.int64)
     return Design(Gaussian((GAMMA,)), scaling, X[labels], labels, bias)
 
@@ -81,14 +94,18 @@ PASSES = {
     "error, everywhere": ErrorPass(KEPT, MEAN[:, None], 40, rows=EVERYWHERE),
     "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
     "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
-    "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
+    "slope, everywhere": SlopePass(
+        KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE
+    ),
 }
 
 
 def phi(design, X):
     """The design matrix by pairwise differences of scaled inputs."""
     s = design.scaling
-    kernels = naive.gaussian((X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale, GAMMA)
+    kernels = naive.gaussian(
+        (X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale, GAMMA
+    )
     return np.hstack([np.ones((len(X), int(design.bias))), kernels])
 
 
@@ -108,7 +125,12 @@ def expected(pass_):
         r = t - kept @ pass_.offset
         root = np.sqrt(w)[:, None]
         kept, new, r = kept * root, new * root, r * root
-        fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": there.sum(), "sum_squares": (r**2).sum(axis=0)}
+        fields = {
+            "cross": kept.T @ new,
+            "projection": new.T @ r,
+            "n": there.sum(),
+            "sum_squares": (r**2).sum(axis=0),
+        }
         gram = (new**2).sum(axis=0) if pass_.diagonal else new.T @ new
         return fields | {"gram": gram, "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
@@ -123,13 +145,23 @@ def expected(pass_):
         return {"rows": best, "values": X[best], "errors": np.abs(r[best])}
     if isinstance(pass_, LeaveOneOutPass):
         own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
-        found = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, own)  # compared with formulas in core/test_left_out
+        found = LeftOut.of(
+            Phi, t[:, 0], MEAN, ROOT, BETA, w, own
+        )  # compared with formulas in core/test_left_out
         return {name: getattr(found, name) for name in ("errors", "variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = [np.mean(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd) for level in LEVELS]
-    covered = {f"figures.coverage_{100 * level:.0f}": found for level, found in zip(LEVELS, hits, strict=True)}
-    return {"n": N, "square": [((y - mean) ** 2).sum()], "figures.nlpd": -norm(mean, sd).logpdf(y).mean(), **covered}
+    covered = {
+        f"figures.coverage_{100 * level:.0f}": found
+        for level, found in zip(LEVELS, hits, strict=True)
+    }
+    return {
+        "n": N,
+        "square": [((y - mean) ** 2).sum()],
+        "figures.nlpd": -norm(mean, sd).logpdf(y).mean(),
+        **covered,
+    }
 
 
 def slope(Phi, t, w):
@@ -184,14 +216,18 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
 
 
 def long_fit(seed, steps):
-    """The instruction of a fit of 400 columns that are all needed: so many steps of 5 ms and more each."""
+    """The instruction of a fit of 400 columns that are all needed: so many steps of 5 ms and more
+    each."""
     rng = np.random.default_rng(seed)
     Phi = rng.normal(size=(1200, 400))
     t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))
-    gram = GramStatistics(np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t))
+    gram = GramStatistics(
+        np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t)
+    )
     # no change of the evidence is below a tolerance that is not a number
     return Solve(
-        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False)
+        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())),
+        StopRule(np.nan, steps, guard=False),
     )
 
 

@@ -22,7 +22,8 @@ def memory():
 
 
 SEVERAL = {"three threads", "three workers"}
-"""The reference is one thread's; whole fits are compared with those of one worker in test_executor_fits."""
+"""The reference is one thread's; whole fits are compared with those of one worker in
+test_executor_fits."""
 
 
 @pytest.fixture(scope="module", params=some(EXECUTORS, SEVERAL))
@@ -38,7 +39,8 @@ def executor(request):
 
 @pytest.fixture(scope="module")
 def reference(data):
-    """Statistics of one thread over DATA, each pass alone; compared with the formulas in test_executors."""
+    """Statistics of one thread over DATA, each pass alone; compared with the formulas in
+    test_executors."""
     single = LocalExecutor(1)
     yield {name: single.run([pass_], data)[0] for name, pass_ in PASSES.items()}
     single.close()

@@ -1,4 +1,5 @@
-"""A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that differ."""
+"""A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that
+differ."""
 
 import asyncio
 import os
@@ -23,7 +24,8 @@ from partirvm.execution.dask import DaskExecutor
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
-    """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run again elsewhere."""
+    """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run
+    again elsewhere."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
         pids = list(client.run(os.getpid).values())
@@ -45,7 +47,8 @@ def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
-    """Rows that were sent to the worker that dies are sent again; ``map`` goes on where it was, in order."""
+    """Rows that were sent to the worker that dies are sent again; ``map`` goes on where it was, in
+    order."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
         victims = list(client.run(os.getpid).values())
@@ -63,12 +66,15 @@ def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
 
 @pytest.mark.parametrize("how", ["to the end", "left", "failed"])
 def test_a_map_lets_go_of_what_it_began(one_worker, memory, monkeypatch, how):
-    """However it ends: the client holds no task or value of it any more, even while futures are still referred to."""
+    """However it ends: the client holds no task or value of it any more, even while futures are
+    still referred to."""
     runner = DaskExecutor(one_worker)
     kept = []
     for name in ("_submit", "_send"):
         made = getattr(runner, name)
-        monkeypatch.setattr(runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1])
+        monkeypatch.setattr(
+            runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1]
+        )
     mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
     if how == "to the end":
         assert len(list(mapped)) == 8
@@ -100,11 +106,17 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch):
         assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
 
 
-ADAPTIVE = {"n_workers": 0, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GiB"}
+ADAPTIVE = {
+    "n_workers": 0,
+    "threads_per_worker": 1,
+    "dashboard_address": ":0",
+    "memory_limit": "2GiB",
+}
 
 
 def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
-    """It has none at first, keeps one between the passes, and ends it when the executor is closed."""
+    """It has none at first, keeps one between the passes, and ends it when the executor is
+    closed."""
     with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
         local.adapt(minimum=0, maximum=1, interval="100ms", wait_count=1)
         runner = DaskExecutor(client, patience=PATIENCE)
@@ -112,12 +124,15 @@ def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
         assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
         assert list(client.scheduler_info(n_workers=-1)["workers"]) == [worker]
         runner.close()
-        wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the worker")
+        wait_for(
+            lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the worker"
+        )
 
 
 @pytest.mark.slow
 def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch):
-    """A submitted job, a resume, an estimator, its prediction of DATA, and the command line: each from no worker."""
+    """A submitted job, a resume, an estimator, its prediction of DATA, and the command line: each
+    from no worker."""
     monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (PATIENCE,))
     job, other = str(tmp_path / "job"), str(tmp_path / "other")
     options = {"gamma": 1.0, "strategy": "working-set", "partition_size": 20, "residual": "none"}
@@ -125,7 +140,9 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
         local.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
 
         def idle():
-            wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the workers")
+            wait_for(
+                lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the workers"
+            )
 
         made = submit(RVMRegressor(**options, max_rounds=1), data.url, job, client=client)
         assert made.wait(PATIENCE).value == "done"
@@ -133,20 +150,35 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
         assert made.resume(client=client, max_rounds=2).wait(PATIENCE).value == "done"
         idle()
         address = client.scheduler.address
-        assert main(["predict", job, data.url, str(tmp_path / "new.csv"), "--scheduler", address]) == 0
+        assert (
+            main(["predict", job, data.url, str(tmp_path / "new.csv"), "--scheduler", address]) == 0
+        )
         idle()
         RVMRegressor(**options, max_rounds=1, client=client).fit(*rows())
         idle()
-        flags = ["--gamma", "1", "--partition-size", "20", "--strategy", "working-set", "--max-rounds", "1"]
+        flags = [
+            "--gamma",
+            "1",
+            "--partition-size",
+            "20",
+            "--strategy",
+            "working-set",
+            "--max-rounds",
+            "1",
+        ]
         assert main(["fit", data.url, other, *flags, "--scheduler", address]) == 0
 
 
 def test_lost_workers_are_counted_and_retired_ones_are_not(one_worker, monkeypatch):
-    """By the scheduler's events; a worker without events, as after a restart of the scheduler, was lost."""
+    """By the scheduler's events; a worker without events, as after a restart of the scheduler, was
+    lost."""
     made = cluster_module.Cluster(one_worker)
     present = [{"a", "b", "c", "d"}, {"b", "c", "d"}, {"c", "d"}, {"c", "d"}, {"d", "e"}]
     events = {
-        "a": ((5.0, {"action": "add-worker"}), (7.0, {"action": "remove-worker", "expected": False})),
+        "a": (
+            (5.0, {"action": "add-worker"}),
+            (7.0, {"action": "remove-worker", "expected": False}),
+        ),
         "b": ((8.0, {"action": "remove-worker", "expected": True}),),
         "c": ((9.0, {"action": "remove-worker"}),),
     }
@@ -188,7 +220,8 @@ def test_a_killed_worker_is_a_lost_worker(data):
 
 
 def test_a_question_whose_process_is_stopped_is_a_cluster_error(one_worker):
-    """A worker that is told to stop cancels the calls of its client: no CancelledError, which would be lost data."""
+    """A worker that is told to stop cancels the calls of its client: no CancelledError, which would
+    be lost data."""
 
     async def cancelled():
         raise asyncio.CancelledError
@@ -198,11 +231,14 @@ def test_a_question_whose_process_is_stopped_is_a_cluster_error(one_worker):
 
 
 def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
-    """This process claims another numpy: ClusterError that names worker, package and both versions."""
+    """This process claims another numpy: ClusterError that names worker, package and both
+    versions."""
     ours = get_versions(PACKAGES)
     claimed = {"packages": {**ours["packages"], "numpy": "0.0.1"}}
     monkeypatch.setattr("distributed.versions.get_versions", lambda packages: claimed)
-    with pytest.raises(ClusterError, match=f"numpy {ours['packages']['numpy']}, this process has 0.0.1"):
+    with pytest.raises(
+        ClusterError, match=f"numpy {ours['packages']['numpy']}, this process has 0.0.1"
+    ):
         DaskExecutor(one_worker)
 
 
@@ -216,8 +252,12 @@ def processes(tmp_path):
 
 WORK = {
     "run": lambda runner, data, progress: runner.run([PASSES["gram"]], data, progress),
-    "solve": lambda runner, data, progress: runner.solve([long_fit(seed, steps=10**6) for seed in (1, 5)], progress),
-    "map": lambda runner, data, progress: list(runner.map(first_row, data, range(data.n_tiles), progress)),
+    "solve": lambda runner, data, progress: runner.solve(
+        [long_fit(seed, steps=10**6) for seed in (1, 5)], progress
+    ),
+    "map": lambda runner, data, progress: list(
+        runner.map(first_row, data, range(data.n_tiles), progress)
+    ),
 }
 
 
@@ -237,7 +277,8 @@ def kill(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("work", some(WORK, {"run"}))
 def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
-    """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its address and advice."""
+    """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its
+    address and advice."""
     scheduler, address = processes
     client = connect(address)
     runner = DaskExecutor(client)
@@ -258,7 +299,8 @@ def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
 
 
 def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
-    """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE`` raises."""
+    """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE``
+    raises."""
     made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
 
@@ -274,7 +316,8 @@ def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeyp
 
 
 def test_a_poll_whose_process_is_stopped_has_no_answer(one_worker, monkeypatch):
-    """The event loop of a worker that is told to stop cancels the call, of which ``sync`` then has no result."""
+    """The event loop of a worker that is told to stop cancels the call, of which ``sync`` then has
+    no result."""
 
     async def cancelled(*args, **options):
         raise asyncio.CancelledError
@@ -287,25 +330,33 @@ def test_a_poll_whose_process_is_stopped_has_no_answer(one_worker, monkeypatch):
 
 
 def test_a_worker_that_stands_still_before_a_fit_is_named(one_worker, monkeypatch):
-    """SIGSTOP: ClusterError after the time for an answer, not a wait until the scheduler gives the worker up."""
+    """SIGSTOP: ClusterError after the time for an answer, not a wait until the scheduler gives the
+    worker up."""
     (pid,) = one_worker.run(os.getpid).values()
     monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
     os.kill(pid, signal.SIGSTOP)
     try:
         wait_for(lambda: stopped(pid), "the stop")
-        with pytest.raises(ClusterError, match=f"{one_worker.scheduler.address} has not responded for 1 s"):
+        with pytest.raises(
+            ClusterError, match=f"{one_worker.scheduler.address} has not responded for 1 s"
+        ):
             DaskExecutor(one_worker)
     finally:
         os.kill(pid, signal.SIGCONT)
 
 
 def test_a_closed_client_is_named(one_worker, data, tmp_path):
-    """Closed before a fit is submitted, before an executor is made, or in a pass: ClusterError, no AttributeError."""
+    """Closed before a fit is submitted, before an executor is made, or in a pass: ClusterError, no
+    AttributeError."""
     address = one_worker.scheduler.address
     client = Client(address, set_as_default=False)
     runner = DaskExecutor(client)
     with pytest.raises(ClusterError, match=f"{address} ended: its client was closed"):
-        runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "gate"), lambda done, total: client.close())
+        runner.run(
+            [PASSES["gram"]],
+            HeldSource(data.url, tmp_path / "gate"),
+            lambda done, total: client.close(),
+        )
     (tmp_path / "gate").touch()  # the worker would wait for it, and the next test for the worker
     for call in (
         lambda: DaskExecutor(client),

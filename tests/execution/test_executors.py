@@ -1,4 +1,5 @@
-"""One suite for every executor: statistics against dense formulas, and the same bits from threads and from a cluster.
+"""One suite for every executor: statistics against dense formulas, and the same bits from threads
+and from a cluster.
 
 The cluster is a real one: processes over TCP, with one worker of one thread and with three.
 """
@@ -36,8 +37,8 @@ BATCHES = {
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_a_pass_in_a_batch_has_the_bits_that_it_has_alone(executor, data, memory, reference, batch):
-    """Of every executor: whoever shares its tiles, in the order in which they were given. Rows here are sent to workers
-    below, in ``test_rows_of_this_process_are_sent_once``."""
+    """Of every executor: whoever shares its tiles, in the order in which they were given. Rows here
+    are sent to workers below, in ``test_rows_of_this_process_are_sent_once``."""
     names = BATCHES[batch]
     for source in [data, memory][: 1 + isinstance(executor, LocalExecutor)]:
         found = executor.run([PASSES[name] for name in names], source)
@@ -91,7 +92,9 @@ def test_progress_counts_the_tiles_of_all_groups(executor, data):
     """8 for the two passes over all tiles, 1 for one tile, 2 for the two passes over two."""
     names = ["gram", "residual", "gram, one tile", "gram, two tiles", "gram, the same two"]
     seen = []
-    executor.run([PASSES[name] for name in names], data, lambda done, total: seen.append((done, total)))
+    executor.run(
+        [PASSES[name] for name in names], data, lambda done, total: seen.append((done, total))
+    )
     assert seen[-1] == (11, 11)
     assert seen == sorted(seen)
     assert {total for _, total in seen} == {11}
@@ -114,7 +117,8 @@ class CountedSource(ArraySource):
 
 
 def test_passes_over_the_same_tiles_read_them_once():
-    """Three passes over all tiles, then three over tiles 2 and 3: a tile is read once for each of the two groups."""
+    """Three passes over all tiles, then three over tiles 2 and 3: a tile is read once for each of
+    the two groups."""
     source = CountedSource(*rows())
     names = ["gram", "residual", "gram, everywhere", *BATCHES["over the same two"]]
     executor = LocalExecutor(2)
@@ -127,9 +131,13 @@ def test_rows_of_this_process_are_sent_once(three_workers, reference):
     """Passes over all tiles, over some and ``map`` refer to the same rows on the cluster."""
     source = CountedSource(*rows())
     runner = DaskExecutor(three_workers)
-    for names in (BATCHES[batch] for batch in ("over all tiles", "over the same two", "over one tile each")):
+    for names in (
+        BATCHES[batch] for batch in ("over all tiles", "over the same two", "over one tile each")
+    ):
         found = runner.run([PASSES[name] for name in names], source)
         assert [bits(statistic) for statistic in found] == [bits(reference[name]) for name in names]
-    assert [value for _, value in runner.map(first_row, source, range(8), None)] == rows()[0][::TILE, 0].tolist()
+    assert [value for _, value in runner.map(first_row, source, range(8), None)] == rows()[0][
+        ::TILE, 0
+    ].tolist()
     runner.close()
     assert {number: source.sent[number] for number in range(1, 8)} == dict.fromkeys(range(1, 8), 1)

@@ -1,6 +1,8 @@
-"""Kernel blocks that are kept: never another bit than evaluating them again, wherever they are kept and whatever fails.
+"""Kernel blocks that are kept: never another bit than evaluating them again, wherever they are kept
+and whatever fails.
 
-Expected blocks are those of ``Design.block``, whose columns are compared with themselves among other columns first.
+Expected blocks are those of ``Design.block``, whose columns are compared with themselves among
+other columns first.
 """
 
 import shutil
@@ -43,19 +45,24 @@ def blocks(request, tmp_path):
 
 def pinned(pass_):
     """The same pass with columns whose bits are their own, so that they can be kept."""
-    changed = {k: replace(v, origin=MANY.origin) for k, v in vars(pass_).items() if hasattr(v, "origin")}
+    changed = {
+        k: replace(v, origin=MANY.origin) for k, v in vars(pass_).items() if hasattr(v, "origin")
+    }
     return replace(pass_, **changed)
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
 def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
-    """Any subset in any order, for widths around those of a product's group, and panels of few rows."""
+    """Any subset in any order, for widths around those of a product's group, and panels of few
+    rows."""
     rng = np.random.default_rng(columns)
     d = data.draw(st.sampled_from([1, 3, 16, 130]))
     X, Z = rng.normal(size=(height, d)), rng.normal(size=(columns, d))
     kernel, origin = Gaussian((0.5 / d,)), rng.normal(size=d)
-    some = np.array(data.draw(st.lists(st.integers(0, columns - 1), min_size=1, max_size=70, unique=True)))
+    some = np.array(
+        data.draw(st.lists(st.integers(0, columns - 1), min_size=1, max_size=70, unique=True))
+    )
     with one_blas_thread():
         if not independent(kernel, d, height):
             pytest.skip("on this machine nothing is kept")
@@ -82,14 +89,17 @@ REQUESTS = st.lists(
 @settings(max_examples=examples(20), deadline=None)
 @given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
 def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, room):
-    """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
+    """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some
+    of it, nothing."""
     X, run = rows()[0], 0
     with tempfile.TemporaryDirectory() as folder, one_blas_thread():
         keeping = Keeping(folder, room, folder=folder if disk else None)
         try:
             for tile, turn, columns, bias, sample in requests:
                 run += turn
-                asked = MANY.take(np.array(columns, dtype=np.int64), leading=np.full(int(bias), BIAS))
+                asked = MANY.take(
+                    np.array(columns, dtype=np.int64), leading=np.full(int(bias), BIAS)
+                )
                 numbers = np.arange(tile * 500, tile * 500 + 500)[:: 3 if sample else 1]
                 keeping = replace(keeping, run=run)
                 out = np.empty((asked.n_columns, len(numbers))).T
@@ -126,7 +136,8 @@ def evaluated(data):
     indirect=True,
 )
 def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks, kind):
-    """Threads and workers, rows on disk and here, each pass twice: then all but the first come from the store."""
+    """Threads and workers, rows on disk and here, each pass twice: then all but the first come from
+    the store."""
     source = request.getfixturevalue(kind)
     for _ in range(2):
         keeping = next(blocks)
@@ -137,7 +148,8 @@ def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks
 
 
 def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
-    """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new ones alone."""
+    """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new
+    ones alone."""
     executor, evaluated = LocalExecutor(2), set()
 
     def value(X, Z):
@@ -161,7 +173,8 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
 
 @pytest.mark.parametrize("how", ["cut", "changed", "gone"])
 def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
-    """A chunk cut short, with other bytes, or gone is found by its checksum: an error, never other numbers."""
+    """A chunk cut short, with other bytes, or gone is found by its checksum: an error, never other
+    numbers."""
     executor, keeping = LocalExecutor(2), Keeping(how, 1 << 30, folder=str(tmp_path))
     pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
     executor.run([pass_], data, None, keeping)
@@ -169,7 +182,9 @@ def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
     assert len(chunks) == 15
     content = bytearray(chunks[7].read_bytes())
     content[1000] ^= 1
-    chunks[7].write_bytes({"cut": content[: len(content) // 2], "changed": content, "gone": b""}[how])
+    chunks[7].write_bytes(
+        {"cut": content[: len(content) // 2], "changed": content, "gone": b""}[how]
+    )
     if how == "gone":
         shutil.rmtree(chunks[7].parents[2])
     with pytest.raises(PartirvmError, match=rf"{tmp_path}/block-.*choose another kernel_store"):

@@ -1,4 +1,5 @@
-"""Evidence and slopes of every kernel, pass by pass over tiles, against central differences of dense formulas."""
+"""Evidence and slopes of every kernel, pass by pass over tiles, against central differences of
+dense formulas."""
 
 from dataclasses import replace
 
@@ -20,11 +21,16 @@ N, M, TILE, STEP = 90, 7, 32, 2e-3
 MIXED = Product((OnColumns(Gaussian((0.3, 0.1)), (0, 1)), OnColumns(Categorical(0.5), (2,))))
 SEVERAL = Case("several", Several((Gaussian(0.2), MIXED, OnColumns(Laplacian(1.5), (0,)))), None)
 LEARNED = [SEVERAL, *(case for case in CASES if np.isfinite(case.kernel.logs).any())]
-SOME = [case for case in LEARNED if case.name in {"gaussian, widths", "matern32", "product", "sum", "several"}]
+SOME = [
+    case
+    for case in LEARNED
+    if case.name in {"gaussian, widths", "matern32", "product", "sum", "several"}
+]
 
 
 def rows(rng, K=0):
-    """Inputs whose last column is a category, targets or K classes of them, and weights of which some are zero."""
+    """Inputs whose last column is a category, targets or K classes of them, and weights of which
+    some are zero."""
     X = np.column_stack([rng.normal(size=(N, D - 1)), rng.integers(0, 3, N)])
     y = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + 0.2 * X[:, 2] + 0.3 * rng.normal(size=N)
     if K:
@@ -34,11 +40,17 @@ def rows(rng, K=0):
 
 def problem_of(kernel, X, y, likelihood="gaussian", K=0):
     """The problem of these rows in raw inputs, and a design of M centres and the bias."""
-    scaling = Scaling(np.zeros(D), np.ones(D), np.array([0.0 if K else 0.3]), np.array([1.0 if K else 1.7]))
-    empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0))
+    scaling = Scaling(
+        np.zeros(D), np.ones(D), np.array([0.0 if K else 0.3]), np.array([1.0 if K else 1.7])
+    )
+    empty = Design(
+        kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0)
+    )
     target_variance = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
     kind = {"likelihood": LIKELIHOODS[likelihood], "n_classes": K}
-    problem = Problem(N, empty, True, target_variance, None, 1.0, shuffled=True, held_out=False, **kind)
+    problem = Problem(
+        N, empty, True, target_variance, None, 1.0, shuffled=True, held_out=False, **kind
+    )
     return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
 
 
@@ -52,7 +64,9 @@ def looked(problem, design, source, wanted=None):
 
 
 def assert_slopes(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max() + 1e-7)
+    np.testing.assert_allclose(
+        found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max() + 1e-7
+    )
 
 
 def block_of(design, kernel, X):
@@ -62,7 +76,8 @@ def block_of(design, kernel, X):
 @pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
 @pytest.mark.parametrize("sampled", [False, True])
 def test_slopes_of_numbers(rng, case, sampled):
-    """Evidence and slopes at the α and β that the evaluation comes to, with weights and bias, over all rows or some."""
+    """Evidence and slopes at the α and β that the evaluation comes to, with weights and bias, over
+    all rows or some."""
     X, y, w = rows(rng)
     problem, design = problem_of(case.kernel, X, y)
     wanted = np.flatnonzero(rng.random(N) < 0.6) if sampled else None
@@ -71,7 +86,9 @@ def test_slopes_of_numbers(rng, case, sampled):
     t = design.scaling.targets(y[some, None])[:, 0]
 
     def evidence(kernel):
-        return naive.log_evidence(block_of(design, kernel, X[some]), t, alpha, point.tied.beta, w[some])
+        return naive.log_evidence(
+            block_of(design, kernel, X[some]), t, alpha, point.tied.beta, w[some]
+        )
 
     np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
     assert point.rows == (w[some] > 0).sum()
@@ -92,7 +109,9 @@ def test_slopes_of_several_targets(rng):
 
     def evidence(kernel):
         Phi = block_of(design, kernel, X)
-        return sum(naive.log_evidence(Phi, t_scaled[:, k], alpha, point.tied.beta[k], w) for k in range(2))
+        return sum(
+            naive.log_evidence(Phi, t_scaled[:, k], alpha, point.tied.beta[k], w) for k in range(2)
+        )
 
     np.testing.assert_allclose(point.value, evidence(SEVERAL.kernel), rtol=1e-8)
     assert_slopes(point.slope, slopes(evidence, SEVERAL.kernel, STEP))
@@ -109,7 +128,10 @@ def test_slopes_of_class_indicators(rng, case, likelihood, K):
 
     def evidence(kernel):
         Phi = block_of(design, kernel, X)
-        return sum(naive.log_evidence(Phi, (codes == k).astype(float), alpha, point.tied.beta, w) for k in range(K))
+        return sum(
+            naive.log_evidence(Phi, (codes == k).astype(float), alpha, point.tied.beta, w)
+            for k in range(K)
+        )
 
     np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
     assert_slopes(point.slope, slopes(evidence, case.kernel, STEP))

@@ -1,4 +1,5 @@
-"""Dense fits side by side: the bits of fits one by one, at the same time where workers allow, and free to be left."""
+"""Dense fits side by side: the bits of fits one by one, at the same time where workers allow, and
+free to be left."""
 
 from dataclasses import replace
 
@@ -16,7 +17,10 @@ from partirvm.process import one_blas_thread
 @pytest.fixture(scope="module")
 def solves():
     """Fits of several sizes, with and without an offset; one ends at a limit."""
-    return [fit(60 + 30 * seed, seed) for seed in range(6)] + [fit(150, 7, vectors=75), fit(90, 8, steps=3)]
+    return [fit(60 + 30 * seed, seed) for seed in range(6)] + [
+        fit(150, 7, vectors=75),
+        fit(90, 8, steps=3),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,8 @@ def test_fits_side_by_side_have_the_bits_of_fits_one_by_one(executor, solves, on
 
 
 def test_a_fit_that_fails_says_so(executor, solves):
-    """Numbers that are not finite: NumericalError, as from ``maximise`` itself; others still serve."""
+    """Numbers that are not finite: NumericalError, as from ``maximise`` itself; others still
+    serve."""
     broken = solves[0].start.statistics
     broken = replace(broken, gram=np.full_like(broken.gram, np.nan))
     failing = replace(solves[0], start=replace(solves[0].start, statistics=broken))
@@ -59,14 +64,17 @@ class Enough(Exception):
 
 @pytest.fixture
 def begun(monkeypatch):
-    """A function that gives an executor's fits: those begun here, or handed over to the cluster, so far."""
+    """A function that gives an executor's fits: those begun here, or handed over to the cluster, so
+    far."""
     found = []
 
     def of(executor):
         if isinstance(executor, LocalExecutor):
             really = local.solution
             monkeypatch.setattr(
-                local, "solution", lambda *given, **kw: (found.append(given[0]), really(*given, **kw))[1]
+                local,
+                "solution",
+                lambda *given, **kw: (found.append(given[0]), really(*given, **kw))[1],
             )
         else:
             submit = executor._submit
@@ -81,8 +89,11 @@ def begun(monkeypatch):
     return of
 
 
-def test_a_watcher_hears_while_a_fit_runs_and_may_leave(executor, data, reference, begun, monkeypatch):
-    """Called before the first fit is done; its exception ends the call, and most of the work is never begun."""
+def test_a_watcher_hears_while_a_fit_runs_and_may_leave(
+    executor, data, reference, begun, monkeypatch
+):
+    """Called before the first fit is done; its exception ends the call, and most of the work is
+    never begun."""
     for module in (local, dask):
         assert module.POLL <= 1
         monkeypatch.setattr(module, "POLL", 0.05)
@@ -98,12 +109,17 @@ def test_a_watcher_hears_while_a_fit_runs_and_may_leave(executor, data, referenc
     assert calls == [(0, 12)] * 2
     # fits that run on workers come to their end, those in this process are left
     assert bits(executor.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
-    threads = executor.threads if isinstance(executor, LocalExecutor) else executor._cluster.n_threads * dask.AHEAD
+    threads = (
+        executor.threads
+        if isinstance(executor, LocalExecutor)
+        else executor._cluster.n_threads * dask.AHEAD
+    )
     assert 1 <= len(found) <= threads < 12
 
 
 def test_fits_in_this_process_are_left_at_their_next_step(monkeypatch):
-    """A fit of hours is over as soon as its watcher leaves: each thread does the step that it is at, and no other."""
+    """A fit of hours is over as soon as its watcher leaves: each thread does the step that it is
+    at, and no other."""
     monkeypatch.setattr(local, "POLL", 0.05)
     runner, really, steps = LocalExecutor(2), local.solution, []
 

@@ -1,4 +1,5 @@
-"""A user's kernel is exported with its own formula, or refused: never with that of another kernel."""
+"""A user's kernel is exported with its own formula, or refused: never with that of another
+kernel."""
 
 from __future__ import annotations
 
@@ -101,11 +102,15 @@ def model_of(kernel: Any) -> Any:
     rng = np.random.default_rng(1)
     m, count = 4, len(getattr(kernel, "kernels", (kernel,)))
     scaling = Scaling(np.array([0.2, -1.0]), np.array([1.5, 0.8]), np.array([3.0]), np.array([0.8]))
-    design = kernels.design.Design(kernel, scaling, rng.normal(size=(m, 2)), np.arange(m) * count + count - 1, True)
+    design = kernels.design.Design(
+        kernel, scaling, rng.normal(size=(m, 2)), np.arange(m) * count + count - 1, True
+    )
     root, weights = 0.1 * np.eye(m + 1), rng.normal(size=m + 1)
     columns, alpha = Columns(("a", "b")), np.ones(m + 1)
     facts: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
-    return Model(design, weights, root, alpha, 0.0, 100, columns, known_alpha=tuple(range(m + 1)), **facts)
+    return Model(
+        design, weights, root, alpha, 0.0, 100, columns, known_alpha=tuple(range(m + 1)), **facts
+    )
 
 
 ROWS = np.random.default_rng(2).normal(size=(20, 2)) * 2
@@ -116,7 +121,9 @@ ROWS = np.random.default_rng(2).normal(size=(20, 2)) * 2
 def test_a_users_kernel_is_refused_by_name(kernel: Any, form: str, tmp_path: Any) -> None:
     """Also inside sums, products, kernels on columns and several kernels; nothing is written."""
     for each in nested(kernel):
-        with pytest.raises(UsageError, match=rf"kernel '{kernel.name}' cannot be exported: .*`operations`"):
+        with pytest.raises(
+            UsageError, match=rf"kernel '{kernel.name}' cannot be exported: .*`operations`"
+        ):
             getattr(model_of(each), form)(tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
@@ -132,13 +139,19 @@ def test_a_users_kernel_with_operations_is_exported(tmp_path: Any) -> None:
         spec = importlib.util.spec_from_file_location("reader", tmp_path / f"{name}_predict.py")
         reader = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(reader)
-        np.testing.assert_allclose(reader.load(tmp_path / f"{name}.npz")(ROWS)["mean"], expected, atol=1e-10)
+        np.testing.assert_allclose(
+            reader.load(tmp_path / f"{name}.npz")(ROWS)["mean"], expected, atol=1e-10
+        )
         session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
-        np.testing.assert_allclose(session.run(["mean"], {"X": ROWS})[0][:, 0], expected, atol=1e-10)
+        np.testing.assert_allclose(
+            session.run(["mean"], {"X": ROWS})[0][:, 0], expected, atol=1e-10
+        )
     model = model_of(ExportedQuadratic(0.5))
     u, v = (model.design.scaling.inputs(each) for each in (ROWS, model.design.centres))
     values = 1.0 / (1.0 + 0.5 * ((u[:, None] - v) ** 2).sum(axis=2))
-    np.testing.assert_allclose(model.predict(ROWS), 3.0 + 0.8 * (model.mean[0] + values @ model.mean[1:]), atol=1e-12)
+    np.testing.assert_allclose(
+        model.predict(ROWS), 3.0 + 0.8 * (model.mean[0] + values @ model.mean[1:]), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
@@ -158,7 +171,8 @@ def test_shapley_values_of_a_users_kernel_are_sampled() -> None:
     found = model_of(Narrower(0.5)).explain(ROWS[:3], ROWS[3:9])
     assert found["error_std"] is not None
     np.testing.assert_allclose(
-        found["values"].sum(axis=1) + found["base_values"], model_of(Narrower(0.5)).predict(ROWS[:3])
+        found["values"].sum(axis=1) + found["base_values"],
+        model_of(Narrower(0.5)).predict(ROWS[:3]),
     )
 
 

@@ -1,4 +1,5 @@
-"""Models written for ONNX Runtime, for C and for NumPy alone predict what they predict in Python."""
+"""Models written for ONNX Runtime, for C and for NumPy alone predict what they predict in
+Python."""
 
 from __future__ import annotations
 
@@ -37,24 +38,37 @@ KERNELS: list[Any] = [
     kernels.LinearSpline(),
     kernels.Polynomial(0.3, degree=2),
     kernels.Directions(kernels.Matern52((0.5, 0.2)), ((1.0, -0.5, 0.3), (0.2, 0.8, 0.0))),
-    kernels.Product((OnColumns(kernels.Gaussian(0.5), (0, 1)), OnColumns(kernels.Categorical(0.7), (2,)))),
+    kernels.Product(
+        (OnColumns(kernels.Gaussian(0.5), (0, 1)), OnColumns(kernels.Categorical(0.7), (2,)))
+    ),
     kernels.Sum((kernels.Gaussian(0.1), kernels.Matern32(2.0)), (0.7, 0.3)),
     kernels.Several((kernels.Gaussian(0.1), kernels.Laplacian(1.0))),
 ]
 
 OF_NUMBERS, OF_CLASSES = ("mean", "std", "lower", "upper"), ("label", "probabilities")
 
-TOLERANCES = {"float64": (1e-10, 1e-10), "float32": (1e-4, 1e-3), "int16": (1e-4, 2 * SINGLE / 65534)}
-"""Largest errors of means and of standard deviations, in deviations of the target; a far row may be large itself.
+TOLERANCES = {
+    "float64": (1e-10, 1e-10),
+    "float32": (1e-4, 1e-3),
+    "int16": (1e-4, 2 * SINGLE / 65534),
+}
+"""Largest errors of means and of standard deviations, in deviations of the target; a far row may be
+large itself.
 
-A column of integers has half a step of 1/32767 as error, at most ``SINGLE`` of them add up, and intervals double it."""
+A column of integers has half a step of 1/32767 as error, at most ``SINGLE`` of them add up, and
+intervals double it."""
 
 
 def random_model(seed: int) -> Any:
-    """Return a model with random weights, of a kernel, a scaling and an observation model that ``seed`` chooses."""
+    """Return a model with random weights, of a kernel, a scaling and an observation model that
+    ``seed`` chooses."""
     rng, turn = np.random.default_rng(seed), seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
-    m, d, count = int(rng.integers(3, 9)), 3, len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1
+    m, d, count = (
+        int(rng.integers(3, 9)),
+        3,
+        len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1,
+    )
     features = None
     if turn % 3 == 1:
         features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
@@ -64,12 +78,31 @@ def random_model(seed: int) -> Any:
     kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
     target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
     filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
-    scaling = Scaling(shift, scale, np.array([3.0]), np.array([0.8]), features, target, np.zeros(d + more), filling)
+    scaling = Scaling(
+        shift,
+        scale,
+        np.array([3.0]),
+        np.array([0.8]),
+        features,
+        target,
+        np.zeros(d + more),
+        filling,
+    )
     if more:
-        kernel = OnColumns(kernel, (0, 1, 2)) if not isinstance(kernel, kernels.Several) else kernels.Gaussian(0.2)
+        kernel = (
+            OnColumns(kernel, (0, 1, 2))
+            if not isinstance(kernel, kernels.Several)
+            else kernels.Gaussian(0.2)
+        )
         count = 1
     centres = np.column_stack([rng.normal(size=(m, 2)), rng.integers(0, 4, m)])
-    design = Design(kernel, scaling, centres, np.arange(m * count)[::count] + rng.integers(0, count, m), bool(seed % 2))
+    design = Design(
+        kernel,
+        scaling,
+        centres,
+        np.arange(m * count)[::count] + rng.integers(0, count, m),
+        bool(seed % 2),
+    )
     if turn % 4 == 2:
         design = replace(design, functions=Basis((("linear", 3),)), active=np.array([0, 2]))
     M, n_classes = design.n_columns, 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
@@ -78,13 +111,24 @@ def random_model(seed: int) -> Any:
     names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
     if not n_classes:
         if turn % 5 == 4:
-            noise = LocalNoise(kernels.Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1)
+            noise = LocalNoise(
+                kernels.Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1
+            )
             design = replace(design, noise=noise)
         if kernel.local and turn % 5 != 4:  # so that local noise is seen alone as well
             facts |= {"reach": 0.7, "prior_variance": 0.5}
-        facts |= {"known_noise": True, "known_alpha": tuple(range(M))}  # a random root is not that of an optimum
+        facts |= {
+            "known_noise": True,
+            "known_alpha": tuple(range(M)),
+        }  # a random root is not that of an optimum
         return Model(
-            design, 0.3 * rng.normal(size=M), root, columns=names, noise_variance=0.01, evidence_noise=0.01, **facts
+            design,
+            0.3 * rng.normal(size=M),
+            root,
+            columns=names,
+            noise_variance=0.01,
+            evidence_noise=0.01,
+            **facts,
         )
     C = 1 if n_classes == 2 and seed % 3 else n_classes
     ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
@@ -93,13 +137,24 @@ def random_model(seed: int) -> Any:
     if C == 2 and ramp is None:
         ramp = Ramp(0.3, 1.0)
     weights = rng.normal(size=(M, C))
-    return ClassModel(design, weights, roots, columns=names, likelihood=link, moderate=ramp is None, ramp=ramp, **facts)
+    return ClassModel(
+        design,
+        weights,
+        roots,
+        columns=names,
+        likelihood=link,
+        moderate=ramp is None,
+        ramp=ramp,
+        **facts,
+    )
 
 
 def rows_of(model: Any, seed: int) -> Any:
     """Return rows near the centres and far away; with gaps if the model was fitted with gaps."""
     rng, centres = np.random.default_rng(seed + 1000), model.design.centres
-    near = centres[rng.integers(0, len(centres), 12)] + np.column_stack([rng.normal(size=(12, 2)), np.zeros(12)])
+    near = centres[rng.integers(0, len(centres), 12)] + np.column_stack(
+        [rng.normal(size=(12, 2)), np.zeros(12)]
+    )
     X = np.concatenate([near, near[:2] * [50.0, 50.0, 1.0]])
     if model.design.scaling.features is not None:
         X[3, 1] = np.nan
@@ -126,24 +181,41 @@ def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
             continue
         most = TOLERANCES[dtype][name != "mean" and name != "probabilities"]
         size = np.maximum(np.abs(expected), unit)
-        np.testing.assert_allclose(found[name].reshape(expected.shape) / size, expected / size, rtol=0, atol=most)
+        np.testing.assert_allclose(
+            found[name].reshape(expected.shape) / size, expected / size, rtol=0, atol=most
+        )
 
 
 def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
-    """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as errors."""
+    """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as
+    errors."""
     real, text = "double" if dtype == "float64" else "float", ""
     for k, model in enumerate(models):
         names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_c(folder / f"m{k}.h", dtype, names)
         K = len(model.classes) if isinstance(model, ClassModel) else 1
         outputs = ", ".join(f"{'int' if name == 'label' else real} *{name}" for name in names)
-        call = ", ".join(f"{name} + n{f' * {K}' if name == 'probabilities' else ''}" for name in names)
+        call = ", ".join(
+            f"{name} + n{f' * {K}' if name == 'probabilities' else ''}" for name in names
+        )
         text += f'#include "m{k}.h"\nvoid run{k}(int N, const {real} *x, {outputs}) {{\n'
         text += f"    for (int n = 0; n < N; n++) m{k}_predict(x + n * 3, {call});\n}}\n"
         text += f"double test{k}(void) {{ return m{k}_self_test(); }}\n"
     (folder / "models.c").write_text(text)
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror", "-O0", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, folder / "models.c", "-o", folder / f"{dtype}.so", "-lm"], check=True)
+    flags = [
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Wshadow",
+        "-pedantic",
+        "-Werror",
+        "-O0",
+        "-shared",
+        "-fPIC",
+    ]
+    subprocess.run(
+        [compiler, *flags, folder / "models.c", "-o", folder / f"{dtype}.so", "-lm"], check=True
+    )
     return ctypes.CDLL(str(folder / f"{dtype}.so"))
 
 
@@ -152,11 +224,19 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
     assert self_test() <= 10 * TOLERANCES[dtype][1]
-    names, dtype = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS, dtype.replace("int16", "float32")
+    names, dtype = (
+        OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS,
+        dtype.replace("int16", "float32"),
+    )
     X = np.ascontiguousarray(X, dtype)
     widths = {"probabilities": len(model.classes) if isinstance(model, ClassModel) else 1}
-    found = {name: np.zeros((len(X), widths.get(name, 1)), np.int32 if name == "label" else dtype) for name in names}
-    library[f"run{k}"](len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found.values())))
+    found = {
+        name: np.zeros((len(X), widths.get(name, 1)), np.int32 if name == "label" else dtype)
+        for name in names
+    }
+    library[f"run{k}"](
+        len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found.values()))
+    )
     if "label" in found:
         found["label"] = np.array(model.classes)[found["label"]]
     return found
@@ -176,7 +256,9 @@ SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_onnx_and_numpy_predict_what_the_model_predicts(seeds: range, dtype: str, tmp_path: Path) -> None:
+def test_onnx_and_numpy_predict_what_the_model_predicts(
+    seeds: range, dtype: str, tmp_path: Path
+) -> None:
     for seed in seeds:
         model = random_model(seed)
         X, names = rows_of(model, seed), OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
@@ -191,13 +273,17 @@ def test_onnx_and_numpy_predict_what_the_model_predicts(seeds: range, dtype: str
 @pytest.mark.parametrize("dtype", some(["float64", "float32", "int16"], {"float32"}))
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
-def test_c_predicts_what_the_model_predicts(seeds: range, dtype: str, compiler: str, tmp_path: Path) -> None:
+def test_c_predicts_what_the_model_predicts(
+    seeds: range, dtype: str, compiler: str, tmp_path: Path
+) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed: the C form is not compiled")
     models = [random_model(seed) for seed in seeds]
     library = compiled(models, dtype, tmp_path, compiler)
     for k, (seed, model) in enumerate(zip(seeds, models, strict=True)):
-        agrees(in_c(library, k, model, rows_of(model, seed), dtype), model, rows_of(model, seed), dtype)
+        agrees(
+            in_c(library, k, model, rows_of(model, seed), dtype), model, rows_of(model, seed), dtype
+        )
 
 
 @pytest.mark.usefixtures("quick_learning")
@@ -206,7 +292,10 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
     X, classes = rng.normal(size=(60, 2)), np.array(["no", "yes"])
     model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
     model.to_numpy(tmp_path / "model.npz")
-    code = f"from model_predict import load; print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+    code = (
+        "from model_predict import load; "
+        f"print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+    )
     alone = f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules"
     python = [sys.executable, "-I", "-B", "-c", alone]
     said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -215,7 +304,9 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
         model.to_onnx(tmp_path / "model.onnx", outputs=("mean",))
     with pytest.raises(UsageError, match="begin the file name with a letter"):
         model.to_c(tmp_path / "1.h")
-    local = RVMRegressor("gaussian", gamma=0.3, residual="local", random_state=0).fit(X, X[:, 0] + rng.normal(size=60))
+    local = RVMRegressor("gaussian", gamma=0.3, residual="local", random_state=0).fit(
+        X, X[:, 0] + rng.normal(size=60)
+    )
     with pytest.raises(UsageError, match=r"export model\.sparse\(\)"):
         local.to_c(tmp_path / "model.h")
     assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "model_predict.py"}
@@ -223,15 +314,22 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
 
 @pytest.mark.usefixtures("quick_learning")
 def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: Path) -> None:
-    """Vectors name the fold in their code; a header, which knows no folds, tests itself with the levels alone."""
+    """Vectors name the fold in their code; a header, which knows no folds, tests itself with the
+    levels alone."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the C form is not compiled")
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 12, 300)
     effects = 2.0 * rng.normal(size=12)
-    frame = pd.DataFrame({"a": rng.normal(size=300), "b": rng.normal(size=300), "c": pd.Categorical(codes)})
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=300), "b": rng.normal(size=300), "c": pd.Categorical(codes)}
+    )
     y = effects[codes] + frame.a + 0.2 * rng.normal(size=300)
-    model = RVMRegressor(random_state=0, residual="none", reference="none", max_rounds=1).fit(frame, y).model_
+    model = (
+        RVMRegressor(random_state=0, residual="none", reference="none", max_rounds=1)
+        .fit(frame, y)
+        .model_
+    )
     assert model.design.scaling.features.folded
     X = np.array([[0.1, 0.2, 3.0], [0.1, 0.2, 77.0]])
     found = in_c(compiled([model], "float64", tmp_path, "gcc"), 0, model, X, "float64")
@@ -239,7 +337,8 @@ def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: P
 
 
 def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
-    """Training saw every label: the variance of a level that it never saw counts once, in exports as in predictions."""
+    """Training saw every label: the variance of a level that it never saw counts once, in exports
+    as in predictions."""
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 12, 400)
     labels = [f"l{code:02d}" for code in codes]

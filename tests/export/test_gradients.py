@@ -16,7 +16,8 @@ from partirvm.types import FeatureMap, pulled_back
 
 
 def differences(function: Any, X: Any, step: float = 1e-4) -> Any:
-    """Return central differences of fourth order of values (n, V) in each feature of X (n, d), (n, V, d)."""
+    """Return central differences of fourth order of values (n, V) in each feature of X (n, d), (n,
+    V, d)."""
     found = []
     for move in step * np.eye(X.shape[1]):
         near, far = (function(X + size * move) - function(X - size * move) for size in (1, 2))
@@ -29,18 +30,26 @@ def agree(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)]
+)
 def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
-    """Warped features and targets, local noise and linear basis functions included; codes are near no other code."""
+    """Warped features and targets, local noise and linear basis functions included; codes are near
+    no other code."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
     assert {model.design.scaling.target.kind for _, model in models} == {"none", "log", "asinh"}
-    assert all(any(has) for has in zip(*((m.design.noise, len(m.design.active)) for _, m in models), strict=True))
+    assert all(
+        any(has)
+        for has in zip(*((m.design.noise, len(m.design.active)) for _, m in models), strict=True)
+    )
     for seed, model in models:
         X = np.add(np.nan_to_num(rows_of(model, seed)[:12], nan=0.7), [0.01, 0.01, 0.3])
         mean, std, of_mean, of_std = model.predict(X, return_std=True, return_gradient=True)
         for found, expected in zip((mean, std), model.predict(X, return_std=True), strict=True):
             np.testing.assert_array_equal(found, expected)
-        both = differences(lambda X, model=model: np.column_stack(model.predict(X, return_std=True)), X)
+        both = differences(
+            lambda X, model=model: np.column_stack(model.predict(X, return_std=True)), X
+        )
         agree(of_mean, both[:, 0])
         agree(of_std, both[:, 1])
         same, alone = model.predict(X, return_gradient=True)
@@ -49,20 +58,28 @@ def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
 
 
 def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
-    """A code has the derivative 0, and a number that of its effects in each level; beyond ±4 the effect's z is flat."""
+    """A code has the derivative 0, and a number that of its effects in each level; beyond ±4 the
+    effect's z is flat."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
     numbers, moments = np.array([0, 2]), np.array([[0.5, -0.2], [1.5, 0.7]])
     effects = ((1, rng.normal(size=(1, 4, 7))), (3, rng.normal(size=(1, 3, 3))))
-    features = FeatureMap(np.zeros(4), np.array([0.4, 0, 0, 0]), np.array([0]), tables, effects, numbers, moments)
-    X = np.column_stack([rng.normal(size=9), np.arange(9) % 5 + 0.3, rng.normal(size=9), np.arange(9) % 3 + 0.3])
+    features = FeatureMap(
+        np.zeros(4), np.array([0.4, 0, 0, 0]), np.array([0]), tables, effects, numbers, moments
+    )
+    X = np.column_stack(
+        [rng.normal(size=9), np.arange(9) % 5 + 0.3, rng.normal(size=9), np.arange(9) % 3 + 0.3]
+    )
     X[0, 0], weights = 9.0, rng.normal(size=(9, len(features.sources)))
     expected = differences(lambda X: (features(X) * weights).sum(axis=1, keepdims=True), X)[:, 0]
     agree(pulled_back(features, X, weights), expected)
-    np.testing.assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
+    np.testing.assert_array_equal(
+        *(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0))
+    )
 
 
 def test_gradients_of_an_estimator(rng: Any) -> None:
-    """Of one and of several targets, the same bits alone and in many rows; what has none is refused with advice."""
+    """Of one and of several targets, the same bits alone and in many rows; what has none is refused
+    with advice."""
     X = rng.normal(size=(HEIGHT + 90, 2))
     y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
     for target, shape in ((y[:90], (2, 2)), (y[:90, 0], (2,))):
@@ -71,7 +88,9 @@ def test_gradients_of_an_estimator(rng: Any) -> None:
         assert of_mean.shape == of_std.shape == (len(X), *shape)
         few = differences(lambda X, m=model: np.column_stack(m.predict(X, return_std=True)), X[:9])
         agree(np.concatenate([of_mean[:9], of_std[:9]], axis=1).reshape(few.shape), few)
-        for found, whole in zip(model.predict(X[-1:], return_gradient=True), (mean, of_mean), strict=True):
+        for found, whole in zip(
+            model.predict(X[-1:], return_gradient=True), (mean, of_mean), strict=True
+        ):
             np.testing.assert_array_equal(found, whole[-1:])
     with pytest.raises(UsageError, match="augment and return_gradient cannot be combined"):
         model.predict(X, augment=(X[:90], y[:90, 0]), return_gradient=True)
@@ -81,6 +100,8 @@ def test_gradients_of_an_estimator(rng: Any) -> None:
     with pytest.raises(UsageError, match=r"residual='none', or take model_\.sparse\(\)"):
         local.predict(X, return_gradient=True)
     local.model_.sparse().predict(X[:2], return_gradient=True)
-    own = replace(model.model_, design=replace(model.model_.design, functions=Basis(((np.sin, 2),))))
+    own = replace(
+        model.model_, design=replace(model.model_.design, functions=Basis(((np.sin, 2),)))
+    )
     with pytest.raises(UsageError, match="Python function has no gradient"):
         own.predict(X[:2], return_gradient=True)

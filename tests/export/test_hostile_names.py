@@ -1,6 +1,8 @@
-"""Labels and names in a C header: no compiler reads them as anything but the bytes of a string, or as a comment.
+"""Labels and names in a C header: no compiler reads them as anything but the bytes of a string, or
+as a comment.
 
-The default run compiles one header with a few dozen labels. Hundreds, with every compiler and standard, are
+The default run compiles one header with a few dozen labels. Hundreds, with every compiler and
+standard, are
 
     python -m pytest -m slow tests/export/test_hostile_names.py
 """
@@ -30,23 +32,72 @@ PIECES = [
     *("\\", "\\\\", '"', '\\"', "'", "\n", "\r", "\r\n", "\\\n", "\\\r\n", "??/\n", "\\ \n"),
     *("\t", "\v", "\f", "\b", "\a", "\x01", "\x1b[2J", "\x1a", "\x7f", "\x80", "\x85", "\xa0"),
     *("*/", "/*", "//", "/", "*", "*\\\n/", "*??/\n/", "*//*", "#include </etc/passwd>\n"),
-    *("<%", "%>", "<:", ":>", "%:", "%:%:", "%s", "%n", 'R"(', ')"', "u8", "$(touch x)", "`touch x`"),
+    *(
+        "<%",
+        "%>",
+        "<:",
+        ":>",
+        "%:",
+        "%:%:",
+        "%s",
+        "%n",
+        'R"(',
+        ')"',
+        "u8",
+        "$(touch x)",
+        "`touch x`",
+    ),
     *("\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\ud800", "\udcff", "\u0301"),
-    *("Straße", "価格", "表", "😀", "é", "\\u0022", "\\U0000005c", "\\x22", "\\42", "\\N{QUOTATION MARK}"),
+    *(
+        "Straße",
+        "価格",
+        "表",
+        "😀",
+        "é",
+        "\\u0022",
+        "\\U0000005c",
+        "\\x22",
+        "\\42",
+        "\\N{QUOTATION MARK}",
+    ),
     *("0", "7", "9", "a", "f", "F", "e", "{{ 7 * 7 }}", "{% raw %}"),
     *(EVIL, "", " ", "x" * 600, "?" * 600, "\\" * 600, "é" * 600),
 ]
 """What a compiler, a preprocessor, a terminal or a template could read as something else."""
 
-C = ["-std=c99", "-std=c99 -trigraphs", "-std=gnu99 -trigraphs", "-std=c11", "-std=c17", "-std=gnu17", "-std=c2x"]
-CPP = ["-ansi", "-std=c++98", "-std=c++11 -trigraphs", "-std=c++14", "-std=c++17", "-std=gnu++17 -trigraphs"]
+C = [
+    "-std=c99",
+    "-std=c99 -trigraphs",
+    "-std=gnu99 -trigraphs",
+    "-std=c11",
+    "-std=c17",
+    "-std=gnu17",
+    "-std=c2x",
+]
+CPP = [
+    "-ansi",
+    "-std=c++98",
+    "-std=c++11 -trigraphs",
+    "-std=c++14",
+    "-std=c++17",
+    "-std=gnu++17 -trigraphs",
+]
 CPP += ["-std=c++20"]
 COMPILERS = {"gcc": C, "clang": C, "g++": CPP, "clang++": CPP}
-WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-Wtrigraphs", "-Wcomment", "-Wno-unused-function"]
+WARNINGS = [
+    "-Wall",
+    "-Wextra",
+    "-pedantic",
+    "-Werror",
+    "-Wtrigraphs",
+    "-Wcomment",
+    "-Wno-unused-function",
+]
 
 
 def labels(number: int, seed: int) -> list[str]:
-    """Return so many different labels: each piece alone, then random strings of up to eight pieces."""
+    """Return so many different labels: each piece alone, then random strings of up to eight
+    pieces."""
     rng = random.Random(seed)
     found = dict.fromkeys(PIECES)
     while len(found) < number:
@@ -55,7 +106,8 @@ def labels(number: int, seed: int) -> list[str]:
 
 
 def bytes_of(label: str) -> bytes:
-    """Return the bytes that a C program compares with; a lone surrogate as the three bytes of its code point."""
+    """Return the bytes that a C program compares with; a lone surrogate as the three bytes of its
+    code point."""
     return label.encode("utf-8", "surrogatepass")
 
 
@@ -116,7 +168,9 @@ def test_labels_are_read_back_from_a_header(tmp_path: Path) -> None:
 
 def test_a_label_with_a_trigraph_runs_no_code(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
-    RVMClassifier(gamma=0.5, random_state=0).fit(X, np.where(X[:, 0] > 0, "!??/", EVIL)).to_c(tmp_path / "m.h")
+    RVMClassifier(gamma=0.5, random_state=0).fit(X, np.where(X[:, 0] > 0, "!??/", EVIL)).to_c(
+        tmp_path / "m.h"
+    )
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the header is not compiled")
     program = PROGRAM.format(count=2)
@@ -138,7 +192,9 @@ def test_many_labels_with_every_standard(compiler: str, tmp_path: Path) -> None:
     for number, flags in enumerate(COMPILERS[compiler]):
         found = labels(400, number)
         header(tmp_path, "m", found)
-        assert compile_and_run(compiler, flags, tmp_path, PROGRAM.format(count=len(found))) == printed(found)
+        assert compile_and_run(
+            compiler, flags, tmp_path, PROGRAM.format(count=len(found))
+        ) == printed(found)
 
 
 @pytest.mark.slow
@@ -148,7 +204,12 @@ def test_strings_of_the_oldest_standard(compiler: str, tmp_path: Path) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     found = [label for label in labels(400, 1) if len(bytes_of(label)) <= 500]
-    calls = [f'    printf("%d:", (int)strlen({each})); fputs({each}, stdout);' for each in map(c_string, found)]
+    calls = [
+        f'    printf("%d:", (int)strlen({each})); fputs({each}, stdout);'
+        for each in map(c_string, found)
+    ]
     lines = "\n".join(calls)
-    text = f"#include <stdio.h>\n#include <string.h>\nint main(void) {{\n{lines}\n    return 0;\n}}\n"
+    text = (
+        f"#include <stdio.h>\n#include <string.h>\nint main(void) {{\n{lines}\n    return 0;\n}}\n"
+    )
     assert compile_and_run(compiler, "-ansi", tmp_path, text) == printed(found)

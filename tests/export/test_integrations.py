@@ -1,4 +1,5 @@
-"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra ``ecosystem``)."""
+"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra
+``ecosystem``)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from partirvm import RVMClassifier, RVMRegressor
 
 RNG = np.random.default_rng(0)
-FRAME = pd.DataFrame({"a": RNG.normal(size=150), "b": RNG.normal(size=150), "c": RNG.choice(["x", "y", "z"], 150)})
+FRAME = pd.DataFrame(
+    {"a": RNG.normal(size=150), "b": RNG.normal(size=150), "c": RNG.choice(["x", "y", "z"], 150)}
+)
 TARGET = np.sin(FRAME["a"]) + (FRAME["c"] == "x") * FRAME["b"] + 0.1 * RNG.normal(size=150)
 NUMBERS = FRAME[["a", "b"]].to_numpy()
 
@@ -37,12 +40,17 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
     kinds = skl2onnx.common.data_types
     number = {"float64": kinds.DoubleTensorType, "float32": kinds.FloatTensorType}[kind]([None, 1])
     given = [("a", number), ("b", number), ("c", kinds.StringTensorType([None, 1]))]
-    parts = [("scaled", StandardScaler(), ["a", "b"]), ("coded", OneHotEncoder(sparse_output=False), ["c"])]
+    parts = [
+        ("scaled", StandardScaler(), ["a", "b"]),
+        ("coded", OneHotEncoder(sparse_output=False), ["c"]),
+    ]
     estimator = RVMRegressor(random_state=0) if classes is None else RVMClassifier(random_state=0)
     y = TARGET if classes is None else np.digitize(TARGET, classes)
     pipeline = Pipeline([("columns", ColumnTransformer(parts)), ("rvm", estimator)]).fit(FRAME, y)
     option = {"outputs": ("mean", "std")} if classes is None else {"zipmap": False}
-    made = skl2onnx.convert_sklearn(pipeline, initial_types=given, options={type(estimator): option})
+    made = skl2onnx.convert_sklearn(
+        pipeline, initial_types=given, options={type(estimator): option}
+    )
     inputs = {name: FRAME[[name]].to_numpy(object if name == "c" else kind) for name in FRAME}
     found = runtime.InferenceSession(made.SerializeToString()).run(None, inputs)
     if classes is None:
@@ -54,13 +62,19 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
 
 
 def with_several_targets() -> Any:
-    return RVMRegressor(random_state=0).fit(FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET}))
+    return RVMRegressor(random_state=0).fit(
+        FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET})
+    )
 
 
 LOGGED = {
     "regression": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET),
-    "two classes": lambda: RVMClassifier(random_state=0).fit(FRAME, np.where(TARGET > 0, "high", "low")),
-    "three classes": lambda: RVMClassifier(random_state=0).fit(FRAME, np.digitize(TARGET, [-0.5, 0.5])),
+    "two classes": lambda: RVMClassifier(random_state=0).fit(
+        FRAME, np.where(TARGET > 0, "high", "low")
+    ),
+    "three classes": lambda: RVMClassifier(random_state=0).fit(
+        FRAME, np.digitize(TARGET, [-0.5, 0.5])
+    ),
     "several targets": with_several_targets,
     "local residuals": lambda: RVMRegressor(residual="local", random_state=0).fit(FRAME, TARGET),
     "a model": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET).model_,
@@ -69,8 +83,11 @@ LOGGED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGGED)
-def test_what_mlflow_loads_predicts_what_was_logged(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a tracking store of files, with equal bits; rows with a missing number and an unknown label count."""
+def test_what_mlflow_loads_predicts_what_was_logged(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a tracking store of files, with equal bits; rows with a missing number and an unknown
+    label count."""
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow")
@@ -83,25 +100,35 @@ def test_what_mlflow_loads_predicts_what_was_logged(kind: str, tmp_path: Path, m
     new.loc[5, "c"] = "unknown"
     with mlflow.start_run():
         place = log_model(fitted, "any", FRAME[:3]).model_uri
-    asked = {"level": 0.8, "quantiles": [0.1]} if kind in ("regression", "local residuals", "a model") else {}
+    asked = (
+        {"level": 0.8, "quantiles": [0.1]}
+        if kind in ("regression", "local residuals", "a model")
+        else {}
+    )
     found = mlflow.pyfunc.load_model(place).predict(new, params=asked)
     assert len(found) == 20
     if "classes" in kind:
         np.testing.assert_array_equal(found["label"], fitted.predict(new))
-        np.testing.assert_array_equal(found[[f"p_{each}" for each in fitted.classes_]], fitted.predict_proba(new))
+        np.testing.assert_array_equal(
+            found[[f"p_{each}" for each in fitted.classes_]], fitted.predict_proba(new)
+        )
     elif kind == "several targets":
         np.testing.assert_array_equal(found[["mean_0", "mean_1"]], fitted.predict(new))
     else:
         estimator = LOGGED["regression"]() if kind == "a model" else fitted
         moments = np.column_stack(estimator.predict(new, return_std=True))
         np.testing.assert_array_equal(found[["mean", "std"]], moments)
-        np.testing.assert_array_equal(found[["lower", "upper"]], np.column_stack(estimator.predict_interval(new, 0.8)))
+        np.testing.assert_array_equal(
+            found[["lower", "upper"]], np.column_stack(estimator.predict_interval(new, 0.8))
+        )
         np.testing.assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
 
 
 def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    mlflow, uvicorn, io, _ = (pytest.importorskip(name) for name in ("mlflow", "uvicorn", "skops.io", "sqlalchemy"))
+    mlflow, uvicorn, io, _ = (
+        pytest.importorskip(name) for name in ("mlflow", "uvicorn", "skops.io", "sqlalchemy")
+    )
     from mlflow.pyfunc import scoring_server
 
     from partirvm.mlflow import log_model
@@ -114,7 +141,9 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         places = [log_model(each, "any", FRAME[:3]).model_uri for each in (model, classifier)]
         trusted = io.get_untrusted_types(data=io.dumps(model))
         own = mlflow.sklearn.log_model(model, name="own", skops_trusted_types=trusted).model_uri
-    np.testing.assert_array_equal(mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME))
+    np.testing.assert_array_equal(
+        mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME)
+    )
     found = mlflow.pyfunc.load_model(places[1]).predict(FRAME)
     np.testing.assert_array_equal(found["label"], classifier.predict(FRAME))
     np.testing.assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
@@ -130,28 +159,41 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     request = urllib.request.Request(place, body, {"Content-Type": "application/json"})
     served = pd.DataFrame(json.load(urllib.request.urlopen(request, timeout=60))["predictions"])
     server.should_exit = True
-    expected = np.column_stack([*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)])
+    expected = np.column_stack(
+        [*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)]
+    )
     np.testing.assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
     np.testing.assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
 
 
 def test_intervals_in_pipelines_with_sparse_rows() -> None:
-    """The last step predicts them from transformed rows; sparse rows have the bits of dense ones."""
-    coded = make_column_transformer((OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0)
+    """The last step predicts them from transformed rows; sparse rows have the bits of dense
+    ones."""
+    coded = make_column_transformer(
+        (OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0
+    )
     pipeline = make_pipeline(coded, RVMRegressor(random_state=0)).fit(FRAME, TARGET)
     rows, model = pipeline[:-1].transform(FRAME), pipeline[-1]
     same = RVMRegressor(random_state=0).fit(rows.toarray(), TARGET)
     np.testing.assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
-    expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[:, [1, 0, 2]]
-    np.testing.assert_allclose(model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12)
+    expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[
+        :, [1, 0, 2]
+    ]
+    np.testing.assert_allclose(
+        model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12
+    )
 
-    class Quantiles(RVMRegressor):  # the pattern of the guide for libraries that call only ``predict``
+    class Quantiles(
+        RVMRegressor
+    ):  # the pattern of the guide for libraries that call only ``predict``
         def predict(self, X: Any) -> Any:
             return self.predict_quantiles(X, (0.05, 0.5, 0.95))
 
     left_out = make_pipeline(coded, Quantiles(random_state=0))
     found = cross_val_predict(left_out, FRAME, TARGET, cv=KFold(2))
-    np.testing.assert_array_equal(found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75]))
+    np.testing.assert_array_equal(
+        found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75])
+    )
 
 
 @pytest.mark.usefixtures("quick_learning")
@@ -171,7 +213,9 @@ def test_shap_finds_the_values_of_explain() -> None:
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
-    np.testing.assert_allclose(shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
+    np.testing.assert_allclose(
+        shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9
+    )
     classes = RVMClassifier("gaussian", random_state=0).fit(NUMBERS, TARGET > 0)
     found = shap.Explainer(classes, NUMBERS[:50])(NUMBERS[:5])
     total = found.values.sum(axis=1) + found.base_values
@@ -179,7 +223,8 @@ def test_shap_finds_the_values_of_explain() -> None:
 
 
 def test_optuna_studies_an_estimator() -> None:
-    """Each trial has another score; the best parameters have the best of them, also when they are fitted again."""
+    """Each trial has another score; the best parameters have the best of them, also when they are
+    fitted again."""
     optuna = pytest.importorskip("optuna")
 
     def score(**parameters: Any) -> float:
@@ -187,17 +232,24 @@ def test_optuna_studies_an_estimator() -> None:
         return float(cross_val_score(model, NUMBERS, TARGET, cv=2).mean())
 
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(lambda trial: score(gamma=trial.suggest_float("gamma", 0.01, 100.0, log=True)), n_trials=3)
+    study.optimize(
+        lambda trial: score(gamma=trial.suggest_float("gamma", 0.01, 100.0, log=True)), n_trials=3
+    )
     scores = [trial.value for trial in study.trials]
     assert len(set(scores)) == 3
     assert study.best_value == max(scores) == score(**study.best_params)
 
 
 def test_mapie_conformalises() -> None:
-    """Split conformal prediction: the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
+    """Split conformal prediction: the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute
+    errors."""
     regression = pytest.importorskip("mapie.regression")
     model = RVMRegressor(random_state=0).fit(NUMBERS[:80], TARGET[:80])
     conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=True)
-    mean, ends = conformal.conformalize(NUMBERS[80:120], TARGET[80:120]).predict_interval(NUMBERS[120:])
-    half = np.sort(np.abs(TARGET[80:120] - model.predict(NUMBERS[80:120])))[int(np.ceil(0.9 * 41)) - 1]
+    mean, ends = conformal.conformalize(NUMBERS[80:120], TARGET[80:120]).predict_interval(
+        NUMBERS[120:]
+    )
+    half = np.sort(np.abs(TARGET[80:120] - model.predict(NUMBERS[80:120])))[
+        int(np.ceil(0.9 * 41)) - 1
+    ]
     np.testing.assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))

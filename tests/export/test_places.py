@@ -28,7 +28,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     X = rng.normal(size=(80, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
     ingest((X, y), folder / "d.zarr")
-    request = Request(gamma=0.2, strategy="working-set", partition_size=10, max_rounds=1, residual="none")
+    request = Request(
+        gamma=0.2, strategy="working-set", partition_size=10, max_rounds=1, residual="none"
+    )
     jobs.fit(str(folder / "d.zarr"), str(folder / "job"), request)
     return str(folder / "job"), RVMRegressor(gamma=0.2, residual="none").fit(X, y)
 
@@ -41,7 +43,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_the_command_writes_to_a_url(ending: str, made: tuple[str, Any], here: Path, capsys: Any) -> None:
+def test_the_command_writes_to_a_url(
+    ending: str, made: tuple[str, Any], here: Path, capsys: Any
+) -> None:
     """The same bytes as in a file; nothing below the working folder."""
     url = f"memory://exports/{ending}/m.{ending}"
     assert main(["export", made[0], url]) == 0
@@ -61,14 +65,27 @@ def test_the_command_writes_to_a_url(ending: str, made: tuple[str, Any], here: P
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_methods_write_to_urls_and_paths(ending: str, made: tuple[str, Any], here: Path) -> None:
     method = {"npz": made[1].to_numpy, "h": made[1].to_c, "onnx": made[1].to_onnx}[ending]
-    for place in (f"memory://methods/a.{ending}", f"file://{here}/b.{ending}", f"c.{ending}", here / f"d.{ending}"):
+    for place in (
+        f"memory://methods/a.{ending}",
+        f"file://{here}/b.{ending}",
+        f"c.{ending}",
+        here / f"d.{ending}",
+    ):
         method(place)
     assert fsspec.filesystem("memory").exists(f"/methods/a.{ending}")
-    assert {each.name for each in here.glob(f"*.{ending}")} == {f"b.{ending}", f"c.{ending}", f"d.{ending}"}
+    assert {each.name for each in here.glob(f"*.{ending}")} == {
+        f"b.{ending}",
+        f"c.{ending}",
+        f"d.{ending}",
+    }
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/m.npz", "file:///x::memory://m.npz", "nowhere://a/m.npz"])
-def test_other_protocols_and_chains_are_refused(url: str, made: tuple[str, Any], here: Path, capsys: Any) -> None:
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/m.npz", "file:///x::memory://m.npz", "nowhere://a/m.npz"]
+)
+def test_other_protocols_and_chains_are_refused(
+    url: str, made: tuple[str, Any], here: Path, capsys: Any
+) -> None:
     assert main(["export", made[0], url]) == 2
     said = capsys.readouterr().err
     assert "--allow-protocol" in said or "'::'" in said
@@ -77,8 +94,12 @@ def test_other_protocols_and_chains_are_refused(url: str, made: tuple[str, Any],
     assert not list(here.iterdir())
 
 
-@pytest.mark.parametrize("content", [b"# my own file", b"", b'"""Predict with my own code."""', b"\xff\xfe"])
-def test_a_reader_replaces_no_other_file(content: bytes, made: tuple[str, Any], here: Path, capsys: Any) -> None:
+@pytest.mark.parametrize(
+    "content", [b"# my own file", b"", b'"""Predict with my own code."""', b"\xff\xfe"]
+)
+def test_a_reader_replaces_no_other_file(
+    content: bytes, made: tuple[str, Any], here: Path, capsys: Any
+) -> None:
     """Not even with --overwrite; and the model is not written either."""
     (here / "m_predict.py").write_bytes(content)
     (here / "partirvm_predict.py").write_bytes(content)
@@ -88,7 +109,9 @@ def test_a_reader_replaces_no_other_file(content: bytes, made: tuple[str, Any], 
     with pytest.raises(ExistsError, match="m_predict"):
         made[1].to_numpy("m.npz")
     assert main(["export", made[0], "other.npz"]) == 0
-    found = {each.name: each.read_bytes() for each in here.iterdir() if not each.name.startswith("other")}
+    found = {
+        each.name: each.read_bytes() for each in here.iterdir() if not each.name.startswith("other")
+    }
     assert found == {"m_predict.py": content, "partirvm_predict.py": content}
 
 
@@ -102,12 +125,18 @@ def test_a_folder_is_not_replaced_by_a_reader(made: tuple[str, Any], here: Path)
     ("name", "module"),
     [("m", "m"), ("my-model.v2", "my_model_v2"), ("2024", "model_2024"), *OTHER_NAMES],
 )
-def test_a_reader_can_be_imported(name: str, module: str, made: tuple[str, Any], here: Path) -> None:
+def test_a_reader_can_be_imported(
+    name: str, module: str, made: tuple[str, Any], here: Path
+) -> None:
     """Its name is that of a module; an older reader is replaced."""
     for _ in range(2):
         made[1].to_numpy(here / f"{name}.npz")
-    assert sorted(each.name for each in here.iterdir()) == sorted([f"{name}.npz", f"{module}_predict.py"])
-    text = f"import {module}_predict as m; print(m.load({f'{name}.npz'!r})([[0.5, 0.5]])['mean'][0])"
+    assert sorted(each.name for each in here.iterdir()) == sorted(
+        [f"{name}.npz", f"{module}_predict.py"]
+    )
+    text = (
+        f"import {module}_predict as m; print(m.load({f'{name}.npz'!r})([[0.5, 0.5]])['mean'][0])"
+    )
     python = [sys.executable, "-I", "-B", "-c", f"import sys; sys.path.insert(0, '.'); {text}"]
     said = subprocess.run(python, cwd=here, capture_output=True, text=True, check=True).stdout
     assert float(said) == pytest.approx(float(made[1].predict([[0.5, 0.5]])[0]), abs=1e-9)

@@ -1,4 +1,5 @@
-"""Shapley values are those of their definition: an average over all subsets of columns, computed from predictions."""
+"""Shapley values are those of their definition: an average over all subsets of columns, computed
+from predictions."""
 
 from __future__ import annotations
 
@@ -22,16 +23,21 @@ from partirvm.types import Columns, FeatureMap, Scaling
 
 
 def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:
-    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)) over all S without j; owners (d,): features' columns."""
+    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)) over all S without j; owners (d,):
+    features' columns."""
     p = max(owners) + 1
-    subsets = [frozenset(some) for size in range(p + 1) for some in itertools.combinations(range(p), size)]
+    subsets = [
+        frozenset(some) for size in range(p + 1) for some in itertools.combinations(range(p), size)
+    ]
     masks = [np.isin(owners, list(some)) for some in subsets]
     rows = np.concatenate([np.where(known, x, background) for x in X for known in masks])
     worth = model.moments(rows, variance=False)[0].reshape(len(X), len(subsets), -1).mean(axis=2)
     place, found = {some: place for place, some in enumerate(subsets)}, np.zeros((len(X), p))
     for some, j in itertools.product(subsets, range(p)):
         if j not in some:
-            weight = math.factorial(len(some)) * math.factorial(p - len(some) - 1) / math.factorial(p)
+            weight = (
+                math.factorial(len(some)) * math.factorial(p - len(some) - 1) / math.factorial(p)
+            )
             found[:, j] += weight * (worth[:, place[some | {j}]] - worth[:, place[some]])
     return found
 
@@ -42,12 +48,22 @@ def rows_of(n: int, d: int, seed: int) -> Any:
     return np.column_stack([rng.normal(size=(n, d - 2)), rng.integers(0, 3, (n, 2))])
 
 
-def model_of(kernel: Any, d: int, scaling: Scaling | None = None, columns: Columns | None = None, **more: Any) -> Model:
+def model_of(
+    kernel: Any, d: int, scaling: Scaling | None = None, columns: Columns | None = None, **more: Any
+) -> Model:
     """A model of 12 centres with random weights; by default of inputs in their own units."""
-    rng, count = np.random.default_rng(0), len(kernel.kernels) if isinstance(kernel, k.Several) else 1
+    rng, count = (
+        np.random.default_rng(0),
+        len(kernel.kernels) if isinstance(kernel, k.Several) else 1,
+    )
     scaling = scaling or Scaling(np.zeros(d), np.ones(d), np.array([3.0]), np.array([0.8]))
     design = Design(
-        kernel, scaling, rows_of(12, d, 0), np.arange(12) * count + rng.integers(0, count, 12), True, **more
+        kernel,
+        scaling,
+        rows_of(12, d, 0),
+        np.arange(12) * count + rng.integers(0, count, 12),
+        True,
+        **more,
     )
     M, columns = design.n_columns, columns or Columns(tuple(f"x{j}" for j in range(d)))
     noise: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
@@ -59,7 +75,12 @@ def on(kernel: Any, *columns: int) -> k.OnColumns:
 
 
 MIXED = k.Product(
-    (on(k.Gaussian(0.2), 0, 1, 2), on(k.Matern52(0.4), 3), on(k.LinearSpline(), 4, 5), on(k.Categorical(0.7), 8, 9))
+    (
+        on(k.Gaussian(0.2), 0, 1, 2),
+        on(k.Matern52(0.4), 3),
+        on(k.LinearSpline(), 4, 5),
+        on(k.Categorical(0.7), 8, 9),
+    )
 )
 """A kernel with factors of all kinds."""
 
@@ -68,7 +89,15 @@ EXACT: list[Any] = [
     (k.Laplacian(0.3), 5),
     (k.LinearSpline(), 5),
     (k.Linear(), 4),
-    (k.Product((k.Sum((on(k.Matern52(0.3), 0), on(k.Laplacian(0.2), 1, 2))), on(k.Polynomial(0.3, degree=2), 3))), 6),
+    (
+        k.Product(
+            (
+                k.Sum((on(k.Matern52(0.3), 0), on(k.Laplacian(0.2), 1, 2))),
+                on(k.Polynomial(0.3, degree=2), 3),
+            )
+        ),
+        6,
+    ),
     (k.Sum((MIXED, k.Linear(), on(k.Gaussian(0.5), 6, 7)), (0.7, 0.1, 0.3)), 10),
     (k.Several((k.Gaussian(0.1), k.Laplacian(1.0))), 5),
     (k.Gaussian(1e4), 4),  # most factors are zero
@@ -82,10 +111,14 @@ def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
     background[0] = -X[0]
     found = model.explain(X, background)
     assert (found["error_std"], found["output_names"]) == (None, "y")
-    np.testing.assert_allclose(found["values"], by_subsets(model, X, background, np.arange(d)), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        found["values"], by_subsets(model, X, background, np.arange(d)), rtol=0, atol=1e-10
+    )
     total, unit = found["values"].sum(axis=1) + found["base_values"], np.abs(model.mean).sum()
     np.testing.assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(found["values"][1:], model.explain(X[1:], background)["values"])  # of each row alone
+    np.testing.assert_array_equal(
+        found["values"][1:], model.explain(X[1:], background)["values"]
+    )  # of each row alone
     np.testing.assert_array_equal(found["data"], X)
 
 
@@ -95,7 +128,9 @@ def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
     X, background = rows_of(3, 3, 1), rows_of(5, 3, 2)
     found = model.explain(X, background, permutations=32)
     mean, errors = model.moments(X, variance=False)[0], found["error_std"]
-    np.testing.assert_allclose(found["values"].sum(axis=1) + found["base_values"], mean, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        found["values"].sum(axis=1) + found["base_values"], mean, rtol=1e-12, atol=1e-12
+    )
     off = np.abs(found["values"] - by_subsets(model, X, background, np.arange(3)))
     assert (off <= (1e-10 if errors is None else 8 * errors + 1e-12)).all()
 
@@ -104,8 +139,17 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
     table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])
-    features = FeatureMap(np.zeros(5), np.array([0, 0, 0, 1.5, 0]), np.array([3]), ((4, table[None]),))
-    scaling = Scaling(np.full(7, 0.1), np.full(7, 1.3), np.array([3.0]), np.array([0.8]), features, blank=np.ones(7))
+    features = FeatureMap(
+        np.zeros(5), np.array([0, 0, 0, 1.5, 0]), np.array([3]), ((4, table[None]),)
+    )
+    scaling = Scaling(
+        np.full(7, 0.1),
+        np.full(7, 1.3),
+        np.array([3.0]),
+        np.array([0.8]),
+        features,
+        blank=np.ones(7),
+    )
     basis = {"functions": Basis((("linear", 5),)), "active": np.array([0, 3])}
     model = model_of(k.Gaussian(0.2), 5, scaling, columns, **basis)
     owners, X, background = np.array([0, 0, 0, 1, 2]), rows_of(3, 5, 1), rows_of(4, 5, 2)
@@ -115,9 +159,14 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     np.testing.assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
     regressions = np.zeros((7, 7))
     regressions[3, 0] = 0.5  # a missing number depends on another column
-    model = replace(model, design=replace(model.design, scaling=replace(scaling, regressions=regressions)))
+    model = replace(
+        model, design=replace(model.design, scaling=replace(scaling, regressions=regressions))
+    )
     assert model.explain(X[1:], background)["error_std"] is None
-    sampled, expected = model.explain(X, background, permutations=16), by_subsets(model, X, background, owners)
+    sampled, expected = (
+        model.explain(X, background, permutations=16),
+        by_subsets(model, X, background, owners),
+    )
     assert sampled["output_names"] == "sales (sampled)"
     assert (np.abs(sampled["values"] - expected) <= 8 * sampled["error_std"] + 1e-12).all()
 
@@ -133,6 +182,8 @@ def test_estimators_explain_frames_and_corrections_by_local_residuals() -> None:
     np.testing.assert_allclose(total, model.predict(frame[:20]), rtol=0, atol=1e-12)
     alone = model.model_.sparse()
     np.testing.assert_allclose(found["base_values"], alone.predict(frame[:50]).mean(), rtol=1e-12)
-    np.testing.assert_array_equal(found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"])
+    np.testing.assert_array_equal(
+        found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"]
+    )
     with pytest.raises(UsageError, match="background needs at least one row"):
         model.explain(frame[:20], frame[:0])

@@ -21,14 +21,32 @@ CASES = {
     "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
     "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
     "classes": Request(
-        gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4, multi_class="multinomial"
+        gamma=2.0,
+        strategy="working-set",
+        partition_size=40,
+        stop_fraction=0.9,
+        max_rounds=4,
+        multi_class="multinomial",
     ),
-    "pooled": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=4, multi_class="pooled"),
+    "pooled": Request(
+        gamma=2.0, strategy="working-set", partition_size=40, max_rounds=4, multi_class="pooled"
+    ),
 }
-"""Each a second or two of work, with five to eight places to go on from; three classes have tens of passes a round."""
+"""Each a second or two of work, with five to eight places to go on from; three classes have tens of
+passes a round."""
 
 TOLD = (
-    *("kind", "number", "level", "candidates", "vectors", "log_evidence", "train_rmse", "held_out_rmse", "iterations"),
+    *(
+        "kind",
+        "number",
+        "level",
+        "candidates",
+        "vectors",
+        "log_evidence",
+        "train_rmse",
+        "held_out_rmse",
+        "iterations",
+    ),
     *("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"),
 )
 """What a line of history says about the fit, not about clocks and memory."""
@@ -42,7 +60,8 @@ def rows(n, seed):
 
 
 def make_data(folder, n=1997):
-    """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of both."""
+    """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of
+    both."""
     ingest(rows(n, 0), folder / "train.zarr", tile_rows=TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
@@ -62,8 +81,15 @@ def make_class_data(folder, n=1501):
 
 
 def queued(data, place, case):
-    """A job that waits for somebody to carry it out; ``case`` is a name of ``CASES``, or parameters."""
-    create(data[0], str(place), CASES.get(case, case) if isinstance(case, str) else case, data[1], False)
+    """A job that waits for somebody to carry it out; ``case`` is a name of ``CASES``, or
+    parameters."""
+    create(
+        data[0],
+        str(place),
+        CASES.get(case, case) if isinstance(case, str) else case,
+        data[1],
+        False,
+    )
     return JobStore(place)
 
 
@@ -82,7 +108,8 @@ def assert_same_end(store, whole):
 
 
 def repeated(events):
-    """For each time that the work was taken up again: the lines of history that were there, and that were kept."""
+    """For each time that the work was taken up again: the lines of history that were there, and
+    that were kept."""
     found, standing = [], []
     for event in events:
         if event["event"] == "fit":
@@ -94,7 +121,8 @@ def repeated(events):
 
 
 def assert_one_round_repeated(events):
-    """No line was forgotten but those of the one round, part or level whose checkpoint was not whole yet."""
+    """No line was forgotten but those of the one round, part or level whose checkpoint was not
+    whole yet."""
     for had, kept in repeated(events):
         assert len({_round(line) for line in had[len(kept) :]}) <= 1
 
@@ -105,7 +133,8 @@ def _round(line):
 
 
 def aborted(place, reason, asked, child=None):
-    """Abort a job once its watcher waits for that (``Asking``, in the folder ``asked``), and wait until it is aborted.
+    """Abort a job once its watcher waits for that (``Asking``, in the folder ``asked``), and wait
+    until it is aborted.
 
     No tile can be read before: nobody waits for the end of a pass.
     """
@@ -116,7 +145,8 @@ def aborted(place, reason, asked, child=None):
 
 
 def begun_later(asked):
-    """Tiles that were begun, and tiles and dense steps that the driver heard of, once the abort was asked for."""
+    """Tiles that were begun, and tiles and dense steps that the driver heard of, once the abort was
+    asked for."""
     return tuple(count(asked / name) for name in ("tiles", "heard"))
 
 
@@ -132,7 +162,8 @@ def count(path):
 
 
 def assert_usable(store, reason):
-    """The model of an aborted job predicts, its held-out errors are in the history, and its state says why it ended."""
+    """The model of an aborted job predicts, its held-out errors are in the history, and its state
+    says why it ended."""
     state = store.state()
     assert (state.status, state.reason) == (Status.ABORTED, reason)
     last, model = state.history[-1], store.model()
@@ -152,4 +183,6 @@ def assert_usable(store, reason):
 
 def count_lines(place):
     """Lines of history that were ever written; cheap enough to ask all the time."""
-    return sum('"event": "fit"' in path.read_text() for path in Path(place, "events").glob("0*.json"))
+    return sum(
+        '"event": "fit"' in path.read_text() for path in Path(place, "events").glob("0*.json")
+    )

@@ -24,7 +24,8 @@ ROOT = str(Path(__file__).parents[1])
 
 
 def hurry():
-    """Let leases of this process live and expire quickly: tests need not wait for the real ones to expire."""
+    """Let leases of this process live and expire quickly: tests need not wait for the real ones to
+    expire."""
     lease.BEAT, lease.EXPIRY = 0.1, 1.5
 
 
@@ -59,7 +60,8 @@ def carry_counting(job):
 
 
 def carry_learning_again(job, **options):
-    """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
+    """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the
+    last learning."""
     from partirvm.strategies import stages
 
     stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
@@ -67,9 +69,14 @@ def carry_learning_again(job, **options):
 
 
 def make_small(set_value):
-    """Make 2,000 rows too many for memory and for six cells, by a function of a place and a value."""
+    """Make 2,000 rows too many for memory and for six cells, by a function of a place and a
+    value."""
     small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
-    for place, value in [*small, ("local.cells.CELL_ROWS", 300), ("resolve.resolve.RESIDUAL_SHARE", 400)]:
+    for place, value in [
+        *small,
+        ("local.cells.CELL_ROWS", 300),
+        ("resolve.resolve.RESIDUAL_SHARE", 400),
+    ]:
         set_value(f"partirvm.{place}", value)
 
 
@@ -118,7 +125,8 @@ def compete_once(job, folder, others):
 
 
 def write_rows(data, seed, n=150, gate=None, halt=None, **options):
-    """Ingest or append rows, when two processes have come to the gate; the changes to files if ``halt`` counts them.
+    """Ingest or append rows, when two processes have come to the gate; the changes to files if
+    ``halt`` counts them.
 
     ``halt`` is the number of a change and a signal (``halt_at``).
     """
@@ -131,7 +139,8 @@ def write_rows(data, seed, n=150, gate=None, halt=None, **options):
 
 
 def overwrite_until(job, things):
-    """Overwrite a job and save a first model; killed before so many things that it does to the folder (0: never).
+    """Overwrite a job and save a first model; killed before so many things that it does to the
+    folder (0: never).
 
     Returns how many things it does.
     """
@@ -169,7 +178,11 @@ def open_slowly(data, number):
     reads = itertools.count(1)
 
     def hook(event, given):
-        if event in {"open", "os.listdir", "os.scandir"} and str(given[0]).startswith(data) and next(reads) == number:
+        if (
+            event in {"open", "os.listdir", "os.scandir"}
+            and str(given[0]).startswith(data)
+            and next(reads) == number
+        ):
             os.kill(os.getpid(), signal.SIGSTOP)
 
     sys.addaudithook(hook)
@@ -177,7 +190,8 @@ def open_slowly(data, number):
 
 
 def crash(work, folder, point, **arguments):
-    """Call a function of this module, killed at the ``point``-th change below ``folder``; the changes if fewer."""
+    """Call a function of this module, killed at the ``point``-th change below ``folder``; the
+    changes if fewer."""
     changes = halt_at(folder, point, signal.SIGKILL)
     globals()[work](**arguments)
     return changes[0]
@@ -192,13 +206,16 @@ def save_copy(source, out):
 
 
 def kills(breeder, store, rng, times, things):
-    """Carry a job out that dies so many times, at random among the ``things`` that an undisturbed one does.
+    """Carry a job out that dies so many times, at random among the ``things`` that an undisturbed
+    one does.
 
     Each time within its share of them, so that it cannot end before.
     """
     for _ in range(times):
         halt = [None, rng.randint(1, int(0.9 * things / (times + 1))), signal.SIGKILL]
-        child = breeder.call(carry, job=store.location, patience=0.0, halt=halt)  # nobody waits for the dead
+        child = breeder.call(
+            carry, job=store.location, patience=0.0, halt=halt
+        )  # nobody waits for the dead
         wait_for(lambda child=child: child.gone, "the end of a process")
         assert not child.out.exists(), child.out.read_text()
 
@@ -242,7 +259,8 @@ class Child:
         return not Path(f"/proc/{self.pid}").exists()
 
     def kill(self, what=signal.SIGKILL):
-        """Send it a signal; after a deadly one it is gone when this returns. False if it had ended before."""
+        """Send it a signal; after a deadly one it is gone when this returns. False if it had ended
+        before."""
         try:
             os.kill(self.pid, what)
         except ProcessLookupError:

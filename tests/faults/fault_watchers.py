@@ -1,4 +1,5 @@
-"""What halts or holds a process at a chosen place: watchers of a fit, and hooks of its reads and writes."""
+"""What halts or holds a process at a chosen place: watchers of a fit, and hooks of its reads and
+writes."""
 
 import itertools
 import json
@@ -14,14 +15,20 @@ from partirvm.jobs.job import open_job
 
 
 class Halting(Watcher):
-    """Sends this process a signal at the n-th thing that it does: a file it opens, a tile or a dense step it hears of.
+    """Sends this process a signal at the n-th thing that it does: a file it opens, a tile or a
+    dense step it hears of.
 
-    Things count from the beginning if ``after`` is None, else from the plan and this many lines of history on.
+    Things count from the beginning if ``after`` is None, else from the plan and this many lines of
+    history on.
     """
 
     def __init__(self, after, things, number):
         self.left, self.things, self.number = -1 if after is None else after, things, number
-        self.began, self.done, self._numbers = after is None, 0, itertools.count(1)  # counts in several threads
+        self.began, self.done, self._numbers = (
+            after is None,
+            0,
+            itertools.count(1),
+        )  # counts in several threads
         sys.addaudithook(lambda event, arguments: self.count() if event == "open" else None)
 
     def on_plan(self, plan):
@@ -44,7 +51,8 @@ class Halting(Watcher):
 
 
 class Waiting(Watcher):
-    """Waits after this many lines of history, once, until a file is there; beside it a file says that it waits."""
+    """Waits after this many lines of history, once, until a file is there; beside it a file says
+    that it waits."""
 
     def __init__(self, after, gate):
         self.left, self.gate = after, Path(gate)
@@ -71,8 +79,9 @@ class Meeting(Waiting):
 class Asking(Watcher):
     """Waits in the middle of a pass or of a dense fit until somebody asks for the end of its job.
 
-    ``where`` is the name of the pass, "pass" for any, or "dense fit", after so many lines of history. "hold" waits for
-    nobody; from that line on no tile can be read (``listen``) while the file ``hold`` is there, as in a pass.
+    ``where`` is the name of the pass, "pass" for any, or "dense fit", after so many lines of
+    history. "hold" waits for nobody; from that line on no tile can be read (``listen``) while the
+    file ``hold`` is there, as in a pass.
     """
 
     def __init__(self, folder, job, where, after):
@@ -115,7 +124,8 @@ def arm(folder, job, where, after):
 
 
 def listen(folder):
-    """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
+    """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts
+    looked for each time."""
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
 
@@ -135,13 +145,16 @@ def listen(folder):
 
 
 def halt_at(folder, number, what):
-    """Send this process a signal at the n-th change to a name below a folder; returns the count, a list of one."""
+    """Send this process a signal at the n-th change to a name below a folder; returns the count, a
+    list of one."""
     changes, numbers = [0], itertools.count(1)
     calls = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")
 
     def heard(event, arguments):
         if event == "open":
-            writes = arguments[2] is not None and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            writes = arguments[2] is not None and arguments[2] & (
+                os.O_WRONLY | os.O_RDWR | os.O_CREAT
+            )
         else:
             writes = event in calls
         if writes and any(str(argument).startswith(str(folder)) for argument in arguments[:2]):

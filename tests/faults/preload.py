@@ -1,4 +1,5 @@
-"""What the workers of test_driver_on_cluster.py load first: drivers and tiles that wait where a test says."""
+"""What the workers of test_driver_on_cluster.py load first: drivers and tiles that wait where a
+test says."""
 
 import os
 import sys

@@ -1,11 +1,20 @@
-"""A driver on a cluster of two worker processes: kill −9 of one, of its own, of all, of the scheduler; aborts."""
+"""A driver on a cluster of two worker processes: kill −9 of one, of its own, of all, of the
+scheduler; aborts."""
 
 import contextlib
 from pathlib import Path
 
 import pytest
 from clusters import Processes
-from fault_cases import CASES, aborted, assert_one_round_repeated, assert_same_end, assert_usable, begun_later, count
+from fault_cases import (
+    CASES,
+    aborted,
+    assert_one_round_repeated,
+    assert_same_end,
+    assert_usable,
+    begun_later,
+    count,
+)
 from fault_processes import carry
 from fault_watchers import arm
 from waiting import PATIENCE, wait_for
@@ -67,7 +76,8 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def job(cluster, data, undisturbed, tmp_path):
-    """A job whose driver runs on the cluster, in a pass after its second line of history: no tile of it can be read."""
+    """A job whose driver runs on the cluster, in a pass after its second line of history: no tile
+    of it can be read."""
     cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
     made = cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
     wait_for(lambda: count(cluster.asked / "tiles"), "a tile")
@@ -76,7 +86,11 @@ def job(cluster, data, undisturbed, tmp_path):
 
 def to_be_begun(dask_scheduler):
     """Tasks that no worker is at work on yet."""
-    return [task.key for task in dask_scheduler.tasks.values() if task.state in ("queued", "waiting", "no-worker")]
+    return [
+        task.key
+        for task in dask_scheduler.tasks.values()
+        if task.state in ("queued", "waiting", "no-worker")
+    ]
 
 
 def driver(job):
@@ -116,13 +130,16 @@ def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
 
 
 def test_an_abort_there(cluster, data, tmp_path):
-    """As in one process: the next look ends the work, with tiles still under way; nothing of the pass is begun then."""
+    """As in one process: the next look ends the work, with tiles still under way; nothing of the
+    pass is begun then."""
     cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
     made = cluster.submit(data, tmp_path / "job", CASE, "pass", 1)
     aborted(made.location, "flat enough", cluster.asked)
     assert_usable(made.store, "flat enough")
     wait_for(lambda: made.store.holder().gone, "the end of the driver")
-    wait_for(lambda: not cluster.client.run_on_scheduler(to_be_begun), "the end of what was given up")
+    wait_for(
+        lambda: not cluster.client.run_on_scheduler(to_be_begun), "the end of what was given up"
+    )
     tiles, heard = begun_later(cluster.asked)
     assert heard == 0
     assert tiles <= len(cluster.workers), "a task has one of these tiles"

@@ -1,4 +1,5 @@
-"""Several drivers of one job: SIGSTOP beyond a lease, whose owner cannot publish when it wakes, and many at once."""
+"""Several drivers of one job: SIGSTOP beyond a lease, whose owner cannot publish when it wakes, and
+many at once."""
 
 import signal
 from pathlib import Path
@@ -14,8 +15,11 @@ from partirvm.jobs.store import JobStore
 
 
 def freeze(breeder, store, after, things):
-    """A process that stopped itself at work on a job, so many things (``Halting``) after as many lines of history."""
-    child = breeder.call(carry, job=store.location, quick=True, halt=[after, things, signal.SIGSTOP])
+    """A process that stopped itself at work on a job, so many things (``Halting``) after as many
+    lines of history."""
+    child = breeder.call(
+        carry, job=store.location, quick=True, halt=[after, things, signal.SIGSTOP]
+    )
     wait_for(lambda: child.gone or stopped(child.pid), "the stop")
     assert not child.gone, "the run ended before it was stopped"
     return child
@@ -34,7 +38,8 @@ def wake(child, gate=None):
 
 @pytest.mark.slow
 def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path):
-    """The two run side by side for a moment: what the old one writes does not count, and nobody is disturbed by it."""
+    """The two run side by side for a moment: what the old one writes does not count, and nobody is
+    disturbed by it."""
     store = queued(data, tmp_path / "job", "incremental")
     frozen, gate = freeze(breeder, store, 2, 40), tmp_path / "gate"
     other = breeder.call(carry, job=store.location, quick=True, wait=[3, str(gate)])
@@ -48,7 +53,8 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
 
 
 def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monkeypatch):
-    """Another process clears away what is half written: LeaseLostError, not that there is no such file."""
+    """Another process clears away what is half written: LeaseLostError, not that there is no such
+    file."""
     place = tmp_path / "job"
     one, other = JobStore.create(place, REQUEST), JobStore(place)
     monkeypatch.setattr("partirvm.storage.lease.BEAT", 60)
@@ -67,11 +73,17 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monke
 
 @pytest.mark.slow
 def test_one_of_many_drivers_wins(breeder, data, undisturbed, tmp_path):
-    """Four start at the same moment: one carries the job out, the others hear LeaseError; nothing is written twice."""
+    """Four start at the same moment: one carries the job out, the others hear LeaseError; nothing
+    is written twice."""
     store = queued(data, tmp_path / "job", "working-set")
-    children = [breeder.call(compete_once, job=store.location, folder=str(tmp_path), others=3) for _ in range(4)]
+    children = [
+        breeder.call(compete_once, job=store.location, folder=str(tmp_path), others=3)
+        for _ in range(4)
+    ]
     ends = [child.said() for child in children]
-    assert [end["value"] for end in ends if "value" in end] == [undisturbed["working-set"].state().reason]
+    assert [end["value"] for end in ends if "value" in end] == [
+        undisturbed["working-set"].state().reason
+    ]
     assert [end["error"] for end in ends if "error" in end] == ["LeaseError"] * 3
     assert_same_end(store, undisturbed["working-set"])
     assert [event["event"] for event in store.events()].count("running") == 1

@@ -1,4 +1,5 @@
-"""kill −9 of ``save_model`` before each change to a file, while it copies the rows of local residuals."""
+"""kill −9 of ``save_model`` before each change to a file, while it copies the rows of local
+residuals."""
 
 import shutil
 from dataclasses import replace
@@ -15,12 +16,15 @@ from partirvm.errors import DataWarning, ExistsError, MissingDataError
 
 @pytest.fixture(scope="module")
 def referring(tmp_path_factory):
-    """A saved model whose local residual rows are in cells of another folder; X, and what it predicts there."""
+    """A saved model whose local residual rows are in cells of another folder; X, and what it
+    predicts there."""
     folder = tmp_path_factory.mktemp("referring")
     X, y = rows(700, 0)
     patch = pytest.MonkeyPatch()
     patch.setattr("partirvm.local.cells.CELL_ROWS", 300)
-    model = RVMRegressor(gamma=0.5, max_vectors=20, residual="local", random_state=0).fit(X, y).model_
+    model = (
+        RVMRegressor(gamma=0.5, max_vectors=20, residual="local", random_state=0).fit(X, y).model_
+    )
     place = folder / "rows"
     cells = model.residuals.cells
     model = replace(model, residuals=replace(model.residuals, cells=cells.copied(str(place))))
@@ -51,8 +55,12 @@ def test_a_kill_leaves_no_model_or_an_independent_one(breeder, referring, tmp_pa
     for point in (*range(1, changes, step), changes):
         place = tmp_path / f"copy-{point}"
         out = place / "m"
-        for number in dict.fromkeys((point, max(changes - point, 1))):  # the second one also removes
-            child = breeder.call(crash, **{**work, "folder": str(place)}, point=number, out=str(out))
+        for number in dict.fromkeys(
+            (point, max(changes - point, 1))
+        ):  # the second one also removes
+            child = breeder.call(
+                crash, **{**work, "folder": str(place)}, point=number, out=str(out)
+            )
             wait_for(lambda child=child: child.gone, "the end of a process")
             if loads(out):
                 break
@@ -69,7 +77,9 @@ def test_a_kill_leaves_no_model_or_an_independent_one(breeder, referring, tmp_pa
     assert not all(found)
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "000001", "000000", ".hidden", "cells/mine", "group.json"])
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "000001", "000000", ".hidden", "cells/mine", "group.json"]
+)
 def test_no_folder_of_somebody_else_counts_as_an_unfinished_copy(referring, tmp_path, name):
     path = tmp_path / "m" / name
     path.parent.mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""kill −9 of the process that carries a job out, at random moments, and aborts in the middle of its work."""
+"""kill −9 of the process that carries a job out, at random moments, and aborts in the middle of its
+work."""
 
 import random
 import shutil
@@ -20,7 +21,15 @@ from fault_cases import (
     queued,
     rows,
 )
-from fault_processes import carry, carry_learning_again, carry_small, carry_until_asked, crash, kills, make_small
+from fault_processes import (
+    carry,
+    carry_learning_again,
+    carry_small,
+    carry_until_asked,
+    crash,
+    kills,
+    make_small,
+)
 from waiting import wait_for
 
 from partirvm import jobs
@@ -35,8 +44,9 @@ BY_DEFAULT = {(case, 0) for case in ("working-set", "classes")}
 @pytest.mark.bits
 @pytest.mark.parametrize(("case", "number"), some(list(product(CASES, range(2))), BY_DEFAULT))
 def test_kills_change_no_bits(breeder, data_of, undisturbed, tmp_path, case, number):
-    """Killed again and again and resumed at once: model, evidence and history of the undisturbed job, to the bit; at
-    most one round done again each time; nobody waits for a lease of the dead."""
+    """Killed again and again and resumed at once: model, evidence and history of the undisturbed
+    job, to the bit; at most one round done again each time; nobody waits for a lease of the
+    dead."""
     rng = random.Random(f"kills of {case} {number}")
     store = queued(data_of(case), tmp_path / "job", case)
     kills(breeder, store, rng, KILLS[case], undisturbed[case].things)
@@ -46,7 +56,10 @@ def test_kills_change_no_bits(breeder, data_of, undisturbed, tmp_path, case, num
 
 
 AT_EACH = {
-    "incremental": (carry, Request(gamma=2.0, strategy="incremental", partition_size=150, max_rounds=2)),
+    "incremental": (
+        carry,
+        Request(gamma=2.0, strategy="incremental", partition_size=150, max_rounds=2),
+    ),
     "split-merge": (carry, Request(gamma=2.0, strategy="split-merge", partition_size=150)),
     "learned again": (
         carry_learning_again,
@@ -62,12 +75,16 @@ def test_a_kill_at_every_file_operation(breeder, tmp_path, kind):
     """Resumed at once, to the model, history and reason of the undisturbed job."""
     (work, asked), small = AT_EACH[kind], make_data(tmp_path, 500)
     whole = queued(small, tmp_path / "whole", asked)
-    total = breeder.call(crash, work=work.__name__, folder=whole.location, point=0, job=whole.location).end()
+    total = breeder.call(
+        crash, work=work.__name__, folder=whole.location, point=0, job=whole.location
+    ).end()
     kernels = [line["kind"] for line in whole.state().history].count("kernel")
     assert kernels > 1 if work is carry_learning_again else kernels == 0
     for point in range(1, total + 1):
         store = queued(small, tmp_path / f"job{point}", asked)
-        child = breeder.call(crash, work=work.__name__, folder=store.location, point=point, job=store.location)
+        child = breeder.call(
+            crash, work=work.__name__, folder=store.location, point=point, job=store.location
+        )
         wait_for(lambda child=child: child.gone, "the end of a process")
         store.state()
         breeder.call(work, job=store.location, patience=0.0).end()
@@ -77,15 +94,22 @@ def test_a_kill_at_every_file_operation(breeder, tmp_path, kind):
 
 @pytest.mark.parametrize(
     ("case", "where", "after"),
-    [("working-set", "pass", 1), ("working-set", "dense fit", 1), ("classes", "newton", 0), ("classes", "newton", 1)],
+    [
+        ("working-set", "pass", 1),
+        ("working-set", "dense fit", 1),
+        ("classes", "newton", 0),
+        ("classes", "newton", 1),
+    ],
 )
 def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
-    """The next look ends the work: no tile is begun but those of threads at work, no tile or step is heard of; the
-    model of the last round, if there is one, is usable."""
+    """The next look ends the work: no tile is begun but those of threads at work, no tile or step
+    is heard of; the model of the last round, if there is one, is usable."""
     store = queued(data_of(case), tmp_path / "job", case)
     asked = tmp_path / "asked"
     asked.mkdir()
-    child = breeder.call(carry_until_asked, job=store.location, folder=str(asked), where=where, after=after)
+    child = breeder.call(
+        carry_until_asked, job=store.location, folder=str(asked), where=where, after=after
+    )
     aborted(store.location, "flat enough", asked, child)
     assert child.end() == "aborted"
     tiles, heard = begun_later(asked)
@@ -98,15 +122,25 @@ def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
 
 @pytest.mark.slow
 @pytest.mark.bits
-@pytest.mark.parametrize("state", some(["sorting", "writing", "cells", "model", "event"], {"cells"}))
+@pytest.mark.parametrize(
+    "state", some(["sorting", "writing", "cells", "model", "event"], {"cells"})
+)
 def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatch, state):
-    """Those of a job with room in memory; readers always have a model; only what events name stays in the end.
+    """Those of a job with room in memory; readers always have a model; only what events name stays
+    in the end.
 
     Of 600 left-out rows, the records take 5.30 MB with those of 10 neighbours, of all rows 5.43 MB.
     """
     make_small(monkeypatch.setattr)
     little, much = 400 * 5_370_000, 8 << 30
-    asked = Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2, residual="local", neighbours=10)
+    asked = Request(
+        gamma=0.5,
+        strategy="working-set",
+        partition_size=20,
+        max_rounds=2,
+        residual="local",
+        neighbours=10,
+    )
     whole = queued((data[0], None), tmp_path / "whole", replace(asked, memory_limit=much))
     breeder.call(carry_small, job=whole.location).end()
     events = whole.events()
@@ -132,9 +166,20 @@ def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatc
     assert reads
     fsspec.filesystem("memory").put(store.location, f"/{state}", recursive=True)
     stores = store, whole, JobStore(f"memory://{state}")  # moved to another store
-    assert len({np.array(each.model().predictive.moments(rows(200, 2)[0])).tobytes() for each in stores}) == 1
+    assert (
+        len(
+            {
+                np.array(each.model().predictive.moments(rows(200, 2)[0])).tobytes()
+                for each in stores
+            }
+        )
+        == 1
+    )
     for kind in ("cell", "model"):
         named = [event[kind] for event in store.events() if kind in event][-2:]
         assert sorted(f"{kind}s/{path.name}" for path in tmp_path.glob(f"job/{kind}s/*")) == named
-    jobs.run_job(str(tmp_path / "copy"), attempt=jobs.Job(str(tmp_path / "copy")).requeue(memory_limit=much).attempt)
+    jobs.run_job(
+        str(tmp_path / "copy"),
+        attempt=jobs.Job(str(tmp_path / "copy")).requeue(memory_limit=much).attempt,
+    )
     assert len(list(tmp_path.glob("copy/cells/*"))) == (state == "event")

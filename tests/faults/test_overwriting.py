@@ -24,7 +24,8 @@ def old_job(place):
 
 
 def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
-    """Or, in between, the request of the old one, or none; and the folder can be overwritten again."""
+    """Or, in between, the request of the old one, or none; and the folder can be overwritten
+    again."""
     old_job(tmp_path / "whole")
     things = breeder.call(overwrite_until, job=str(tmp_path / "whole"), things=0).end()
     assert things > 8

@@ -28,8 +28,8 @@ def go_on(breeder, store):
 
 @pytest.mark.parametrize("limit", some([10, 4500], {10}))
 def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
-    """StorageError with the place; the model before stays in use; "failed" where there is room for it; with room again
-    the job goes on."""
+    """StorageError with the place; the model before stays in use; "failed" where there is room for
+    it; with room again the job goes on."""
     store = queued(data, tmp_path / "job", CASE)
     child = breeder.call(carry_in_little_room, job=store.location, after=2, limit=limit)
     error, message = child.error()
@@ -53,12 +53,16 @@ def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
 
 def chunk(group):
     """A file with numbers of a Zarr group."""
-    return next(path for path in sorted(group.rglob("*")) if path.is_file() and "c" in path.relative_to(group).parts)
+    return next(
+        path
+        for path in sorted(group.rglob("*"))
+        if path.is_file() and "c" in path.relative_to(group).parts
+    )
 
 
 def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
-    """In the middle of a fit: MissingDataError that names it, the job is interrupted, its model stays; with the chunk
-    back it goes on."""
+    """In the middle of a fit: MissingDataError that names it, the job is interrupted, its model
+    stays; with the chunk back it goes on."""
     own = tmp_path / "own.zarr"
     shutil.copytree(data[0], own)
     store = queued((str(own), data[1]), tmp_path / "job", CASE)

@@ -1,6 +1,7 @@
 """Several writers of one DATA: each row is there exactly once, whoever was killed, frozen or late.
 
-``pytest -m slow tests/faults/test_writers.py`` kills and freezes an append at each of its changes to files.
+``pytest -m slow tests/faults/test_writers.py`` kills and freezes an append at each of its changes
+to files.
 """
 
 import signal
@@ -58,7 +59,8 @@ def test_two_appends_at_once(breeder, data, tmp_path):
 
 
 def test_a_repeated_append_is_refused(data):
-    """Also in another order and by another seed; ``again`` appends the rows; rows of the first ingest count."""
+    """Also in another order and by another seed; ``again`` appends the rows; rows of the first
+    ingest count."""
     X, y = rows(150, 1)
     ingest((X, y), data, append=True)
     for again in ((X, y), (X[::-1], y[::-1])):
@@ -68,31 +70,42 @@ def test_a_repeated_append_is_refused(data):
         ingest(rows(OLD, 0), data, append=True)
     np.testing.assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1)))
     ingest((X, y), data, append=True, again=True)
-    np.testing.assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1), (150, 1)))
+    np.testing.assert_array_equal(
+        contents(ZarrSource(data)), expected((OLD, 0), (150, 1), (150, 1))
+    )
 
 
 CHANGES = 80
-"""More changes to files than an append makes; a case beyond the last change proves nothing and is skipped."""
+"""More changes to files than an append makes; a case beyond the last change proves nothing and is
+skipped."""
 
 
 @pytest.mark.parametrize("number", some(range(1, CHANGES), {5, 50}))
 def test_an_append_killed_at_a_change_of_a_file(breeder, data, number):
-    """kill -9: the DATA are the old or the new ones at once, and the next append leaves nothing of the killed one."""
-    child = breeder.call(write_rows, data=str(data), seed=1, append=True, halt=[number, signal.SIGKILL])
+    """kill -9: the DATA are the old or the new ones at once, and the next append leaves nothing of
+    the killed one."""
+    child = breeder.call(
+        write_rows, data=str(data), seed=1, append=True, halt=[number, signal.SIGKILL]
+    )
     wait_for(lambda: child.gone, "the end of a process")
     if child.out.exists():
         pytest.skip("the append has fewer changes")
     found, old, new = contents(ZarrSource(data)), expected((OLD, 0)), expected((OLD, 0), (150, 1))
     assert any(np.array_equal(found, rows) for rows in (old, new))
     ingest(rows(40, 2), data, append=True)
-    np.testing.assert_array_equal(contents(ZarrSource(data)), np.concatenate([found, expected((40, 2))]))
+    np.testing.assert_array_equal(
+        contents(ZarrSource(data)), np.concatenate([found, expected((40, 2))])
+    )
     assert [path.name for path in data.parent.iterdir()] == ["d.zarr"]
 
 
 @pytest.mark.parametrize("number", some(range(1, CHANGES), {50}))
 def test_an_append_frozen_at_a_change_of_a_file(breeder, data, number):
-    """SIGSTOP until another append has taken over: nothing of the woken one damages rows of the other."""
-    child = breeder.call(write_rows, data=str(data), seed=1, append=True, halt=[number, signal.SIGSTOP])
+    """SIGSTOP until another append has taken over: nothing of the woken one damages rows of the
+    other."""
+    child = breeder.call(
+        write_rows, data=str(data), seed=1, append=True, halt=[number, signal.SIGSTOP]
+    )
     wait_for(lambda: child.gone or stopped(child.pid), "the stop")
     if child.gone:
         pytest.skip("the append has fewer changes")
@@ -113,7 +126,8 @@ def test_an_append_frozen_at_a_change_of_a_file(breeder, data, number):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_data_replaced_while_they_are_opened(breeder, data, number):
-    """A reader that is slow sees the rows of the new DATA, never old DATA without their appended rows."""
+    """A reader that is slow sees the rows of the new DATA, never old DATA without their appended
+    rows."""
     ingest(rows(100, 1), data, append=True)
     child = breeder.call(open_slowly, data=str(data), number=number)
     wait_for(lambda: stopped(child.pid), "the stop")

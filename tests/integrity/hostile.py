@@ -1,4 +1,5 @@
-"""Make hostile files, and run a verb on them in a process that notices code, programs, connections and memory."""
+"""Make hostile files, and run a verb on them in a process that notices code, programs, connections
+and memory."""
 
 import io
 import json
@@ -23,7 +24,22 @@ CODE = "canary_module:run"
 
 HUGE = [10**12, 10**18, 10**400, -1, 1e308, float("nan"), float("inf")]
 
-WRONG = [None, True, "", "os:system", CODE, [], {}, [[]], {"a": 1}, "x" * 10**6, [0] * 10**5, "..", "/etc", *HUGE]
+WRONG = [
+    None,
+    True,
+    "",
+    "os:system",
+    CODE,
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    "x" * 10**6,
+    [0] * 10**5,
+    "..",
+    "/etc",
+    *HUGE,
+]
 """Values in the place of others."""
 
 WATCHED = *(f"os.{name}" for name in ("system", "exec", "posix_spawn", "spawn")), "subprocess.Popen"
@@ -33,7 +49,9 @@ WATCHED += "socket.connect", "pickle.find_class"
 def leaves(value, path=()):
     """The path of each part of a JSON value; long lists count by their first two entries."""
     if isinstance(value, dict | list):
-        for key, part in list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:2]:
+        for key, part in (
+            list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:2]
+        ):
             yield (*path, key)
             yield from leaves(part, (*path, key))
 
@@ -54,7 +72,9 @@ def forged(value, rng):
 
 def rewrite(path, change):
     """Change an object of a job, or the head of a group; its checksum agrees."""
-    root = next(folder for folder in path.parents if path.name == HEAD or (folder / "spec.json").exists())
+    root = next(
+        folder for folder in path.parents if path.name == HEAD or (folder / "spec.json").exists()
+    )
     name = path.relative_to(root).as_posix()
     path.write_bytes(to_json(name, change(read_json(Folder(str(root), root), name))))
 
@@ -73,7 +93,9 @@ def forged_value(tree, arrays, rng):
         return forged(tree, rng), arrays
     k = rng.randrange(len(arrays))
     array = np.atleast_1d(arrays[k])
-    other = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
+    other = rng.choice(
+        [array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]]
+    )
     return tree, [*arrays[:k], other, *arrays[k + 1 :]]
 
 
@@ -104,7 +126,8 @@ def pickled():
 
 
 def watched(words, pipe, case):
-    """Run a command; send the outcome, its message, what it did that it may not, and its peak memory over the start."""
+    """Run a command; send the outcome, its message, what it did that it may not, and its peak
+    memory over the start."""
     seen = []
 
     def hook(event, arguments):
@@ -160,14 +183,17 @@ def memory(field, process="self"):
 
 
 def observe(context, words, case, limit, seconds):
-    """The outcome, message, forbidden acts and peak of a command in a process of its own, which may be killed."""
+    """The outcome, message, forbidden acts and peak of a command in a process of its own, which may
+    be killed."""
     mine, theirs = context.Pipe()
     child = context.Process(target=watched, args=(words, theirs, case))
     child.start()
     theirs.close()
     end, peak = time.monotonic() + seconds, 0.0
     while not mine.poll(0.05):
-        peak = max(peak, memory("VmHWM", child.pid) if Path(f"/proc/{child.pid}/status").exists() else 0.0)
+        peak = max(
+            peak, memory("VmHWM", child.pid) if Path(f"/proc/{child.pid}/status").exists() else 0.0
+        )
         if time.monotonic() > end or peak > 4 * limit:
             child.kill()
             child.join()

@@ -1,8 +1,9 @@
-"""Addresses choose no code and no host on their own: every verb opens only the protocols of the list, and no chains.
+"""Addresses choose no code and no host on their own: every verb opens only the protocols of the
+list, and no chains.
 
-A protocol of fsspec is a class that is imported from this machine, and may read any file, host or template. The tests
-register a protocol whose module leaves a trace when it is imported. The default run takes a part of the cases,
-the rest is
+A protocol of fsspec is a class that is imported from this machine, and may read any file, host or
+template. The tests register a protocol whose module leaves a trace when it is imported. The default
+run takes a part of the cases, the rest is
 
     python -m pytest -m slow tests/integrity/test_addresses.py
 """
@@ -75,7 +76,13 @@ def made(tmp_path_factory):
     """A table, DATA and a job with held-out DATA that can be resumed; and a folder for outputs."""
     folder = tmp_path_factory.mktemp("made")
     X = np.random.default_rng(0).normal(size=(120, 2))
-    np.savetxt(folder / "t.csv", np.column_stack([X, np.sin(X[:, 0])]), delimiter=",", header="a,b,y", comments="")
+    np.savetxt(
+        folder / "t.csv",
+        np.column_stack([X, np.sin(X[:, 0])]),
+        delimiter=",",
+        header="a,b,y",
+        comments="",
+    )
     data, job = str(folder / "d.zarr"), str(folder / "job")
     ingest(str(folder / "t.csv"), data, target="y", tile_rows=64)
     jobs.fit(data, job, ASKED, validation=data)
@@ -129,14 +136,21 @@ def lie(job, name, **told):
     folder.write(name, to_json(name, {**read_json(folder, name), **told}))
 
 
-@pytest.fixture(params=[(where, place) for where in ("spec.json", "events") for place in ("data", "validation")])
+@pytest.fixture(
+    params=[(where, place) for where in ("spec.json", "events") for place in ("data", "validation")]
+)
 def elsewhere(request, made, tmp_path):
-    """A job whose spec, or a request in its last event, names DATA of another store; and their address."""
+    """A job whose spec, or a request in its last event, names DATA of another store; and their
+    address."""
     where, place = request.param
     job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
     shutil.copytree(made["job"], job)
     ingest(made["table"], elsewhere, target="y", tile_rows=64, overwrite=True)
-    name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
+    name = (
+        where
+        if where == "spec.json"
+        else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
+    )
     lie(job, name, **{place: elsewhere}, **({} if where == "spec.json" else {"event": "queued"}))
     return job, place, elsewhere
 

@@ -1,4 +1,5 @@
-"""Files run no code unless their reader says so: models, jobs and checkpoints whose kernel or basis is a function."""
+"""Files run no code unless their reader says so: models, jobs and checkpoints whose kernel or basis
+is a function."""
 
 import sys
 from dataclasses import replace
@@ -30,14 +31,17 @@ def basis(X):
 
 PARTS = {
     "kernel": {"kernel": "own_code:kernel"},
-    "part of a kernel": {"kernel": Sum((Gaussian(0.5), OnColumns(FunctionKernel("own_code:kernel"), (0,))))},
+    "part of a kernel": {
+        "kernel": Sum((Gaussian(0.5), OnColumns(FunctionKernel("own_code:kernel"), (0,))))
+    },
     "basis": {"gamma": 0.5, "basis": ["linear", "own_code:basis"]},
 }
 
 
 @pytest.fixture
 def code(tmp_path, monkeypatch):
-    """A folder with a module that leaves a trace when it is imported; it was never imported so far."""
+    """A folder with a module that leaves a trace when it is imported; it was never imported so
+    far."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "own_code.py").write_text(MODULE)
@@ -55,13 +59,18 @@ def forget(code):
 
 @pytest.mark.parametrize("part", some(PARTS, {"part of a kernel", "basis"}))
 def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
-    """predict, evaluate, resume and load_model name the function and the flag; then they work. The fit needs none."""
+    """predict, evaluate, resume and load_model name the function and the flag; then they work. The
+    fit needs none."""
     job = str(tmp_path / "job")
     jobs.fit(str(data), job, replace(ASKED, **{"gamma": "learn", **PARTS[part]}))
     forget(code)
     before = open_job(job).state()
     output = str(tmp_path / "p.csv")
-    verbs = (["predict", job, str(data), output], ["evaluate", job, str(data)], ["resume", job, "--max-rounds=2"])
+    verbs = (
+        ["predict", job, str(data), output],
+        ["evaluate", job, str(data)],
+        ["resume", job, "--max-rounds=2"],
+    )
     for verb in verbs:
         assert main([*verb, "--quiet"]) == 2
         said = capsys.readouterr().err
@@ -80,12 +89,19 @@ def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_pat
     for verb in verbs:
         assert main([*verb, "--quiet", "--allow-code"]) == 0, capsys.readouterr().err
     assert (code / "imported").exists()
-    assert load_model(job, allow_code=True).n_vectors == open_job(job).model(allow_code=True).n_vectors > 0
+    assert (
+        load_model(job, allow_code=True).n_vectors
+        == open_job(job).model(allow_code=True).n_vectors
+        > 0
+    )
 
 
-@pytest.mark.parametrize(("parameter", "fitted"), [("kernel", True), ("kernel", False), ("basis", False)])
+@pytest.mark.parametrize(
+    ("parameter", "fitted"), [("kernel", True), ("kernel", False), ("basis", False)]
+)
 def test_a_saved_estimator(parameter, fitted, code, tmp_path):
-    """The same, of one that save_model wrote; also if only the next fit of its parameters has a function."""
+    """The same, of one that save_model wrote; also if only the next fit of its parameters has a
+    function."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=100)
@@ -102,7 +118,8 @@ def test_a_saved_estimator(parameter, fitted, code, tmp_path):
 
 
 def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
-    """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else the job says."""
+    """Into its spec, into what a resume has changed, or into a checkpoint: refused, whatever else
+    the job says."""
     job = tmp_path / "job"
     jobs.fit(str(data), str(job), ASKED)
     folder = Folder(str(job), job)
@@ -110,7 +127,10 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "learn"}
     for name, value in (
         ("spec.json", {**spec, "parameters": kernel}),
-        (last, {**read_json(folder, last), "event": "queued", "changes": {"basis": "own_code:basis"}}),
+        (
+            last,
+            {**read_json(folder, last), "event": "queued", "changes": {"basis": "own_code:basis"}},
+        ),
     ):
         whole = folder.read(name)
         folder.write(name, to_json(name, value))

@@ -1,4 +1,5 @@
-"""Random damage to models, DATA and jobs: a named error, or exactly the numbers of the intact folder.
+"""Random damage to models, DATA and jobs: a named error, or exactly the numbers of the intact
+folder.
 
     python -m pytest -m slow tests/integrity/test_damage.py     # 300 damages
 
@@ -20,7 +21,9 @@ from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
-ASKED = Request(gamma=0.5, partition_size=16, selection="error", strategy="working-set", max_rounds=1)
+ASKED = Request(
+    gamma=0.5, partition_size=16, selection="error", strategy="working-set", max_rounds=1
+)
 
 LIMIT = 120
 """Seconds of one case."""
@@ -55,7 +58,9 @@ def delete(path, rng):
 def swap(path, rng):
     """Two files of the same name or the same folder change places."""
     root = next(folder for folder in path.parents if folder.parent.name == "case")
-    alike = (other for other in files(root) if (other.name == path.name) | (other.parent == path.parent))
+    alike = (
+        other for other in files(root) if (other.name == path.name) | (other.parent == path.parent)
+    )
     if near := [other for other in alike if other != path]:
         other, content = rng.choice(near), path.read_bytes()
         path.write_bytes(other.read_bytes())
@@ -64,10 +69,20 @@ def swap(path, rng):
 
 def add(path, rng):
     """A file that does not belong there: valid JSON under another name or number, or garbage."""
-    names = [f"{10**12}.json", "999999-999999.json", "000009.json", "x.json", "zarr.json.bak", ".hidden", "7"]
+    names = [
+        f"{10**12}.json",
+        "999999-999999.json",
+        "000009.json",
+        "x.json",
+        "zarr.json.bak",
+        ".hidden",
+        "7",
+    ]
     stray = path.parent / rng.choice(names)
     if not stray.exists():
-        stray.write_bytes(rng.choice([path.read_bytes(), b"{}", b"[]", b'{"a": 1}\n', b"\0" * 9, b""]))
+        stray.write_bytes(
+            rng.choice([path.read_bytes(), b"{}", b"[]", b'{"a": 1}\n', b"\0" * 9, b""])
+        )
 
 
 DAMAGES = (flip, cut, delete, swap, add)
@@ -87,7 +102,15 @@ def of_data(place):
     tiles = [source.tile(number) for number in range(source.n_tiles)]
     values = [(tile.X.tobytes(), tile.t.tobytes(), tile.weights.tobytes()) for tile in tiles]
     order = [source.original_rows(number).tolist() for number in range(source.n_tiles)]
-    return values, order, source.columns, source.fingerprint(), str(source.moments), source.seed, source.tile_rows
+    return (
+        values,
+        order,
+        source.columns,
+        source.fingerprint(),
+        str(source.moments),
+        source.seed,
+        source.tile_rows,
+    )
 
 
 def of_job(place):
@@ -115,14 +138,18 @@ def case(tmp_path_factory):
     folder.mkdir()
     X, y, w = rows(300, 0)
     labels = np.array(["a", "b", "c"])[np.int64(X[:, 2])]
-    fitted = RVMClassifier(gamma=0.5, partition_size=16, max_rounds=1, random_state=0).fit(X, labels)
+    fitted = RVMClassifier(gamma=0.5, partition_size=16, max_rounds=1, random_state=0).fit(
+        X, labels
+    )
     save_model(fitted, folder / "classifier")
     data = folder / "train.zarr"
     ingest((X[:220], y[:220], w[:220]), data, tile_rows=64, shuffle=3)
     for part in (slice(220, 260), slice(260, None)):
         ingest((X[part], y[part], w[part]), data, append=True, shuffle=3)
     jobs.fit(str(data), str(folder / "job"), ASKED)
-    jobs.run_job(str(folder / "job"), attempt=jobs.Job(str(folder / "job")).requeue(max_rounds=2).attempt)
+    jobs.run_job(
+        str(folder / "job"), attempt=jobs.Job(str(folder / "job")).requeue(max_rounds=2).attempt
+    )
     shutil.copytree(folder, top / "intact")
     return folder
 
@@ -146,7 +173,9 @@ def outcome_of(act, expected):
         try:
             found[0] = "same bits" if act() == expected else "other bits"
         except PartirvmError as error:
-            found[0] = "named error" if len(str(error).splitlines()) <= 3 else f"long message: {error}"
+            found[0] = (
+                "named error" if len(str(error).splitlines()) <= 3 else f"long message: {error}"
+            )
         except Exception as error:
             found[0] = f"raw {type(error).__name__}: {error}"
 
@@ -171,7 +200,10 @@ def check(case, count, seed):
             outcome = outcome_of(lambda judge=judge, name=name: judge(case / name), expected[judge])
             outcomes.add(outcome)
             if outcome not in ("same bits", "named error"):
-                wrong.append(f"{damage.__name__} {path.relative_to(case)} ({number}), {judge.__name__}: {outcome}")
+                wrong.append(
+                    f"{damage.__name__} {path.relative_to(case)} ({number}), {judge.__name__}: "
+                    f"{outcome}"
+                )
             if name == "job" and main(["status", str(case / name)]) not in (0, 2):
                 wrong.append(f"{damage.__name__} {path.relative_to(case)}: status")
             restore(case)

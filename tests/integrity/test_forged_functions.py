@@ -1,7 +1,8 @@
-"""Functions that a file names are not called, whichever library restored the objects, until they are allowed.
+"""Functions that a file names are not called, whichever library restored the objects, until they
+are allowed.
 
-Fields of our own objects are forged before they are written: the function leaves a trace when its module is imported.
-The default run takes a part of the cases; all are
+Fields of our own objects are forged before they are written: the function leaves a trace when its
+module is imported. The default run takes a part of the cases; all are
 
     python -m pytest -m slow tests/integrity/test_forged_functions.py
 """
@@ -26,7 +27,16 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from partirvm import RVMRegressor, allow_functions, load_model, save_model
 from partirvm.errors import PartirvmError, UsageError
-from partirvm.kernels import FunctionKernel, Gaussian, LinearSpline, OnColumns, Product, Several, Sum, permission
+from partirvm.kernels import (
+    FunctionKernel,
+    Gaussian,
+    LinearSpline,
+    OnColumns,
+    Product,
+    Several,
+    Sum,
+    permission,
+)
 from partirvm.kernels.design import LocalNoise
 from partirvm.kernels.functions import Basis
 from partirvm.model import files
@@ -50,7 +60,8 @@ NAME, OF_BASIS = "forged_code:kernel", "forged_code:basis"
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file that appears when the module of the functions is imported; nothing is permitted at the start."""
+    """The file that appears when the module of the functions is imported; nothing is permitted at
+    the start."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "forged_code.py").write_text(MODULE)
@@ -104,7 +115,9 @@ FORGERIES: dict[str, Any] = {
     "one of several": lambda m: with_design(m, kernel=Several((FUNCTION, Gaussian(0.5)))),
     "columns": lambda m: with_design(m, kernel=COLUMN),
     "basis": lambda m: with_design(m, functions=Basis(((OF_BASIS, 3),))),
-    "basis beside features": lambda m: with_design(m, functions=Basis((("linear", 3), (OF_BASIS, 3)))),
+    "basis beside features": lambda m: with_design(
+        m, functions=Basis((("linear", 3), (OF_BASIS, 3)))
+    ),
     "noise": lambda m: with_design(m, noise=LocalNoise(FUNCTION, X[:3], np.ones(3), 0.0)),
     "parameter kernel": lambda m: with_parameters(m, kernel=NAME),
     "parameter list": lambda m: with_parameters(m, kernel=["gaussian", NAME]),
@@ -113,7 +126,9 @@ FORGERIES: dict[str, Any] = {
     "parameter basis": lambda m: with_parameters(m, basis=OF_BASIS),
     "parameter basis list": lambda m: with_parameters(m, basis=["linear", OF_BASIS]),
     "learned kernel": lambda m: with_parameters(m, kernel_=FUNCTION),
-    "history": lambda m: with_parameters(m, history_=[{**m.history_[0], "kernel": NAME, "basis": [OF_BASIS]}]),
+    "history": lambda m: with_parameters(
+        m, history_=[{**m.history_[0], "kernel": NAME, "basis": [OF_BASIS]}]
+    ),
     "function of a class": lambda m: with_design(m, kernel=spline_with(NAME)),
     "cached value": lambda m: shadowed(m, "_prepared", FUNCTION),
     "method": lambda m: shadowed(m, "block", FUNCTION),
@@ -173,7 +188,11 @@ DOORS = {
 }
 
 CASES = [(door, forgery) for door in DOORS for forgery in FORGERIES]
-QUICK = [(door, name) for door in ("skops", "joblib") for name in ("part of a sum", "basis", "parameter kernel")]
+QUICK = [
+    (door, name)
+    for door in ("skops", "joblib")
+    for name in ("part of a sum", "basis", "parameter kernel")
+]
 QUICK += [("load_model", "kernel"), ("mlflow", "noise"), ("pickle", "parameter value")]
 
 
@@ -201,7 +220,9 @@ def use(model: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("door", "forgery"), some(CASES, QUICK))
-def test_a_forged_function_is_not_called(door: str, forgery: str, trace: Path, tmp_path: Path) -> None:
+def test_a_forged_function_is_not_called(
+    door: str, forgery: str, trace: Path, tmp_path: Path
+) -> None:
     model = FORGERIES[forgery](fitted())
     try:
         found = DOORS[door](model, tmp_path / "file")
@@ -214,7 +235,8 @@ def test_a_forged_function_is_not_called(door: str, forgery: str, trace: Path, t
 
 @pytest.mark.filterwarnings("ignore")
 def test_skops_constructs_nothing_that_is_permitted(trace: Path) -> None:
-    """It calls constructors with arguments from a file, for objects whose pickles do; so could a forged file."""
+    """It calls constructors with arguments from a file, for objects whose pickles do; so could a
+    forged file."""
     skops = pytest.importorskip("skops.io")
 
     class Forged(FunctionKernel):
@@ -233,7 +255,9 @@ def test_skops_constructs_nothing_that_is_permitted(trace: Path) -> None:
 
 def test_the_error_names_the_function_and_what_to_do(trace: Path, tmp_path: Path) -> None:
     found = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
-    with pytest.raises(UsageError, match=r"forged_code:kernel comes from a file.*allow_functions\('forged_code"):
+    with pytest.raises(
+        UsageError, match=r"forged_code:kernel comes from a file.*allow_functions\('forged_code"
+    ):
         found.predict(X)
     found = by_joblib(FORGERIES["parameter basis"](fitted()), tmp_path / "m")
     with pytest.raises(UsageError, match=r"basis forged_code:basis comes from a file"):
@@ -244,7 +268,8 @@ def test_the_error_names_the_function_and_what_to_do(trace: Path, tmp_path: Path
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("door", some(DOORS, {"skops", "load_model"}))
 def test_allowed_functions_are_called(door: str, trace: Path, tmp_path: Path) -> None:
-    """After ``allow_functions``, whichever library restored the estimator; it predicts what the original predicts."""
+    """After ``allow_functions``, whichever library restored the estimator; it predicts what the
+    original predicts."""
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     permission._called.clear()
     allow_functions(NAME)
@@ -265,7 +290,9 @@ def radial(A: Any, B: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))])
+@pytest.mark.parametrize(
+    "kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))]
+)
 def test_copies_and_searches_keep_permission(kernel: Any, trace: Path) -> None:
     """clone and copies in this process, and a search in two worker processes, need nothing more."""
     model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
@@ -274,17 +301,23 @@ def test_copies_and_searches_keep_permission(kernel: Any, trace: Path) -> None:
         np.testing.assert_array_equal(made.fit(X, Y).predict(X), expected)
         np.testing.assert_array_equal(copy.deepcopy(made).predict(X), expected)
         np.testing.assert_array_equal(copy.deepcopy(made.model_).predict(X), expected)
-    search = GridSearchCV(model, {"max_rounds": [1, 2]}, cv=2, n_jobs=2, error_score="raise").fit(X, Y)
+    search = GridSearchCV(model, {"max_rounds": [1, 2]}, cv=2, n_jobs=2, error_score="raise").fit(
+        X, Y
+    )
     np.testing.assert_array_equal(search.best_estimator_.predict(X).shape, (60,))
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_callables_and_names_in_a_grid_reach_workers(trace: Path) -> None:
     grid = {"kernel": [NAME, FunctionKernel(NAME), radial, "gaussian"]}
-    search = GridSearchCV(RVMRegressor(max_rounds=1, random_state=0), grid, cv=2, n_jobs=2, error_score="raise")
+    search = GridSearchCV(
+        RVMRegressor(max_rounds=1, random_state=0), grid, cv=2, n_jobs=2, error_score="raise"
+    )
     scores = search.fit(X, Y).cv_results_["mean_test_score"]
     assert np.ptp(scores[:3]) == 0
-    same = cross_val_score(RVMRegressor(kernel=radial, max_rounds=1, random_state=0), X, Y, cv=2, n_jobs=2)
+    same = cross_val_score(
+        RVMRegressor(kernel=radial, max_rounds=1, random_state=0), X, Y, cv=2, n_jobs=2
+    )
     assert same.mean() == scores[0]
 
 
@@ -317,4 +350,6 @@ def test_files_are_read_with_permission(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="allow_code=True"):
         files.load_model(tmp_path / "m")
     permission._called.clear()
-    np.testing.assert_array_equal(load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X))
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X)
+    )

@@ -1,8 +1,9 @@
-"""Files that lie on purpose, with checksums that agree: no code runs, memory stays below a limit, every error is named.
+"""Files that lie on purpose, with checksums that agree: no code runs, memory stays below a limit,
+every error is named.
 
-Each case is a file or folder of somebody else and one verb, run in a process of its own that notices imports of a
-canary, programs, connections, pickles, and its peak memory. The default run takes a case of each kind that has one
-quick; 150 cases are
+Each case is a file or folder of somebody else and one verb, run in a process of its own that
+notices imports of a canary, programs, connections, pickles, and its peak memory. The default run
+takes a case of each kind that has one quick; 150 cases are
 
     python -m pytest -m slow tests/integrity/test_hostile_files.py
 """
@@ -25,7 +26,14 @@ from tests.integrity import hostile as h
 LIMIT, SECONDS = 512, 90
 """MiB over the start of a process, and seconds of one case."""
 
-READ = ["status job", "report job out.html", "evaluate job d.zarr", "predict job d.zarr out.csv", "load job", "jobs ."]
+READ = [
+    "status job",
+    "report job out.html",
+    "evaluate job d.zarr",
+    "predict job d.zarr out.csv",
+    "load job",
+    "jobs .",
+]
 GO_ON = ["resume job --max-rounds=2", "update job", "relevance job", "compare job job"]
 ON_DATA = [
     "fit d.zarr new --gamma=0.5 --max-rounds=1",
@@ -37,7 +45,8 @@ KINDS = {}
 
 
 def kind(count):
-    """Register how a case of a kind is made: from a folder, a generator and a number to the words of a command."""
+    """Register how a case of a kind is made: from a folder, a generator and a number to the words
+    of a command."""
 
     def add(make):
         KINDS[make.__name__] = (make, count)
@@ -48,7 +57,8 @@ def kind(count):
 
 @kind(40)
 def objects_of_a_job(case, rng, number):
-    """Its spec, an event, a claim or the head of a group, with a field that is missing, of another type or huge."""
+    """Its spec, an event, a claim or the head of a group, with a field that is missing, of another
+    type or huge."""
     groups = "models/*/group.json", "checkpoints/*/group.json"
     names = "spec.json", "events/*.json", "events/*.json", "lease/*.json", *groups
     path = rng.choice(sorted((case / "job").glob(names[number % len(names)])))
@@ -59,7 +69,12 @@ def objects_of_a_job(case, rng, number):
 @kind(35)
 def models(case, rng, number):
     """The head or the value of a model, an estimator, or one of several targets."""
-    group = (case / "model", case / "classes", case / "targets", *(case / "job/models").glob("*-000001"))[number % 4]
+    group = (
+        case / "model",
+        case / "classes",
+        case / "targets",
+        *(case / "job/models").glob("*-000001"),
+    )[number % 4]
     if number % 3:
         h.repack(group, files.KIND, files.FORMAT, lambda *value: h.forged_value(*value, rng))
     else:
@@ -85,10 +100,16 @@ def checkpoints(case, rng, number):
 def data(case, rng, number):
     """The attributes of DATA."""
     (group,) = (case / "d.zarr").glob("rows-*/attributes")
-    h.repack(group, zarr_source.KIND, zarr_source.FORMAT, lambda *value: h.forged_value(*value, rng))
-    return (*ON_DATA, "ingest t.csv d.zarr --append", "evaluate job d.zarr", "update job", "resume job --max-rounds=2")[
-        number % 8
-    ]
+    h.repack(
+        group, zarr_source.KIND, zarr_source.FORMAT, lambda *value: h.forged_value(*value, rng)
+    )
+    return (
+        *ON_DATA,
+        "ingest t.csv d.zarr --append",
+        "evaluate job d.zarr",
+        "update job",
+        "resume job --max-rounds=2",
+    )[number % 8]
 
 
 RAW = [
@@ -146,13 +167,22 @@ def archives(case, rng, number):
     else:
         members = {
             "X": h.npy(HEADERS[0].replace("1000000000000", "5"), b"\0" * 80),
-            "columns": h.npy("{'descr': '<U100000000', 'fortran_order': False, 'shape': (2,)}\n", bytes(800_000_000)),
+            "columns": h.npy(
+                "{'descr': '<U100000000', 'fortran_order': False, 'shape': (2,)}\n",
+                bytes(800_000_000),
+            ),
         }
     h.npz(case / "t.npz", **members)
     return "ingest t.npz new.zarr --memory-limit=1GiB"
 
 
-QUICK = {"objects_of_a_job": (30,), "models": (12, 17), "metadata": (13,), "data": (24,), "archives": (4,)}
+QUICK = {
+    "objects_of_a_job": (30,),
+    "models": (12, 17),
+    "metadata": (13,),
+    "data": (24,),
+    "archives": (4,),
+}
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +218,9 @@ def run_cases(cases, made, context, folder):
         case = folder / f"{name}-{number}"
         shutil.copytree(made, case)
         words = KINDS[name][0](case, random.Random(f"{name}-{number}"), number)
-        found.append((name, number, words, *h.observe(context, words.split(), case, LIMIT, SECONDS)))
+        found.append(
+            (name, number, words, *h.observe(context, words.split(), case, LIMIT, SECONDS))
+        )
         shutil.rmtree(case)
     return found
 
@@ -199,7 +231,11 @@ def bad(found):
     def limit(words):
         return 1024 if "--memory-limit=1GiB" in words else LIMIT
 
-    return [each for each in found if each[3] not in ("error", "result") or each[5] or each[6] > limit(each[2])]
+    return [
+        each
+        for each in found
+        if each[3] not in ("error", "result") or each[5] or each[6] > limit(each[2])
+    ]
 
 
 def test_a_case_of_each_kind(made, context, tmp_path):
@@ -213,4 +249,9 @@ def test_a_case_of_each_kind(made, context, tmp_path):
 @pytest.mark.parametrize("name", KINDS)
 def test_hostile_files(name, made, context, tmp_path):
     """All cases of a kind."""
-    assert bad(run_cases([(name, number) for number in range(KINDS[name][1])], made, context, tmp_path)) == []
+    assert (
+        bad(
+            run_cases([(name, number) for number in range(KINDS[name][1])], made, context, tmp_path)
+        )
+        == []
+    )

@@ -1,4 +1,5 @@
-"""Files in the wrong place or of before, and chunks larger than they say: a named error, never other numbers.
+"""Files in the wrong place or of before, and chunks larger than they say: a named error, never
+other numbers.
 
 One case of each mechanism runs by default, the whole matrix by
 
@@ -42,14 +43,23 @@ def both(tmp_path_factory):
 )
 def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
     """Every way to read the tile tells, and --verify; other tiles can be read."""
-    chunks = [rows_in(data) / array / "c" / name for name in (("0/0", "1/0") if array == "X" else ("0", "1"))]
+    chunks = [
+        rows_in(data) / array / "c" / name
+        for name in (("0/0", "1/0") if array == "X" else ("0", "1"))
+    ]
     if how == "swapped":
         swap(*chunks)
     else:
         ingest(rows(1), tmp_path / "other.zarr", tile_rows=64, shuffle=1)
-        shutil.copy(rows_in(tmp_path / "other.zarr") / chunks[1].relative_to(rows_in(data)), chunks[1])
+        shutil.copy(
+            rows_in(tmp_path / "other.zarr") / chunks[1].relative_to(rows_in(data)), chunks[1]
+        )
     source = ZarrSource(data)
-    reads = [lambda: source.original_rows(1)] if array == "row" else [lambda: source.tile(1), source.verify]
+    reads = (
+        [lambda: source.original_rows(1)]
+        if array == "row"
+        else [lambda: source.tile(1), source.verify]
+    )
     reads += [lambda: source.gather([100])] if array != "row" else [source.verify]
     for read in reads:
         with pytest.raises(ChangedDataError, match=f"chunk [01] of the array '{array}'"):
@@ -62,8 +72,14 @@ def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
 
 @pytest.mark.parametrize("array", some(["X", "row"], {"X"}))
 def test_an_append_does_not_confirm_a_tile_in_the_wrong_place(array, data):
-    """The last tile, which is not full, gets a new checksum: it is refused if it does not have the old one."""
-    shutil.copy(*(rows_in(data) / array / "c" / name for name in (("0/0", "3/0") if array == "X" else ("0", "3"))))
+    """The last tile, which is not full, gets a new checksum: it is refused if it does not have the
+    old one."""
+    shutil.copy(
+        *(
+            rows_in(data) / array / "c" / name
+            for name in (("0/0", "3/0") if array == "X" else ("0", "3"))
+        )
+    )
     with pytest.raises(ChangedDataError, match=f"chunk 3 of the array '{array}'"):
         ingest(rows(2, 20), data, append=True)
 
@@ -95,7 +111,9 @@ def test_folders_of_another_job(how, series, both, tmp_path):
     shutil.copytree(both[0], job)
     mine, theirs = (max((place / series).iterdir()) for place in (job, other))
     if how == "parts":
-        shutil.copytree(theirs, mine, dirs_exist_ok=True, ignore=shutil.ignore_patterns("group.json"))
+        shutil.copytree(
+            theirs, mine, dirs_exist_ok=True, ignore=shutil.ignore_patterns("group.json")
+        )
     else:
         mine, theirs = (mine, theirs) if how == "folder" else (job / series, other / series)
         shutil.rmtree(mine)
@@ -132,7 +150,11 @@ def intact(tmp_path_factory):
         for k, n in enumerate((150, 20, 20)):
             if (number, k) == (0, 2):
                 jobs.fit(str(top / "d.zarr"), str(top / "job"), ASKED)
-            ingest(rows(10 * number + k, n), top / "d.zarr", **({"append": True} if k else {"tile_rows": 64}))
+            ingest(
+                rows(10 * number + k, n),
+                top / "d.zarr",
+                **({"append": True} if k else {"tile_rows": 64}),
+            )
     assert str(open_job(tops[0] / "job").update().wait(60)) == "done"
     return tops
 
@@ -143,7 +165,9 @@ def top(intact, tmp_path):
     return shutil.copytree(intact[0], tmp_path / "top")
 
 
-@pytest.mark.parametrize("how", ["swapped", "of other DATA", "attributes of before", "pointer of other DATA"])
+@pytest.mark.parametrize(
+    "how", ["swapped", "of other DATA", "attributes of before", "pointer of other DATA"]
+)
 def test_an_append_in_the_wrong_place(how, top, intact):
     """A group that is not the one that was published under this name is refused, not skipped."""
     data, other = top / "d.zarr", intact[1] / "d.zarr"
@@ -163,7 +187,8 @@ def test_an_append_in_the_wrong_place(how, top, intact):
 
 @pytest.mark.timeout(30)
 def test_a_missing_event_ends_a_resume(top):
-    """The next holder cannot state how many events there are: it says so, and does not try for ever."""
+    """The next holder cannot state how many events there are: it says so, and does not try for
+    ever."""
     path = top / "job" / "events" / "000002.json"
     path.unlink()
     with pytest.raises(MissingDataError, match=r"events/000002\.json is missing"):

@@ -1,4 +1,5 @@
-"""What files declare of themselves is checked before it is used: shapes, moments, numbers of events, pointers."""
+"""What files declare of themselves is checked before it is used: shapes, moments, numbers of
+events, pointers."""
 
 import json
 import shutil
@@ -60,11 +61,18 @@ def test_attributes_that_contradict_each_other(change, data):
 
 @pytest.mark.parametrize("change", ["moments", "features"])
 def test_other_attributes_are_other_data(change, data, job):
-    """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
+    """Attributes that are whole, but not those that the job began with: the same rows under another
+    name, or mean."""
     found = zarr_source.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
-    moments, columns = replace(found.moments, inputs=inputs), replace(found.columns, features=("a", "b"))
-    write_attributes(data, replace(found, **({"moments": moments} if change == "moments" else {"columns": columns})))
+    moments, columns = (
+        replace(found.moments, inputs=inputs),
+        replace(found.columns, features=("a", "b")),
+    )
+    write_attributes(
+        data,
+        replace(found, **({"moments": moments} if change == "moments" else {"columns": columns})),
+    )
     with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
         open_job(job).requeue(max_rounds=3)
 
@@ -83,7 +91,14 @@ def test_no_metadata_of_an_array_are_believed(data):
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    [([10**12], "<f8"), ([10**18], "<f8"), ([10**12, 10**12], "<f8"), ([-5], "<f8"), ([20_001], "<f8"), ([9], "|O")],
+    [
+        ([10**12], "<f8"),
+        ([10**18], "<f8"),
+        ([10**12, 10**12], "<f8"),
+        ([-5], "<f8"),
+        ([20_001], "<f8"),
+        ([9], "|O"),
+    ],
 )
 def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path):
     """Only the parts in the store tell how large an array is."""
@@ -93,7 +108,10 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
     data = part.read_bytes().replace(b'["<f8",[20000],"C"]', stated)
     part.write_bytes(data)
     size = len(data) - 160_000
-    rewrite(tmp_path / "m" / HEAD, lambda head: {**head, "json": size, "parts": [[len(data), codec._hash(data)]]})
+    rewrite(
+        tmp_path / "m" / HEAD,
+        lambda head: {**head, "json": size, "parts": [[len(data), codec._hash(data)]]},
+    )
     before = peak_memory()
     with pytest.raises(PartirvmError, match=f"{tmp_path}/m: .*the checkpoint"):
         load_checkpoint(str(tmp_path / "m"))
@@ -102,7 +120,8 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
 
 @pytest.mark.slow
 def test_a_checkpoint_without_a_field(job):
-    """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
+    """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what
+    is wrong."""
     spec = JobStore(job).restore().spec
     reader = checkpoint.codec()
     tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)

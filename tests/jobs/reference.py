@@ -19,7 +19,9 @@ def model(seed=0, m=3):
     scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.5,)), scaling, rng.normal(size=(m, 2)), np.arange(m), bias=False)
     root = 0.2 * np.tril(rng.normal(size=(m, m)))
-    return Model(design, rng.normal(size=m), root, np.ones(m), -1.0, 9, Columns(("a", "b")), 1.0, 1.0)
+    return Model(
+        design, rng.normal(size=m), root, np.ones(m), -1.0, 9, Columns(("a", "b")), 1.0, 1.0
+    )
 
 
 def written(place, spec=None):

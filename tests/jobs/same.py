@@ -34,7 +34,9 @@ def assert_same(one, two, where="value", pairs=None):
         assert struct.pack(">d", one) == struct.pack(">d", two), where
     elif is_dataclass(one):
         for each in fields(one):
-            assert_same(getattr(one, each.name), getattr(two, each.name), f"{where}.{each.name}", pairs)
+            assert_same(
+                getattr(one, each.name), getattr(two, each.name), f"{where}.{each.name}", pairs
+            )
     elif isinstance(one, tuple | list):
         assert len(one) == len(two), where
         for number, (mine, yours) in enumerate(zip(one, two, strict=True)):

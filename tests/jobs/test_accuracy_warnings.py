@@ -1,4 +1,5 @@
-"""Warnings of a finished fit beside boosting: where they come, where not, and where they are told."""
+"""Warnings of a finished fit beside boosting: where they come, where not, and where they are
+told."""
 
 import json
 import warnings
@@ -16,10 +17,13 @@ from partirvm.options import Request
 
 
 def steps(n=1500, seed=0):
-    """A product of three signs among five inputs: trees see it, and no smooth kernel of few vectors does."""
+    """A product of three signs among five inputs: trees see it, and no smooth kernel of few vectors
+    does."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 5))
-    return X, np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.2) + np.sign(X[:, 2]) + 0.05 * rng.normal(size=n)
+    return X, np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.2) + np.sign(X[:, 2]) + 0.05 * rng.normal(
+        size=n
+    )
 
 
 def smooth(n=1500, seed=0):
@@ -29,8 +33,15 @@ def smooth(n=1500, seed=0):
 
 
 def told(X, y, **options):
-    """The warnings about accuracy, and the model; few vectors keep the model poor where it should be."""
-    asked = {"random_state": 0, "max_rounds": 2, "kernel": "gaussian", "gamma": "learn-shared", **options}
+    """The warnings about accuracy, and the model; few vectors keep the model poor where it should
+    be."""
+    asked = {
+        "random_state": 0,
+        "max_rounds": 2,
+        "kernel": "gaussian",
+        "gamma": "learn-shared",
+        **options,
+    }
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         model = RVMRegressor(**asked).fit(X, y)
@@ -63,7 +74,12 @@ def test_a_smooth_function_gets_no_warning():
 @pytest.mark.parametrize(
     ("rows", "options"),
     some(
-        [(999, {}), (1500, {"reference": "none"}), (1500, {"gamma": 1.0}), (1500, {"memory_limit": "1000MiB"})],
+        [
+            (999, {}),
+            (1500, {"reference": "none"}),
+            (1500, {"gamma": 1.0}),
+            (1500, {"memory_limit": "1000MiB"}),
+        ],
         [(999, {}), (1500, {"gamma": 1.0})],
     ),
 )
@@ -75,7 +91,8 @@ def test_who_is_not_compared(rows, options):
 
 @pytest.mark.parametrize("clear", [True, False])
 def test_classes_are_compared_by_their_log_loss(clear):
-    """A chessboard in two of five inputs, which trees find and few smooth vectors do not, and a plane."""
+    """A chessboard in two of five inputs, which trees find and few smooth vectors do not, and a
+    plane."""
     X, _ = steps()
     labels = (
         np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0
@@ -84,7 +101,9 @@ def test_classes_are_compared_by_their_log_loss(clear):
     )
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        model = RVMClassifier("gaussian", gamma="learn-shared", random_state=0, max_rounds=2).fit(X, labels)
+        model = RVMClassifier("gaussian", gamma="learn-shared", random_state=0, max_rounds=2).fit(
+            X, labels
+        )
     found = model.history_[-1]["reference"]
     assert found["rows"] == 300
     assert bool(found["remarks"]) is clear
@@ -95,15 +114,23 @@ def test_classes_are_compared_by_their_log_loss(clear):
 
 @pytest.mark.slow
 def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
-    """A warning with both errors and what may help; the same in the status of the job, its report and its history,
-    which is plain JSON."""
+    """A warning with both errors and what may help; the same in the status of the job, its report
+    and its history, which is plain JSON."""
     X, y = steps()
     ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
-    asked = Request(kernel="gaussian", gamma="learn-shared", strategy="working-set", max_rounds=2, residual="none")
+    asked = Request(
+        kernel="gaussian",
+        gamma="learn-shared",
+        strategy="working-set",
+        max_rounds=2,
+        residual="none",
+    )
     with pytest.warns(AccuracyWarning, match="HistGradientBoostingRegressor.*this model") as heard:
         fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), asked)
     found = fitted.history[-1]["reference"]
-    assert found["remarks"] == [str(each.message) for each in heard if each.category is AccuracyWarning]
+    assert found["remarks"] == [
+        str(each.message) for each in heard if each.category is AccuracyWarning
+    ]
     assert found["rows"] == 300
     remark = found["remarks"][0]
     job = open_job(tmp_path / "job")
@@ -117,7 +144,10 @@ def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
 @pytest.mark.parametrize("key", ["held_out_rmse", "held_out_log_loss"])
 def test_a_last_fit_that_is_worse_than_a_round(key):
     """The best round is named."""
-    rounds = [{"kind": "round", "number": number, key: error} for number, error in enumerate((1.0, 0.5, 0.6), 1)]
+    rounds = [
+        {"kind": "round", "number": number, key: error}
+        for number, error in enumerate((1.0, 0.5, 0.6), 1)
+    ]
     for ratio, expected in ((1.02 - 1e-6, False), (1.02 + 1e-6, True)):
         found = worse({"kind": "final", key: 0.5 * ratio}, rounds)
         assert ("of round 2 0.5: try max_rounds=2" in found) is expected
@@ -160,27 +190,47 @@ WIDER = TAILS[0] * np.where(np.arange(1000) % 2, 1.5, 1.0)
         (WIDER, TAILS[1], True),
         (np.zeros(10), np.zeros(10), False),
     ],
-    ids=["better", "by less than a tenth", "worse", "by chance", "few far targets", "more than these", "no errors"],
+    ids=[
+        "better",
+        "by less than a tenth",
+        "worse",
+        "by chance",
+        "few far targets",
+        "more than these",
+        "no errors",
+    ],
 )
 def test_who_is_named(own, other, better):
     """Methods that are better by a tenth and surely so, not by one row or a few far ones."""
     if own is LUCK or own is TAILS[0]:
-        assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, "by the mean of all rows it is better"
+        assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, (
+            "by the mean of all rows it is better"
+        )
     assert is_better(other, own) is better
 
 
 @pytest.mark.slow
 def test_a_kernel_that_stays_lost_is_reported():
-    """A checkerboard of steps: trees see it, radial kernels do not, and the search says on how many rows it tried."""
+    """A checkerboard of steps: trees see it, radial kernels do not, and the search says on how many
+    rows it tried."""
     rng = np.random.default_rng((2000, 0))
     X = rng.uniform(-3, 3, (2000, 4))
     y = np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])) + 0.2 * rng.normal(size=2000)
-    with pytest.warns(AccuracyWarning, match=r"the search continued on 800 and 1,500 rows|kernel search continued"):
+    with pytest.warns(
+        AccuracyWarning, match=r"the search continued on 800 and 1,500 rows|kernel search continued"
+    ):
         RVMRegressor(random_state=0).fit(X, y)
 
 
 def test_a_remark_on_a_lost_kernel_needs_a_clear_difference():
-    judged = {"rows": 500, "error": 0.45, "rival": "boosted trees", "rival_error": 0.4, "lost": True, "levels": [800]}
+    judged = {
+        "rows": 500,
+        "error": 0.45,
+        "rival": "boosted trees",
+        "rival_error": 0.4,
+        "lost": True,
+        "levels": [800],
+    }
     assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in lost(judged)
     assert lost(judged | {"error": 0.43}) == ""
     assert lost(judged | {"lost": False}) == ""

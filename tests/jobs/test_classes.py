@@ -41,7 +41,9 @@ def read(path):
     """Columns of an output by their names."""
     if path.suffix == ".zarr":
         group = zarr.open_group(path, mode="r")
-        return {name: group[name.replace("/", "%2F")][...].tolist() for name in group.attrs["columns"]}
+        return {
+            name: group[name.replace("/", "%2F")][...].tolist() for name in group.attrs["columns"]
+        }
     if path.suffix == ".parquet":
         return pyarrow.parquet.read_table(path).to_pydict()
     plain = pyarrow.csv.ConvertOptions(null_values=[])  # "n/a" is a label here
@@ -50,13 +52,19 @@ def read(path):
 
 @pytest.mark.parametrize(
     ("kind", "ending"),
-    [*zip(TYPES, [".parquet", ".csv", ".csv", ".parquet", ".parquet"], strict=True), ("text", ".zarr")],
+    [
+        *zip(TYPES, [".parquet", ".csv", ".csv", ".parquet", ".parquet"], strict=True),
+        ("text", ".zarr"),
+    ],
 )
 def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
-    """In the order of the table, by the command line; labels of their own type, columns in the order of the classes."""
+    """In the order of the table, by the command line; labels of their own type, columns in the
+    order of the classes."""
     X, model = made(tmp_path, kind)
     out = tmp_path / f"out{ending}"
-    assert main(["predict", str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out), "--quiet"]) == 0
+    assert (
+        main(["predict", str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out), "--quiet"]) == 0
+    )
     found = read(out)
     assert list(found) == ["label", *(f"p_{label}" for label in TYPES[kind])]
     p = model.predict_proba(X)

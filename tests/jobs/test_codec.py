@@ -1,4 +1,5 @@
-"""Values as JSON and arrays, and checkpoints in files: the same bits back, and nothing that was not allowed."""
+"""Values as JSON and arrays, and checkpoints in files: the same bits back, and nothing that was not
+allowed."""
 
 import json
 from dataclasses import dataclass, replace
@@ -60,8 +61,19 @@ dtypes = (
 plain_arrays = hnp.arrays(dtypes, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
 arrays = plain_arrays | plain_arrays.map(np.asfortranarray) | plain_arrays.map(np.transpose)
 scalars = hnp.arrays(dtypes, ()).map(lambda array: array[()])
-leaves = st.none() | st.booleans() | integers | st.text() | floats | st.sampled_from(Colour) | arrays | scalars
-hashable = st.text() | integers | st.booleans() | st.sampled_from(Colour) | st.tuples(st.text(), integers)
+leaves = (
+    st.none()
+    | st.booleans()
+    | integers
+    | st.text()
+    | floats
+    | st.sampled_from(Colour)
+    | arrays
+    | scalars
+)
+hashable = (
+    st.text() | integers | st.booleans() | st.sampled_from(Colour) | st.tuples(st.text(), integers)
+)
 
 
 def nested(children):
@@ -165,7 +177,8 @@ def test_arrays_of_every_size_come_back(place, monkeypatch):
 
 
 def test_what_is_no_checkpoint(place):
-    """Nothing there, another group, a newer format, a strange class: an error that names the place."""
+    """Nothing there, another group, a newer format, a strange class: an error that names the
+    place."""
     with pytest.raises(MissingDataError, match="no checkpoint here"):
         load_checkpoint(f"{place}/nothing")
     codec.write_group({}, [], f"{place}/other", "partirvm-thing", 1)
@@ -177,8 +190,14 @@ def test_what_is_no_checkpoint(place):
     assert load_checkpoint(f"{place}/mine") == (1,)
     strange = {"value": {"object": "Path", "fields": {}}}
     unknown = r"the checkpoint: cannot be read .*'Path'"
-    cases = (strange, 0, unknown), ({}, 0, "cannot be read"), (strange, 99, "format 99.*use the version")
+    cases = (
+        (strange, 0, unknown),
+        ({}, 0, "cannot be read"),
+        (strange, 99, "format 99.*use the version"),
+    )
     for number, (tree, newer, says) in enumerate(cases):
-        codec.write_group(tree, [], f"{place}/{number}", checkpoint.KIND, newer or checkpoint.FORMAT)
+        codec.write_group(
+            tree, [], f"{place}/{number}", checkpoint.KIND, newer or checkpoint.FORMAT
+        )
         with pytest.raises(PartirvmError, match=says):
             load_checkpoint(f"{place}/{number}")

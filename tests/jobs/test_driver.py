@@ -48,7 +48,8 @@ def rows_of(classes=0, n=700):
 
 @pytest.mark.parametrize(("strategy", "likelihood", "validated", "options"), some(RUNS, BY_DEFAULT))
 def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, options, monkeypatch):
-    """Model and history are those of the run that was never away; at most one round is done again."""
+    """Model and history are those of the run that was never away; at most one round is done
+    again."""
     monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", 4)
     options = dict(options)
     classes = options.pop("classes", 0)
@@ -69,7 +70,10 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
     for lines, stored, model in whole.checkpoints:
         checkpoint, journal = pickle.loads(stored), MemoryJournal(model, whole.history[:lines])
         found = reread(checkpoint, spec.problem, spec.options)
-        for one, two in ((checkpoint, found), (getattr(checkpoint, "best", None), getattr(found, "best", None))):
+        for one, two in (
+            (checkpoint, found),
+            (getattr(checkpoint, "best", None), getattr(found, "best", None)),
+        ):
             for each in ("fit", "parts", "below", "used"):
                 assert_same(getattr(one, each, None), getattr(two, each, None))
         later = replace(driver, elapsed=100.0, usable=model is not None)
@@ -85,7 +89,9 @@ def recorded(max_rounds):
     """A run of the working set to its end: its driver, its spec, and what it left."""
     executor = LocalExecutor(1)
     driver = Driver(executor, ArraySource(*rows_of()))
-    spec = resolve(driver.source, Request(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor)
+    spec = resolve(
+        driver.source, Request(gamma=0.4, partition_size=60, max_rounds=max_rounds), executor
+    )
     journal = Recorder()
     driver.run(STRATEGIES["working-set"](), spec.problem, spec.options, journal)
     yield driver, spec, journal
@@ -93,7 +99,8 @@ def recorded(max_rounds):
 
 
 def test_the_checkpoint_of_a_run_that_is_over_says_so():
-    """The last fit is none to go on from without new rows: a limit that is raised later finds the round before it."""
+    """The last fit is none to go on from without new rows: a limit that is raised later finds the
+    round before it."""
     with recorded(3) as (_, _, journal):
         assert [lines for lines, *_ in journal.checkpoints] == [1, 2]
         assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
@@ -101,7 +108,8 @@ def test_the_checkpoint_of_a_run_that_is_over_says_so():
 
 
 def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once():
-    """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
+    """``usable``: an interruption in the first round after the resume ends it with the model that
+    is there."""
     with recorded(4) as (driver, spec, journal):
         at = pickle.loads(journal.checkpoints[0][1])
         late = replace(driver, interrupted=lambda: Termination.TIME, usable=True)

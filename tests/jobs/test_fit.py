@@ -1,4 +1,5 @@
-"""Fit, predict and evaluate on DATA and JOB: what is written, in which order, and what is refused."""
+"""Fit, predict and evaluate on DATA and JOB: what is written, in which order, and what is
+refused."""
 
 import shutil
 from dataclasses import replace
@@ -15,7 +16,9 @@ from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
-PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error")
+PARAMETERS = Request(
+    gamma=0.3, partition_size=30, max_rounds=3, strategy="working-set", selection="error"
+)
 
 
 def rows(n=600, seed=0, d=2):
@@ -58,7 +61,13 @@ def test_what_can_be_refused_is_refused_before_the_job_is_touched(folder, tmp_pa
     assert not (tmp_path / "job").exists()
     before = JobStore(str(folder / "job")).events()
     with pytest.raises(error):
-        jobs.fit(str(folder / "train.zarr"), str(folder / "job"), asked, overwrite=True, validation=validation)
+        jobs.fit(
+            str(folder / "train.zarr"),
+            str(folder / "job"),
+            asked,
+            overwrite=True,
+            validation=validation,
+        )
     assert JobStore(str(folder / "job")).events() == before
 
 
@@ -82,7 +91,8 @@ class Listener(Watcher):
 
 
 def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
-    """And ``on_plan`` the plan, before anything else; the history keeps the diagnostics of the last model alone."""
+    """And ``on_plan`` the plan, before anything else; the history keeps the diagnostics of the last
+    model alone."""
     listener = Listener()
     found = jobs.fit(
         str(folder / "train.zarr"), str(tmp_path / "job"), replace(PARAMETERS, solver="fixed-point", residual="none"),
@@ -97,9 +107,13 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
     assert [{**entry, "diagnostics": []} for entry in listener.records] == [
         {**entry, "diagnostics": []} for entry in found.history
     ]
-    assert [e["diagnostics"] for e in found.history if e["diagnostics"]] == [with_diagnostics[-1]["diagnostics"]]
+    assert [e["diagnostics"] for e in found.history if e["diagnostics"]] == [
+        with_diagnostics[-1]["diagnostics"]
+    ]
     read = sum(done == total for _, done, total in listener.tiles)
-    assert sum(entry["passes"] for entry in found.history) == read + 1  # the last residuals and left-out rows are one
+    assert (
+        sum(entry["passes"] for entry in found.history) == read + 1
+    )  # the last residuals and left-out rows are one
 
 
 @pytest.mark.slow
@@ -120,18 +134,30 @@ def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     ended = jobs.run_job(job)
     whole = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "whole"), asked)
     assert ended.model.mean.tobytes() == whole.model.mean.tobytes()
-    assert [entry["vectors"] for entry in ended.history] == [entry["vectors"] for entry in whole.history]
+    assert [entry["vectors"] for entry in ended.history] == [
+        entry["vectors"] for entry in whole.history
+    ]
 
 
 def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path):
-    """The heuristic's line comes first, in the events and to the watcher, with P and why; then the strategy's own."""
+    """The heuristic's line comes first, in the events and to the watcher, with P and why; then the
+    strategy's own."""
     listener = Listener()
     asked = Request(gamma=0.3, strategy="incremental")
     found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=listener)
     events = JobStore(str(tmp_path / "job")).events()
-    life = ["running", "checkpoint", "plan", "fit", *["fit", "checkpoint"] * (len(found.history) - 1), "done"]
+    life = [
+        "running",
+        "checkpoint",
+        "plan",
+        "fit",
+        *["fit", "checkpoint"] * (len(found.history) - 1),
+        "done",
+    ]
     assert [event["event"] for event in events] == life
-    assert [event["kind"] for event in events if "kind" in event] == [entry["kind"] for entry in listener.records]
+    assert [event["kind"] for event in events if "kind" in event] == [
+        entry["kind"] for entry in listener.records
+    ]
     first = listener.records[0]
     assert (first["kind"], first["rows"]) == ("heuristic", 35)
     assert first["partition_size"] == found.plan.partition_size == events[2]["partition_size"]
@@ -149,22 +175,33 @@ def table(n, seed):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_numbers_of_a_regression(held_out, tmp_path):
-    """The stored target is the target of that row of the table (to the digits of a line of history)."""
+    """The stored target is the target of that row of the table (to the digits of a line of
+    history)."""
     tables = {"train": table(300, 0), "held-out": table(100, 1)}
     for name, rows in tables.items():
         ingest(rows, str(tmp_path / name), shuffle=3)
     validation = str(tmp_path / "held-out") if held_out else None
-    jobs.fit(str(tmp_path / "train"), str(tmp_path / "job"), Request(gamma=0.5, max_rounds=2), validation=validation)
+    jobs.fit(
+        str(tmp_path / "train"),
+        str(tmp_path / "job"),
+        Request(gamma=0.5, max_rounds=2),
+        validation=validation,
+    )
     (found,) = jobs.open_job(str(tmp_path / "job")).state().history[-1]["diagnostics"]
     rows, t, mean, std = np.array(found["largest"]).T
-    np.testing.assert_allclose(t, tables["held-out" if held_out else "train"][1][rows.astype(int)], rtol=1e-4)
+    np.testing.assert_allclose(
+        t, tables["held-out" if held_out else "train"][1][rows.astype(int)], rtol=1e-4
+    )
     assert (np.diff(np.abs(t - mean)) <= 0).all()
     assert (std > 0).all()
 
 
 def test_numbers_that_cannot_be_read_are_left_out(tmp_path):
     """The file of the row numbers has been deleted."""
-    data, found = ingest(table(100, 0), str(tmp_path / "train"), shuffle=3), [{"largest": [[3, 1.0]]}]
+    data, found = (
+        ingest(table(100, 0), str(tmp_path / "train"), shuffle=3),
+        [{"largest": [[3, 1.0]]}],
+    )
     assert table_rows(found, data, None) == [{"largest": [[data.original_rows(0)[3], 1.0]]}]
     shutil.rmtree(next((tmp_path / "train").glob("rows-*/row/c")))
     with pytest.raises(MissingDataError):

@@ -24,7 +24,8 @@ def rows(n, seed, low=-2.0, high=2.0):
 
 @pytest.mark.parametrize("shuffle", [3, None])
 def test_append(tmp_path, shuffle):
-    """Old rows and hashes of full tiles stay, new rows follow, moments are of all; and again with a second append."""
+    """Old rows and hashes of full tiles stay, new rows follow, moments are of all; and again with a
+    second append."""
     parts = [rows(100, 0), rows(37, 1), rows(90, 2)]
     place = tmp_path / "d.zarr"
     before = ingest(parts[0], place, shuffle=shuffle, tile_rows=32)
@@ -44,7 +45,8 @@ def test_append(tmp_path, shuffle):
 
 
 def test_readers_see_the_rows_that_were_there(tmp_path):
-    """Also those of a last tile that the append writes anew, in this process and another, until the next append."""
+    """Also those of a last tile that the append writes anew, in this process and another, until the
+    next append."""
     place = tmp_path / "d.zarr"
     readers = [ingest(rows(10, 0), place, tile_rows=32)]
     expected = contents(ZarrSource(place))
@@ -65,7 +67,9 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     before = contents(ingest((X, y), place, tile_rows=32))
     with pytest.raises(DataError, match="no value in 25 rows"):
         ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
-    with pytest.raises(DataError, match=r"the dataset has the targets \[y\] without weights, unlike the new rows"):
+    with pytest.raises(
+        DataError, match=r"the dataset has the targets \[y\] without weights, unlike the new rows"
+    ):
         ingest((X, y, np.ones(50)), place, append=True)
     with pytest.raises(UsageError, match=r"append takes features, .* from the dataset"):
         ingest((X, y), place, append=True, features=np.array(["x0", "x1"]))
@@ -81,7 +85,11 @@ def test_new_rows_are_for_an_update(tmp_path):
     place, folder = tmp_path / "d.zarr", str(tmp_path / "job")
     X, y = rows(100, 0)
     ingest((X, y), place, tile_rows=32)
-    jobs.fit(str(place), folder, Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1))
+    jobs.fit(
+        str(place),
+        folder,
+        Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1),
+    )
     with pytest.raises(UsageError, match="has no rows that were appended"):
         open_job(folder).update()
     ingest(rows(50, 1), place, append=True)
@@ -94,7 +102,8 @@ def test_new_rows_are_for_an_update(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_what_cannot_be_updated(tmp_path):
-    """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before its last merge."""
+    """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before
+    its last merge."""
     place, folder = str(tmp_path / "d.zarr"), str(tmp_path / "job")
     X, y = rows(80, 0)
     halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
@@ -104,5 +113,7 @@ def test_what_cannot_be_updated(tmp_path):
         if lines:
             jobs.run_job(folder, watcher=Stopper(lines))
         ingest(rows(10, 1), place, append=True)
-        with pytest.raises(UsageError, match="job cannot be updated: it has no fit to add new rows to"):
+        with pytest.raises(
+            UsageError, match="job cannot be updated: it has no fit to add new rows to"
+        ):
             open_job(folder).update()

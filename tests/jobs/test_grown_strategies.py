@@ -1,4 +1,5 @@
-"""Jobs of every strategy, of numbers and of classes, that go on with rows which were appended to their DATA."""
+"""Jobs of every strategy, of numbers and of classes, that go on with rows which were appended to
+their DATA."""
 
 from collections import Counter
 from dataclasses import replace
@@ -21,18 +22,27 @@ NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 
 def rows(n, seed, low, high, classes=0):
-    """Rows of one function of two inputs, the first between these bounds: numbers, or classes by their size."""
+    """Rows of one function of two inputs, the first between these bounds: numbers, or classes by
+    their size."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
-    return (X, np.array(NAMES[classes])[np.digitize(y, [-0.5, 0.5][: classes - 1])]) if classes else (X, y)
+    return (
+        (X, np.array(NAMES[classes])[np.digitize(y, [-0.5, 0.5][: classes - 1])])
+        if classes
+        else (X, y)
+    )
 
 
 class Grown:
     """A job of rows on the left; ``append`` adds those on the right to its DATA."""
 
     def __init__(self, folder, classes=0, **options):
-        self.place, self.job, self.asked = str(folder / "d.zarr"), str(folder / "job"), replace(ASKED, **options)
+        self.place, self.job, self.asked = (
+            str(folder / "d.zarr"),
+            str(folder / "job"),
+            replace(ASKED, **options),
+        )
         self.parts = rows(BEFORE, 0, -2, 0, classes), rows(NEW, 1, 0, 2, classes)
         ingest(self.parts[0], self.place, tile_rows=32, classes=bool(classes))
 
@@ -73,15 +83,19 @@ WAYS = [
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_fit_of_numbers_goes_on(tmp_path, options):
-    """One pass over the new rows alone brings what the vectors kept lack; then rounds with new rows as candidates. In
-    the end Gram matrix, posterior and evidence are those of dense formulas over all rows; new ground is learned."""
+    """One pass over the new rows alone brings what the vectors kept lack; then rounds with new rows
+    as candidates. In the end Gram matrix, posterior and evidence are those of dense formulas over
+    all rows; new ground is learned."""
     case = Grown(tmp_path, **options).fit()
     first = open_job(case.job).model()
     job = case.append().update()
     model, history = job.model(), job.state().history
     new = [line for line in history if line["rows"] == BEFORE + NEW]
     Phi, y = case.dense(model)
-    scaling, beta = model.design.scaling, model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
+    scaling, beta = (
+        model.design.scaling,
+        model.design.scaling.t_scale[0] ** 2 / model.evidence_noise,
+    )
     np.testing.assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
@@ -90,7 +104,9 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     np.testing.assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
     mean, _ = naive.posterior(Phi, t[:, 0], model.alpha, beta)
     np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
-    evidence = naive.log_evidence(Phi, t[:, 0], model.alpha, beta) - len(y) * np.log(scaling.t_scale[0])
+    evidence = naive.log_evidence(Phi, t[:, 0], model.alpha, beta) - len(y) * np.log(
+        scaling.t_scale[0]
+    )
     assert model.log_evidence == pytest.approx(evidence, rel=1e-7)
     assert model.n_rows == BEFORE + NEW
     labels = model.design.rows
@@ -102,8 +118,16 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
 
 
 def test_a_fit_without_a_kernel_goes_on(tmp_path):
-    """No row is a candidate: the linear columns are fitted to all rows, of which the new ones alone are read for it."""
-    case = Grown(tmp_path, kernel="none", basis="linear", gamma="learn", partition_size="auto", noise="constant")
+    """No row is a candidate: the linear columns are fitted to all rows, of which the new ones alone
+    are read for it."""
+    case = Grown(
+        tmp_path,
+        kernel="none",
+        basis="linear",
+        gamma="learn",
+        partition_size="auto",
+        noise="constant",
+    )
     case.fit().append()
     job = case.update()
     model, (merged, last) = job.model(), job.state().history
@@ -111,9 +135,16 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     assert (last["kind"], last["rows"]) == ("final", BEFORE + NEW)
     X, y = (np.concatenate([part[k] for part in case.parts]) for k in (0, 1))
     scaling = model.design.scaling
-    Phi, t = np.column_stack([np.ones(len(X)), scaling.inputs(X)]), scaling.targets(y[:, None])[:, 0]
-    kept = [0] * int(model.design.bias) + [1 + k for k in range(2) if label_of(k) in model.design.leading]
-    mean, _ = naive.posterior(Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.evidence_noise)
+    Phi, t = (
+        np.column_stack([np.ones(len(X)), scaling.inputs(X)]),
+        scaling.targets(y[:, None])[:, 0],
+    )
+    kept = [0] * int(model.design.bias) + [
+        1 + k for k in range(2) if label_of(k) in model.design.leading
+    ]
+    mean, _ = naive.posterior(
+        Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.evidence_noise
+    )
     expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, kept] @ mean)
     np.testing.assert_allclose(model.predict(X), expected, atol=1e-6)
 
@@ -130,8 +161,8 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
-    """In the end the weights are the mode over all rows, where Φᵀ(t − y) = Aw, and the evidence is Laplace's there;
-    balanced weights are those of all rows."""
+    """In the end the weights are the mode over all rows, where Φᵀ(t − y) = Aw, and the evidence is
+    Laplace's there; balanced weights are those of all rows."""
     case = Grown(tmp_path, classes, **options).fit()
     job = case.append().update()
     model = job.model()
@@ -169,7 +200,8 @@ def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after):
-    """Left in its first fit, or in the one after: the model has the bits of an update that was never broken."""
+    """Left in its first fit, or in the one after: the model has the bits of an update that was
+    never broken."""
     found = []
     for broken in (False, True):
         (tmp_path / str(broken)).mkdir()
@@ -190,11 +222,16 @@ def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
-    """With more rounds it is the update that was given these; a second update goes on from the last fit."""
+    """With more rounds it is the update that was given these; a second update goes on from the last
+    fit."""
     found = []
     for number, rounds in enumerate((1, 3)):
         (tmp_path / str(number)).mkdir()
-        case = Grown(tmp_path / str(number), strategy="working-set", max_rounds=2, effort="thorough").fit().append()
+        case = (
+            Grown(tmp_path / str(number), strategy="working-set", max_rounds=2, effort="thorough")
+            .fit()
+            .append()
+        )
         job = case.update(max_rounds=rounds)
         if rounds == 1:
             assert job.resume(max_rounds=5).wait(60) is Status.DONE
@@ -207,8 +244,12 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     Phi, y = case.dense(model)
     t = model.design.scaling.targets(y[:, None])[:, 0]
     beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
-    np.testing.assert_allclose(Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6)
-    assert job.state().history[-1]["number"] == 8, "rounds of the last update are as many as it was given before"
+    np.testing.assert_allclose(
+        Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6
+    )
+    assert job.state().history[-1]["number"] == 8, (
+        "rounds of the last update are as many as it was given before"
+    )
 
 
 def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):

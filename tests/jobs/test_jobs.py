@@ -1,4 +1,5 @@
-"""A job's whole life by its handle: every state, who may end or resume it, and that a resume changes no bit."""
+"""A job's whole life by its handle: every state, who may end or resume it, and that a resume
+changes no bit."""
 
 import os
 
@@ -43,10 +44,17 @@ def kinds(job):
 
 
 def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
-    """In a thread: queued, running, done; each transition with a time and a reason; relative places."""
+    """In a thread: queued, running, done; each transition with a time and a reason; relative
+    places."""
     monkeypatch.chdir(tmp_path)
     place = os.path.relpath(data)
-    how = {"partition_size": 30, "max_rounds": 3, "noise": "constant", "residual": "none", "random_state": 4}
+    how = {
+        "partition_size": 30,
+        "max_rounds": 3,
+        "noise": "constant",
+        "residual": "none",
+        "random_state": 4,
+    }
     estimator = RVMRegressor(gamma=2.0, strategy=WorkingSet(selection="random"), **how)
     job = submit(estimator, place, "job")
     monkeypatch.chdir("/")
@@ -64,7 +72,8 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
 
 
 def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
-    """abort from another handle ends the thread's job with a usable model; the resumed one equals one never aborted."""
+    """abort from another handle ends the thread's job with a usable model; the resumed one equals
+    one never aborted."""
     job = jobs.submit(LONG, data, str(tmp_path / "job"))
     wait_for(lambda: len(job.state().history) >= 2)
     with pytest.raises(LeaseError, match="in use by"):
@@ -103,12 +112,19 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 
 @pytest.mark.parametrize("what", ["abort", "cancel"])
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
-    """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
+    """In the fit that measures the partition size: nothing is planned or fitted any more, and a
+    resume begins anew."""
     from partirvm.jobs import attempt, request
     from partirvm.resolve import small_fits
 
     monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
-    request.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
+    request.create(
+        data,
+        str(tmp_path / "job"),
+        Request(**{**vars(ASKED), "partition_size": "auto"}),
+        None,
+        False,
+    )
     job = open_job(tmp_path / "job")
 
     sparseness = small_fits.sparseness
@@ -139,7 +155,9 @@ def test_a_job_that_cannot_be_begun_says_so_at_once(data, tmp_path, monkeypatch)
         patched.setattr(JobStore, "acquire", full)
         with pytest.raises(StorageError, match="no space left"):
             submit(
-                RVMRegressor(gamma=2.0, partition_size=30, max_rounds=1, noise="constant", residual="none"),
+                RVMRegressor(
+                    gamma=2.0, partition_size=30, max_rounds=1, noise="constant", residual="none"
+                ),
                 data,
                 tmp_path / "job",
             )
@@ -200,7 +218,9 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
         job.resume(max_rounds=9, validation=data)
     assert kinds(job) == ["running", "done"]
     few = ingest((X := np.linspace(-2, 2, 60)[:, None], np.sin(X[:, 0])), tmp_path / "few.zarr").url
-    jobs.fit(few, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto"))
+    jobs.fit(
+        few, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto")
+    )
     with pytest.raises(UsageError, match="would change nothing"):
         open_job(tmp_path / "basic").resume(max_rounds=99)
 
@@ -219,12 +239,18 @@ def test_a_job_out_of_time_gets_more(data, tmp_path):
 @pytest.mark.parametrize(
     ("part", "error", "status", "reason"),
     [
-        ("data.ZarrSource.tile", ZeroDivisionError("a fault"), Status.FAILED, "ZeroDivisionError: a fault"),
+        (
+            "data.ZarrSource.tile",
+            ZeroDivisionError("a fault"),
+            Status.FAILED,
+            "ZeroDivisionError: a fault",
+        ),
         ("jobs.attempt.executor_for", ClusterError("it is gone"), Status.INTERRUPTED, "it is gone"),
     ],
 )
 def test_what_an_error_makes_of_a_job(data, tmp_path, monkeypatch, part, error, status, reason):
-    """An error of the program fails it, a cluster that breaks down interrupts; the cause gone, a resume goes on."""
+    """An error of the program fails it, a cluster that breaks down interrupts; the cause gone, a
+    resume goes on."""
     job = broken_off(data, str(tmp_path / "job"), ASKED)
 
     def fault(*_):
@@ -270,7 +296,8 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
 
 @pytest.mark.slow
 def test_data_that_moved_are_given_again(tmp_path):
-    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
+    """Held to the fingerprint; the job remembers the new place, and an update finds new rows
+    there."""
     rows, job = own_job(tmp_path)
     before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
     now.parent.mkdir()

@@ -46,7 +46,8 @@ def data(tmp_path_factory):
     ],
 )
 def test_the_choice_is_arithmetic(asked, spare, classes, where):
-    """Kept where passes repeat their columns. Passes that bring new columns keep none unless asked."""
+    """Kept where passes repeat their columns. Passes that bring new columns keep none unless
+    asked."""
     shape, machine = DataShape(10_000, 2, 1, 1000, newton=classes), Machine(1, 100 << 20, 4 << 30)
     found = kernel_store(Request(kernel_store=asked), shape, machine, 100, spare)
     assert found.where == where
@@ -74,7 +75,8 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
 
 @pytest.mark.slow
 def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
-    """Zarr goes to JOB/kernel; what a killed process left there is removed by the next one, which ends alike."""
+    """Zarr goes to JOB/kernel; what a killed process left there is removed by the next one, which
+    ends alike."""
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, kernel_store="none"))
     job = tmp_path / "job"
     seen = []

@@ -1,4 +1,5 @@
-"""Learned kernels, and several widths at once: what plans and histories tell, what P counts, evidence."""
+"""Learned kernels, and several widths at once: what plans and histories tell, what P counts,
+evidence."""
 
 import re
 from dataclasses import replace
@@ -23,13 +24,18 @@ from partirvm.resolve.resolve import resolve
 from partirvm.resolve.small_fits import SmallFits
 from partirvm.storage import lease
 
-ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
+ASKED = Request(
+    kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1
+)
 NAMES = ("noise", "slope", "wave")
-KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 600 centres, \d+ evaluations"
+KERNEL = (
+    r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 600 centres, \d+ evaluations"
+)
 
 
 def rows(n=600, seed=0):
-    """The target is a wave over the last feature on a slope of the second; the first is noise in other units."""
+    """The target is a wave over the last feature on a slope of the second; the first is noise in
+    other units."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 3)) * [1000.0, 1.0, 0.1]
     return X, 5 + np.sin(20 * X[:, 2]) + X[:, 1] + 0.1 * rng.normal(size=n)
@@ -42,13 +48,16 @@ def data(tmp_path_factory):
 
     X, y = rows()
     place = tmp_path_factory.mktemp("data") / "rows.zarr"
-    ingest(DataFrame({**dict(zip(NAMES, X.T, strict=True)), "y": y}), place, target="y", tile_rows=200)
+    ingest(
+        DataFrame({**dict(zip(NAMES, X.T, strict=True)), "y": y}), place, target="y", tile_rows=200
+    )
     return str(place)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
-    """The names of features, rows, evaluations and gain; P is raised to the usual centres; seconds add up."""
+    """The names of features, rows, evaluations and gain; P is raised to the usual centres; seconds
+    add up."""
     monkeypatch.setattr(lease, "BEAT", 0.01)
     steps, doing = [], set()
 
@@ -82,7 +91,8 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
 
 
 def test_auto_of_little_learns_nothing():
-    """Below 20 rows of weight the width is that of "scale"; a kernel without gamma has nothing to learn."""
+    """Below 20 rows of weight the width is that of "scale"; a kernel without gamma has nothing to
+    learn."""
     X, y = rows(120)
     w = np.where(np.arange(120) < 19, 1.0, 0.0)
     few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
@@ -108,17 +118,26 @@ def test_little_memory_holds_the_centres(data):
 
 
 def test_a_kernel_that_is_learned_again(monkeypatch):
-    """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
+    """From ten centres at first: history and kernel tell of what was taken, and the last of it is
+    the model's."""
     monkeypatch.setattr(kernel_search, "CENTRES", 10)
     monkeypatch.setattr(kernel_search, "MOST_CENTRES", 10)
-    asked = {"gamma": "learn-per-feature", "strategy": "working-set", "partition_size": 60, "max_rounds": 3}
+    asked = {
+        "gamma": "learn-per-feature",
+        "strategy": "working-set",
+        "partition_size": 60,
+        "max_rounds": 3,
+    }
     model = RVMRegressor(**asked, random_state=0).fit(*rows(300))
     first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
     assert first["taken"] is None
     assert again
     for entry in again:
         assert entry["candidates"] >= 20
-        assert f"from 300 rows × {entry['candidates']} centres, {entry['iterations']} evaluations" in entry["text"]
+        assert (
+            f"from 300 rows × {entry['candidates']} centres, {entry['iterations']} evaluations"
+            in entry["text"]
+        )
         assert (": kernel accepted" in entry["text"]) == entry["taken"] == (entry["gain"] > 0)
     taken = [first, *(entry for entry in again if entry["taken"])]
     assert model.kernel_ == kernel_from_spec(taken[-1]["kernel"])
@@ -129,17 +148,24 @@ TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_s
 
 
 @pytest.mark.parametrize(
-    "strategy", some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"})
+    "strategy",
+    some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"}),
 )
 def test_every_strategy_offers_both_widths(strategy):
-    """P functions of P // K rows join at a time; the evidence is that of the columns that are left, by its formula."""
+    """P functions of P // K rows join at a time; the evidence is that of the columns that are left,
+    by its formula."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(150, 2))  # hills as wide as the map, and a steep one
     y = np.sin(X[:, 0]) + 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=150)
     y = y + 0.4 * np.random.default_rng(0).normal(size=150)
-    model = RVMRegressor(standardize=False, **grouped({**TWO, "strategy": strategy, "partition_size": 41})).fit(X, y)
+    model = RVMRegressor(
+        standardize=False, **grouped({**TWO, "strategy": strategy, "partition_size": 41})
+    ).fit(X, y)
     design = model.model_.design
-    assert [kernel.gamma for kernel in design.kernels] == [(WIDTHS[0],), (pytest.approx(WIDTHS[1]),)]
+    assert [kernel.gamma for kernel in design.kernels] == [
+        (WIDTHS[0],),
+        (pytest.approx(WIDTHS[1]),),
+    ]
     assert set(design.which.tolist()) == {0, 1}
     assert len(set(design.labels.tolist())) == len(design.labels)
     joined = [entry["candidates"] for entry in model.history_ if entry["kind"] in ("round", "part")]
@@ -147,7 +173,9 @@ def test_every_strategy_offers_both_widths(strategy):
         assert joined[0] == 40
     if strategy != "basic":
         assert model.plan_.partitions == -(-150 // 20)
-    columns = [naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)]
+    columns = [
+        naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)
+    ]
     Phi = np.hstack([np.ones((150, int(design.bias))), *columns])
     beta = 1 / model.model_.evidence_noise
     evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))

@@ -48,7 +48,8 @@ def clock(monkeypatch):
 
 
 def test_a_dead_process_frees_it_at_once(tmp_path, clock):
-    """Killed, whether or not its parent has noticed, or its number was given to another: nobody sleeps."""
+    """Killed, whether or not its parent has noticed, or its number was given to another: nobody
+    sleeps."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
@@ -67,10 +68,12 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
 @pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
 def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
-    """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
-    clock shows; who asks without patience waits too."""
+    """Another host, or this one before a reboot or in another container: after the expiry, not
+    before, whatever its clock shows; who asks without patience waits too."""
     store, began = JobStore.create(tmp_path / "job", REQUEST), clock.now
-    claim_of(open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"})
+    claim_of(
+        open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"}
+    )
     mine = store.acquire()
     assert mine.epoch == 2
     mine.release()
@@ -80,8 +83,8 @@ def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, patience):
-    """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without patience is refused at the
-    next one. Silent for the expiry, it is gone."""
+    """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without
+    patience is refused at the next one. Silent for the expiry, it is gone."""
     store, folder = JobStore.create(tmp_path / "job", REQUEST), open_folder(tmp_path / "job")
     beat, expiry, lives, beats = 0.4, 1.0, 20 * 0.4, [0.0]
     monkeypatch.setattr(lease, "BEAT", beat)
@@ -110,9 +113,11 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
 
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
 def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
-    """The old driver stops before each of its writes in turn, another takes over and publishes, the old one goes on.
+    """The old driver stops before each of its writes in turn, another takes over and publishes, the
+    old one goes on.
 
-    What the old one writes then never counts, and what counted when it was taken over is there for every reader.
+    What the old one writes then never counts, and what counted when it was taken over is there for
+    every reader.
     """
     act = {
         "record": lambda store, n: store.record({"event": "note", "n": n}),
@@ -122,7 +127,9 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
     counts = 1 if what == "record" else 3  # once its event is there
     look = {
         "record": lambda store: store.events()[-1]["n"],
-        "save": lambda store: next(n for n in range(9) if (model(n).mean == store.model().mean).all()),
+        "save": lambda store: next(
+            n for n in range(9) if (model(n).mean == store.model().mean).all()
+        ),
         "checkpoint": lambda store: store.restore()["n"],
     }[what]
     held_up = 0
@@ -134,7 +141,9 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
         act(old, 2)
         create, calls, taken = Folder.create, iter(range(99)), []
 
-        def sleepy(self, name, data, create=create, calls=calls, at=at, taken=taken, new=new, job=job):
+        def sleepy(
+            self, name, data, create=create, calls=calls, at=at, taken=taken, new=new, job=job
+        ):
             if next(calls) == at // 2:
                 if at % 2:
                     create(self, name, data)
@@ -184,7 +193,8 @@ def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch, qui
 
 
 def test_a_folder_that_begins_anew_is_another_ones(place, quick):
-    """The number of an epoch comes again there: by its token an old holder finds that it is not its own."""
+    """The number of an epoch comes again there: by its token an old holder finds that it is not its
+    own."""
     store = JobStore.create(place, REQUEST)
     old = store.acquire()
     open_folder(place).remove()

@@ -1,4 +1,5 @@
-"""Tables with categories as jobs: interrupted and resumed, with rows appended, fed in chunks, by commands."""
+"""Tables with categories as jobs: interrupted and resumed, with rows appended, fed in chunks, by
+commands."""
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,11 @@ QUICK = {"effort": "quick", "seed": 0, "partition_size": 40}
 KINDS = ["one target", "two targets", "two classes", "three classes"]
 
 
-def table(kind: str, n: int = 240, n_levels: int = 60, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
-    """Rows of a number, a label in few rows each, some of them missing, and a label of three levels."""
+def table(
+    kind: str, n: int = 240, n_levels: int = 60, seed: int = 0
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Rows of a number, a label in few rows each, some of them missing, and a label of three
+    levels."""
     rng = np.random.default_rng(seed)
     effects = 2.0 * np.random.default_rng(99).normal(size=n_levels + 1)
     codes = rng.integers(0, n_levels + 1, n)
@@ -27,10 +31,16 @@ def table(kind: str, n: int = 240, n_levels: int = 60, seed: int = 0) -> tuple[p
     labels = [None if code == n_levels else levels[code] for code in codes]
     y = np.nan_to_num(np.sin(2 * x)) + effects[codes] + few + 0.3 * rng.normal(size=n)
     frame = pd.DataFrame(
-        {"x": x, "k": pd.Categorical(labels, categories=levels), "few": pd.Categorical(few, categories=range(3))}
+        {
+            "x": x,
+            "k": pd.Categorical(labels, categories=levels),
+            "few": pd.Categorical(few, categories=range(3)),
+        }
     )
     if kind == "two targets":
-        return frame, np.column_stack([y, np.nan_to_num(x) - effects[codes] + 0.3 * rng.normal(size=n)])
+        return frame, np.column_stack(
+            [y, np.nan_to_num(x) - effects[codes] + 0.3 * rng.normal(size=n)]
+        )
     if kind == "two classes":
         return frame, (y > 1).astype(int)
     if kind == "three classes":
@@ -39,12 +49,15 @@ def table(kind: str, n: int = 240, n_levels: int = 60, seed: int = 0) -> tuple[p
 
 
 def data_of(kind: str, folder, **how) -> str:
-    return ingest(table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **how).url
+    return ingest(
+        table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **how
+    ).url
 
 
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets", "three classes"}))
 def test_a_resumed_fit_is_the_same(kind, tmp_path):
-    """Two rounds, or one and a resume for another one: the same digest, with the same folds of the levels."""
+    """Two rounds, or one and a resume for another one: the same digest, with the same folds of the
+    levels."""
     place = data_of(kind, tmp_path)
     whole = jobs.fit(place, str(tmp_path / "whole"), Request(**QUICK, max_rounds=2)).model
     jobs.fit(place, str(tmp_path / "job"), Request(**QUICK, max_rounds=1))
@@ -56,7 +69,8 @@ def test_a_resumed_fit_is_the_same(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets"}))
 def test_appended_rows_update_a_job(kind, tmp_path):
-    """The error on new rows falls or stays after an update with three times as many rows; stated deviations fit it."""
+    """The error on new rows falls or stays after an update with three times as many rows; stated
+    deviations fit it."""
     place = data_of(kind, tmp_path)
     job = str(tmp_path / "job")
     first = jobs.fit(place, job, Request(**QUICK, max_rounds=2)).model
@@ -64,9 +78,14 @@ def test_appended_rows_update_a_job(kind, tmp_path):
     updated = open_job(job).update()
     updated.wait()
     new, t = table(kind, 600, seed=2)
-    numbers = np.column_stack([new.x, np.where(new.k.isna(), np.nan, new.k.cat.codes), new.few.cat.codes])
+    numbers = np.column_stack(
+        [new.x, np.where(new.k.isna(), np.nan, new.k.cat.codes), new.few.cat.codes]
+    )
     if "classes" in kind:
-        losses = [-np.log(model.predict_proba(numbers)[np.arange(600), t]).mean() for model in (first, updated.model())]
+        losses = [
+            -np.log(model.predict_proba(numbers)[np.arange(600), t]).mean()
+            for model in (first, updated.model())
+        ]
         assert losses[1] < losses[0] + 0.02
         return
     errors = []
@@ -80,7 +99,8 @@ def test_appended_rows_update_a_job(kind, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one target", "two targets"])
 def test_chunks_of_a_stream(kind):
-    """The first chunk is a fit, to the bit; the next ones keep the columns and improve the weights."""
+    """The first chunk is a fit, to the bit; the next ones keep the columns and improve the
+    weights."""
     frame, y = table(kind)
     more, t = table(kind, 480, seed=1)
     whole = RVMRegressor(effort="quick", random_state=0, residual="none").fit(frame, y)
@@ -96,7 +116,8 @@ def test_chunks_of_a_stream(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_command_line_gives_the_models_predictions(kind, tmp_path):
-    """A CSV with labels of which some are missing or new, ingested, fitted and predicted by commands."""
+    """A CSV with labels of which some are missing or new, ingested, fitted and predicted by
+    commands."""
     frame, y = table(kind)
     columns = {"y0": y[:, 0], "y1": y[:, 1]} if kind == "two targets" else {"y0": y}
     frame.assign(**columns).to_csv(tmp_path / "train.csv", index=False)
@@ -117,7 +138,9 @@ def test_the_command_line_gives_the_models_predictions(kind, tmp_path):
     model = open_job(tmp_path / "job").model()
     if classes:
         expected = model.predict_proba(new)
-        np.testing.assert_allclose(found.filter(like="p_").to_numpy()[:, : expected.shape[1]], expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            found.filter(like="p_").to_numpy()[:, : expected.shape[1]], expected, rtol=1e-9
+        )
     else:
         expected = model.predict(new).reshape(50, -1)
         np.testing.assert_allclose(found.filter(like="mean").to_numpy(), expected, rtol=1e-9)

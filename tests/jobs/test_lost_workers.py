@@ -1,4 +1,5 @@
-"""Workers that a cluster loses during a fit: events, the state of the job, and what its readers are told."""
+"""Workers that a cluster loses during a fit: events, the state of the job, and what its readers are
+told."""
 
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
@@ -31,7 +32,11 @@ def losses(at, count):
 
 def test_many_losses_are_few_events(tmp_path, monkeypatch):
     """100 workers lost in 100 s: events after 1, 61 and 100 of them."""
-    store, clock, executor = written(tmp_path / "job"), Clock(), SimpleNamespace(lost_workers=(0, 0.0))
+    store, clock, executor = (
+        written(tmp_path / "job"),
+        Clock(),
+        SimpleNamespace(lost_workers=(0, 0.0)),
+    )
     monkeypatch.setattr(attempt, "time", clock)
     with attempt._recorded_losses(store, executor) as record:
         record()
@@ -46,7 +51,8 @@ def test_many_losses_are_few_events(tmp_path, monkeypatch):
 
 
 def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
-    """The lease is lost when the end of the block records what is left: the error of the block is raised."""
+    """The lease is lost when the end of the block records what is left: the error of the block is
+    raised."""
     store, executor = written(tmp_path / "job"), SimpleNamespace(lost_workers=(1, 0.0))
     store.lease.release()
     store.lease = None
@@ -76,7 +82,8 @@ def test_the_state_counts_losses_and_restarts():
 
 @pytest.mark.parametrize("scheduler", ["", SCHEDULER])
 def test_a_driver_that_nobody_starts_again_has_its_command(scheduler):
-    """Four processes have run it and died, as many as Dask allows: the reason counts them, the advice has a command."""
+    """Four processes have run it and died, as many as Dask allows: the reason counts them, the
+    advice has a command."""
     events = [running(float(at)) for at in range(4)]
     state = observed(fold(events, {"time": 0.0, "scheduler": scheduler}), held=False)
     assert state.status is Status.INTERRUPTED
@@ -93,14 +100,23 @@ def test_losses_are_a_line_of_status_and_of_follow():
     assert len(lines) == 2
     assert lines[0].startswith("1 worker lost, the last at 2 Jan 1970")
     assert lines[1] == f"{lines[0]}; the driver was started again 1 time"
-    facts = {"job": "jobs/run1", "status": "running", "since": 0.0, "attempt": 1, "reason": "", "doing": ""}
+    facts = {
+        "job": "jobs/run1",
+        "status": "running",
+        "since": 0.0,
+        "attempt": 1,
+        "reason": "",
+        "doing": "",
+    }
     facts |= {"strategy": None, "advice": "", "n_vectors": None, "train_rmse": None}
     text = status_text({**facts, "lost_workers": lost_workers_of(states[1])})
     assert f"workers         {lines[0]}" in text.splitlines()
     assert "lost" not in status_text({**facts, "lost_workers": lost_workers_of(states[0])})
 
 
-def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be_resumed(tmp_path, monkeypatch):
+def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be_resumed(
+    tmp_path, monkeypatch
+):
     """Its calls are cancelled: the job is interrupted, not failed with an empty message."""
     data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
     job = str(tmp_path / "job")
@@ -117,12 +133,18 @@ def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be
     assert state.reason == "stopped at once (CancelledError)"
 
 
-@pytest.mark.parametrize("error", [AttributeError("no broadcast"), UnboundLocalError("result"), KeyError("x")])
 @pytest.mark.parametrize(
-    ("status", "expected"), [("closing", "interrupted"), ("closed", "interrupted"), ("running", "failed")]
+    "error", [AttributeError("no broadcast"), UnboundLocalError("result"), KeyError("x")]
 )
-def test_no_error_of_a_worker_that_stops_is_that_of_the_fit(tmp_path, monkeypatch, error, status, expected):
-    """Its client closes at any moment, and whatever uses it may fail in any way; another worker takes the job up."""
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("closing", "interrupted"), ("closed", "interrupted"), ("running", "failed")],
+)
+def test_no_error_of_a_worker_that_stops_is_that_of_the_fit(
+    tmp_path, monkeypatch, error, status, expected
+):
+    """Its client closes at any moment, and whatever uses it may fail in any way; another worker
+    takes the job up."""
     data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
     job = str(tmp_path / "job")
     create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False)

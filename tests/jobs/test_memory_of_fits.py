@@ -21,7 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 
 def traced(n, *, targets=1, classes=0, **asked):
-    """The plan of a fit of n rows, most of which it keeps, the most bytes that it held at once, and its vectors."""
+    """The plan of a fit of n rows, most of which it keeps, the most bytes that it held at once, and
+    its vectors."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(n, 3))
     waves = np.sin(9 * X[:, :1] + np.arange(targets)) + X[:, 1:2] * X[:, 2:]
@@ -70,7 +71,8 @@ def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
     ids=["8 targets", "2 classes", "4 classes", "indicators of 4 classes"],
 )
 def test_several_outputs_take_what_the_formula_says(n, several):
-    """(4 T + 6) f (M + P)² of T targets that share vectors, 12 C f (M + P)² of C linear predictors; at least half.
+    """(4 T + 6) f (M + P)² of T targets that share vectors, 12 C f (M + P)² of C linear predictors;
+    at least half.
 
     Indicators of K classes are as one target, and 8 f K (M + P) more.
     """
@@ -83,7 +85,8 @@ def test_several_outputs_take_what_the_formula_says(n, several):
 
 
 def test_labels_count_in_the_plan():
-    """4,000 labels of 1,000 characters, which a process holds and copies when it opens DATA or writes a model."""
+    """4,000 labels of 1,000 characters, which a process holds and copies when it opens DATA or
+    writes a model."""
     rows = [[0.0], [1.0]], [0.0, 1.0]
     labelled = Columns(("x0",), categories={"x0": tuple(f"{code:01000}" for code in range(4000))})
     sources = as_source(*rows), as_source(*rows, columns=labelled)
@@ -129,15 +132,30 @@ FITS = [
     (5000, 20, "surface", ()),
     (8000, 8, "5 classes", ("--reference", "none")),
     (20_000, 3, "surface", ()),
-    (60_000, 2, "wave", ("--max-vectors", "100", "--neighbours", "20")),  # more rows than are left out
+    (
+        60_000,
+        2,
+        "wave",
+        ("--max-vectors", "100", "--neighbours", "20"),
+    ),  # more rows than are left out
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "features", "kind", "options"), FITS)
 def test_the_plan_of_a_small_fit_is_no_less_than_its_peak(tmp_path, rows, features, kind, options):
-    """Of the command line, which loads libraries during the fit: neighbours, and boosted trees in a comparison."""
-    arguments = [sys.executable, "-c", SMALL, str(tmp_path), str(rows), str(features), kind, *options]
+    """Of the command line, which loads libraries during the fit: neighbours, and boosted trees in a
+    comparison."""
+    arguments = [
+        sys.executable,
+        "-c",
+        SMALL,
+        str(tmp_path),
+        str(rows),
+        str(features),
+        kind,
+        *options,
+    ]
     ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
     planned = open_job(tmp_path / "job").state().plan["memory_peak"]
     assert int(ended.stdout.split()[-1]) <= planned

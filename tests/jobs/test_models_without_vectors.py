@@ -1,4 +1,5 @@
-"""A fit never ends at the mean without a reason that its warning states: outliers, noise, a better method."""
+"""A fit never ends at the mean without a reason that its warning states: outliers, noise, a better
+method."""
 
 import warnings
 
@@ -19,7 +20,8 @@ def oblique_wave(n, frequency, seed=0, d=10):
 
 
 def test_a_wave_along_an_oblique_direction_is_found_from_steep_starts():
-    """No widths of the features raise the evidence of 400 rows; the standard deviation of sin is √½."""
+    """No widths of the features raise the evidence of 400 rows; the standard deviation of sin is
+    √½."""
     X, y = oblique_wave(2500, 4.0)
     model = RVMRegressor(random_state=0).fit(X[:1500], y[:1500])
     assert model.n_relevance_vectors_
@@ -40,9 +42,13 @@ def test_outliers_of_the_target_are_named():
     share = np.floor(1000 * (y[rows] ** 2).sum() / (y**2).sum()) / 10
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        RVMRegressor(kernel="gaussian", gamma=0.5, max_rounds=1, partition_size=20, random_state=0).fit(X, y)
+        RVMRegressor(
+            kernel="gaussian", gamma=0.5, max_rounds=1, partition_size=20, random_state=0
+        ).fit(X, y)
     (message,) = [str(each.message) for each in found if "sum of squares" in str(each.message)]
-    assert message.startswith(f"12 rows carry {min(share, 99.9):.1f} % of the target's sum of squares")
+    assert message.startswith(
+        f"12 rows carry {min(share, 99.9):.1f} % of the target's sum of squares"
+    )
     named = message[message.index("0: ") + 3 : message.index(", …")].replace(",", "").split()
     assert len(named) == 8
     assert set(map(int, named)) <= set(rows.tolist())
@@ -78,15 +84,20 @@ def farthest(target):
     return [Farthest(len(target), elsewhere, float((distances**2).sum()), distances[order], order)]
 
 
-@pytest.mark.parametrize(("count", "factor"), [(1, 1000.0), (1, 100.0), (10, 1000.0), (10, 30.0), (20, 100.0)])
+@pytest.mark.parametrize(
+    ("count", "factor"), [(1, 1000.0), (1, 100.0), (10, 1000.0), (10, 30.0), (20, 100.0)]
+)
 @pytest.mark.parametrize("sides", [1, 2])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
 def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
-    """One row or up to 2 %, on one side or on both, 30 times as far as others or more, at any level of the target."""
+    """One row or up to 2 %, on one side or on both, 30 times as far as others or more, at any level
+    of the target."""
     rng = np.random.default_rng(count)
     target = rng.normal(size=1000)
     rows = np.sort(rng.choice(1000, count, replace=False))
-    target[rows] = factor * (1.0 + np.abs(target[rows])) * np.where(np.arange(count) % sides, -1.0, 1.0)
+    target[rows] = (
+        factor * (1.0 + np.abs(target[rows])) * np.where(np.arange(count) % sides, -1.0, 1.0)
+    )
     sentence = _described(farthest(target + offset))
     subject = "1 row carries" if count == 1 else f"{count} rows carry"
     assert sentence.startswith(subject)
@@ -98,12 +109,15 @@ def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
 def test_rare_events_are_no_outliers(share, kind):
     """A target that is 0 but for few rows, where it is 1, or a count."""
     rng = np.random.default_rng(0)
-    target = (rng.random(2000) < share) * (1.0 if kind == "indicator" else 1.0 + rng.poisson(2.0, size=2000))
+    target = (rng.random(2000) < share) * (
+        1.0 if kind == "indicator" else 1.0 + rng.poisson(2.0, size=2000)
+    )
     assert _described(farthest(target)) == ""
 
 
 def test_rivals_of_the_mean_have_their_own_errors():
-    """Least squares is exact for a linear target; the error of the mean is that of the training mean."""
+    """Least squares is exact for a linear target; the error of the mean is that of the training
+    mean."""
     rng = np.random.default_rng(0)
     X, new_X = rng.normal(size=(100, 2)), rng.normal(size=(30, 2))
     t, new_t = X[:, :1] * 2.0, new_X[:, :1] * 2.0

@@ -1,4 +1,5 @@
-"""run(2n) is run(n) and resume(n): jobs that reached a limit go on as the fit that had more from the beginning."""
+"""run(2n) is run(n) and resume(n): jobs that reached a limit go on as the fit that had more from
+the beginning."""
 
 from dataclasses import replace
 
@@ -42,13 +43,16 @@ def data(folder, targets=1, classes=0):
     """300 rows of two inputs in three tiles."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(300, 2))
-    y = np.column_stack([np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=300) for k in range(targets)])
+    y = np.column_stack(
+        [np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=300) for k in range(targets)]
+    )
     y = np.digitize(y[:, 0], [0.0]) if classes else y[:, 0] if targets == 1 else y
     return ingest((X, y), folder / "d.zarr", tile_rows=128, classes=bool(classes)).url
 
 
 def pair(folder, place, asked, monkeypatch):
-    """A fit of four rounds; and a job of two, which is then resumed for four, though its plan event tells lies."""
+    """A fit of four rounds; and a job of two, which is then resumed for four, though its plan event
+    tells lies."""
     whole = jobs.fit(place, str(folder / "whole"), replace(asked, max_rounds=4))
     jobs.fit(place, str(folder / "job"), asked)
     events = Folder(str(folder / "job"), folder / "job")
@@ -75,7 +79,9 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch
     assert model.design.kernel == whole.model.design.kernel
     same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
     found, expected = job.state().history, whole.history
-    assert [[one.get(key) for key in same] for one in found] == [[one.get(key) for key in same] for one in expected]
+    assert [[one.get(key) for key in same] for one in found] == [
+        [one.get(key) for key in same] for one in expected
+    ]
     assert job.asked()["max_rounds"] == 4
     assert job.asked()["gamma"] == options.get("gamma", 0.5)
     assert job.progress()["attempt"] == 2
@@ -90,7 +96,8 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
-    """A balanced fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that."""
+    """A balanced fit ends by its effort, if the rule applies to small fits; resumed as a thorough
+    one it is that."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
     place, asked = data(tmp_path), replace(ASKED, max_rounds=8, strategy="working-set")
     jobs.fit(place, str(tmp_path / "job"), replace(asked, effort="balanced"))
@@ -105,15 +112,22 @@ def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
 
 
 def test_a_job_holds_its_basis(tmp_path):
-    """As JSON in its spec; its columns by name, their weights and relevances those of the estimator."""
+    """As JSON in its spec; its columns by name, their weights and relevances those of the
+    estimator."""
     place = data(tmp_path)
     jobs.fit(place, str(tmp_path / "job"), replace(ASKED, basis=BASIS))
     job = open_job(tmp_path / "job")
     assert job.store.spec()["parameters"]["basis"] == BASIS
-    inline = RVMRegressor(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", basis=BASIS, random_state=4)
+    inline = RVMRegressor(
+        gamma=0.5, partition_size=30, max_rounds=2, noise="constant", basis=BASIS, random_state=4
+    )
     inline.fit(place)
     told, model = job.facts()["bases"], load_model(tmp_path / "job", allow_code=True)
     assert model.digest() == inline.model_.digest()
-    assert [each["name"] for each in told] == ["bias", "x0", "x1", "tanh[0]", "tanh[1]"] == list(bases_of(model).names)
+    assert (
+        [each["name"] for each in told]
+        == ["bias", "x0", "x1", "tanh[0]", "tanh[1]"]
+        == list(bases_of(model).names)
+    )
     np.testing.assert_array_equal([each["weights"][0] for each in told], inline.basis_weights_)
     np.testing.assert_array_equal([each["relevance"] for each in told], inline.basis_relevance_)

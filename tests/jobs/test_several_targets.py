@@ -1,4 +1,5 @@
-"""Several targets from DATA: ingested by name, fitted with vectors in common, predicted and scored each by itself."""
+"""Several targets from DATA: ingested by name, fitted with vectors in common, predicted and scored
+each by itself."""
 
 import json
 
@@ -31,25 +32,34 @@ def write(path, n, seed, columns=("a", *NAMES, "b")):
     """The rows as a CSV file, the targets among the features."""
     X, Y = rows(n, seed)
     table = {"a": X[:, 0], "b": X[:, 1], NAMES[0]: Y[:, 0], NAMES[1]: Y[:, 1]}
-    pd.DataFrame({name: table[name] for name in columns}).to_csv(path, index=False, float_format="%.17g")
+    pd.DataFrame({name: table[name] for name in columns}).to_csv(
+        path, index=False, float_format="%.17g"
+    )
     return str(path)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """train.zarr and test.zarr of CSV files, and a fit of the first in ``job``, by the command line."""
+    """train.zarr and test.zarr of CSV files, and a fit of the first in ``job``, by the command
+    line."""
     folder = tmp_path_factory.mktemp("several")
     train, test = (str(folder / f"{name}.zarr") for name in ("train", "test"))
     target = ", ".join(NAMES)
-    assert main(["ingest", write(folder / "train.csv", 500, 0), train, "--target", target, "--quiet"]) == 0
-    assert main(["ingest", write(folder / "test.csv", 130, 1), test, "--like", train, "--quiet"]) == 0
+    assert (
+        main(["ingest", write(folder / "train.csv", 500, 0), train, "--target", target, "--quiet"])
+        == 0
+    )
+    assert (
+        main(["ingest", write(folder / "test.csv", 130, 1), test, "--like", train, "--quiet"]) == 0
+    )
     fit = ["fit", train, str(folder / "job"), "--validation", test, *OPTIONS, "--json"]
     assert main(fit) == 0
     return folder
 
 
 def test_predictions_and_scores_are_of_each_target(folder, capsys):
-    """Columns and scores by name against the formulas; beside them the means over targets, as the fit reports them."""
+    """Columns and scores by name against the formulas; beside them the means over targets, as the
+    fit reports them."""
     job, test, output = (str(folder / name) for name in ("job", "test.zarr", "p.csv"))
     model, (X, Y) = load_model(job), rows(130, 1)
     assert model.columns.targets == NAMES
@@ -71,27 +81,36 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
         assert found["rmse"] == pytest.approx(np.sqrt(squares[-1]), rel=1e-6)
         density = 0.5 * np.log(2 * np.pi * sd**2) + errors**2 / (2 * sd**2)
         assert found["nlpd"] == pytest.approx(density.mean(), rel=1e-6)
-        assert found["coverage_95"] == pytest.approx((np.abs(errors) <= 1.96 * sd).mean(), abs=1e-12)
+        assert found["coverage_95"] == pytest.approx(
+            (np.abs(errors) <= 1.96 * sd).mean(), abs=1e-12
+        )
         assert found["rmse"] == pytest.approx(SD[k], rel=0.3)
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-6)
     for score in ("nlpd", "coverage_95"):
-        assert scores[score] == pytest.approx(np.mean([one[score] for one in scores["targets"].values()]))
+        assert scores[score] == pytest.approx(
+            np.mean([one[score] for one in scores["targets"].values()])
+        )
     last = open_job(job).state().history[-1]
-    assert [last[f"held_out_{score}"] for score in ("rmse", "nlpd")] == pytest.approx([scores["rmse"], scores["nlpd"]])
+    assert [last[f"held_out_{score}"] for score in ("rmse", "nlpd")] == pytest.approx(
+        [scores["rmse"], scores["nlpd"]]
+    )
     assert main(["predict", job, test, output.replace("csv", "zarr"), "--quiet"]) == 0
     arrays = zarr.open_group(output.replace("csv", "zarr"), mode="r")
     np.testing.assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)
 
 
 def test_rows_that_are_appended(folder, tmp_path):
-    """Grow y (N, T), hashes and moments, and an update goes on with them; other targets are refused untouched."""
+    """Grow y (N, T), hashes and moments, and an update goes on with them; other targets are refused
+    untouched."""
     place = tmp_path / "d.zarr"
     ingest(folder / "train.csv", place, target=NAMES, tile_rows=128)
     job = submit(RVMRegressor(gamma=0.5, partition_size=40, max_rounds=2), place, tmp_path / "job")
     assert job.wait(60) is Status.DONE
     before = contents(ZarrSource(place))
     for target in ("wind/speed, warmth", "warmth"):
-        with pytest.raises(DataError, match=r"the dataset has the targets \[warmth, wind/speed\] .* the new rows"):
+        with pytest.raises(
+            DataError, match=r"the dataset has the targets \[warmth, wind/speed\] .* the new rows"
+        ):
             ingest(folder / "test.csv", place, append=True, target=target)
     with pytest.raises(DataError, match=r"unlike the new rows \(targets \[\]\)"):
         ingest(write(tmp_path / "none.csv", 9, 1, ("a", "b", NAMES[0])), place, append=True)

@@ -26,13 +26,25 @@ from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
-ASKED = Request(gamma=0.5, partition_size=20, strategy="working-set", max_rounds=2, selection="random", seed=3)
+ASKED = Request(
+    gamma=0.5, partition_size=20, strategy="working-set", max_rounds=2, selection="random", seed=3
+)
 
 FITS = {
     "numbers": {},
-    "priors": {"alpha_prior": (1e-3, 1e-3), "noise_prior": (1e-3, 0.0), "fixed_alpha": {"bias": 1e-6}},
+    "priors": {
+        "alpha_prior": (1e-3, 1e-3),
+        "noise_prior": (1e-3, 0.0),
+        "fixed_alpha": {"bias": 1e-6},
+    },
     "a basis, several kernels": {"basis": "linear", "gamma_multiples": (1.0, 8.0)},
-    "no kernel": {"kernel": "none", "gamma": "learn", "basis": "linear", "partition_size": "auto", "max_rounds": None},
+    "no kernel": {
+        "kernel": "none",
+        "gamma": "learn",
+        "basis": "linear",
+        "partition_size": "auto",
+        "max_rounds": None,
+    },
     "a size that is measured": {"partition_size": "auto"},
     "a kernel that is learned": {"gamma": "learn"},
     "split-merge, a sample": {"strategy": "split-merge", "fit_rows": "sample", "max_rounds": None},
@@ -48,7 +60,9 @@ def source(targets=1, classes=0, n=150):
     if not classes:
         return as_source(X, y[:, 0] if targets == 1 else y, tile_rows=64)
     columns = Columns(("a", "b"), "kind", {}, tuple(range(classes)))
-    return as_source(X, np.digitize(y[:, 0], [-0.5, 0.5][: classes - 1]), tile_rows=64, columns=columns)
+    return as_source(
+        X, np.digitize(y[:, 0], [-0.5, 0.5][: classes - 1]), tile_rows=64, columns=columns
+    )
 
 
 @pytest.mark.parametrize("asked", FITS.values(), ids=FITS)
@@ -65,7 +79,12 @@ def test_a_spec_comes_back_from_its_file(asked, tmp_path):
     assert b'"|i1"' not in (tmp_path / "s" / "000000").read_bytes()
     assert_same(spec, replace(found, problem=replace(found.problem, codes=spec.problem.codes)))
     request = spec.request
-    assert "auto" not in (request.strategy, request.selection, request.fit_rows, request.partition_size)
+    assert "auto" not in (
+        request.strategy,
+        request.selection,
+        request.fit_rows,
+        request.partition_size,
+    )
     assert isinstance(request.moderate, bool)
     assert isinstance(request.sample_rows, int)
 
@@ -73,11 +92,17 @@ def test_a_spec_comes_back_from_its_file(asked, tmp_path):
 def data(folder, n=150):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 2))
-    ingest((X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)), folder / "d.zarr", tile_rows=64)
+    ingest(
+        (X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)),
+        folder / "d.zarr",
+        tile_rows=64,
+    )
     return str(folder / "d.zarr")
 
 
-def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_checkpoint(tmp_path, monkeypatch):
+def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_checkpoint(
+    tmp_path, monkeypatch
+):
     """A driver that dies in the first round leaves it; with other limits nothing of it is kept."""
     place = data(tmp_path)
     whole = jobs.fit(place, str(tmp_path / "whole"), ASKED)
@@ -87,7 +112,9 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
         jobs.run_job(str(tmp_path / "job"), watcher=Broken(0))
     store, called = JobStore(tmp_path / "job"), []
     assert store.restore().state is None
-    monkeypatch.setattr(attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw))
+    monkeypatch.setattr(
+        attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw)
+    )
     job = open_job(tmp_path / "job").resume()
     assert job.wait(60) is Status.DONE
     assert not called
@@ -96,17 +123,24 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
 
 def test_time_that_is_over_leaves_no_spec(tmp_path):
     """What was left to learn would be missing from it."""
-    found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="learn", time_limit=1e-6))
+    found = jobs.fit(
+        data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="learn", time_limit=1e-6)
+    )
     assert found.reason is Termination.TIME
     assert JobStore(tmp_path / "job").restore() is None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", some(["basic", "incremental", "working-set", "split-merge"], {"working-set"}))
+@pytest.mark.parametrize(
+    "strategy", some(["basic", "incremental", "working-set", "split-merge"], {"working-set"})
+)
 def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
     """The update left no checkpoint: the next one is that of all the rows at once."""
     found, rng = [], np.random.default_rng(5)
-    parts = [(X, np.sin(2 * X[:, 0]) * X[:, 1]) for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))]
+    parts = [
+        (X, np.sin(2 * X[:, 0]) * X[:, 1])
+        for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))
+    ]
 
     class Gone(Watcher):
         def on_tiles(self, name, done, total):
@@ -136,7 +170,10 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
 
 def life(*kinds, **fields):
     """Events of these kinds, a second apart."""
-    return [{"event": kind, "time": float(second), "reason": f"r{second}"} for second, kind in enumerate(kinds)]
+    return [
+        {"event": kind, "time": float(second), "reason": f"r{second}"}
+        for second, kind in enumerate(kinds)
+    ]
 
 
 PATHS = {
@@ -153,18 +190,24 @@ PATHS = {
 @pytest.mark.parametrize("before", PATHS, ids=str)
 @pytest.mark.parametrize("after", PATHS)
 def test_every_transition(before, after):
-    """Those of the table are made, with time and reason; all others raise and name what stands before."""
+    """Those of the table are made, with time and reason; all others raise and name what stands
+    before."""
     events = life(*PATHS[before], after.value)
     if after in TRANSITIONS[before]:
         state = fold(events)
-        assert (state.status, state.since, state.reason) == (after, len(events) - 1.0, f"r{len(events) - 1}")
+        assert (state.status, state.since, state.reason) == (
+            after,
+            len(events) - 1.0,
+            f"r{len(events) - 1}",
+        )
     else:
         with pytest.raises(FormatError, match=rf"'{after}' cannot follow '{before}'"):
             fold(events)
 
 
 def test_a_long_life():
-    """Plan and history, times and attempts, through an interruption and a resume; unknown events do nothing."""
+    """Plan and history, times and attempts, through an interruption and a resume; unknown events do
+    nothing."""
     request = {"time": 1.0, "parameters": {"a": 1, "b": 2}, "data": "here"}
     events = [
         {"event": "running", "time": 2.0, "history": 0},
@@ -184,7 +227,12 @@ def test_a_long_life():
     assert done.plan["passes"] == 7
     assert [(line["number"], line.get("again")) for line in done.history] == [(1, None), (2, True)]
     resumed = fold(events, request)
-    assert (resumed.status, resumed.attempt, resumed.began, resumed.ended) == (Status.RUNNING, 2, 2.0, None)
+    assert (resumed.status, resumed.attempt, resumed.began, resumed.ended) == (
+        Status.RUNNING,
+        2,
+        2.0,
+        None,
+    )
     assert len(resumed.history) == 2
     assert resumed.request == {"time": 1.0, "parameters": {"a": 1, "b": 3}, "data": "there"}
     for kinds in (("fit",), ("running", "done", "fit")):
@@ -193,13 +241,21 @@ def test_a_long_life():
 
 
 def test_a_run_that_adds_nothing_leaves_the_model_of_the_run_before():
-    """Its history ends with the last fit, which the resume had set aside; one more line of history replaces it."""
+    """Its history ends with the last fit, which the resume had set aside; one more line of history
+    replaces it."""
     lines = [{"event": "fit", "time": 0.0, "number": number} for number in (1, 2)]
-    events = [*life("running"), *lines, *life("done", "queued"), {"event": "running", "time": 0.0, "history": 1}]
+    events = [
+        *life("running"),
+        *lines,
+        *life("done", "queued"),
+        {"event": "running", "time": 0.0, "history": 1},
+    ]
     assert [len(fold(each).history) for each in (events, [*events, *life("aborted")])] == [1, 2]
     late = fold([*events, {"event": "done", "time": 0.0, "reason": "time"}])
     assert advice_of(late).startswith("The last run added nothing. time_limit was reached")
-    assert "nothing" not in advice_of(fold([*events, lines[1], {"event": "done", "time": 0.0, "reason": "time"}]))
+    assert "nothing" not in advice_of(
+        fold([*events, lines[1], {"event": "done", "time": 0.0, "reason": "time"}])
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,5 +270,10 @@ def test_a_run_that_adds_nothing_leaves_the_model_of_the_run_before():
 )
 def test_what_a_watcher_sees(kinds, held, aborting, status):
     """The lease and the flags tell what no event says yet."""
-    assert observed(fold(life(*kinds)), held=held, requested=("abort", "why") if aborting else None).status is status
+    assert (
+        observed(
+            fold(life(*kinds)), held=held, requested=("abort", "why") if aborting else None
+        ).status
+        is status
+    )
     assert fold([]) == JobState()

@@ -64,7 +64,8 @@ def test_cells_that_no_model_has_are_removed(tmp_path):
 
 
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
-    """StorageError, and no claim is left; fsspec's own way, which looks first, is refused without a trial."""
+    """StorageError, and no claim is left; fsspec's own way, which looks first, is refused without a
+    trial."""
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -75,7 +76,9 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     folder = Folder("imitation://job", str(tmp_path / "job"), Imitation())
     (tmp_path / "job").mkdir()
     folder.create("one", b"1")
-    with pytest.raises(StorageError, match=r"Imitation cannot create an object exclusively.*local disk"):
+    with pytest.raises(
+        StorageError, match=r"Imitation cannot create an object exclusively.*local disk"
+    ):
         folder.require_exclusive("one")
 
     class Careless(MemoryFileSystem):
@@ -140,25 +143,39 @@ def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
 
 @pytest.mark.parametrize("models", [0, 1])
 def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
-    """The new job goes on with the epochs: an object of the old driver, wherever it was stopped, does not count."""
+    """The new job goes on with the epochs: an object of the old driver, wherever it was stopped,
+    does not count."""
     old = JobStore.create(place, REQUEST | {"run": 1})
     frozen = old.acquire()
     for number in range(models):
         old.save(model(number))
         old.record({"event": "note"})
-    open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone, itself it does not know
+    open_folder(place).write(
+        "lease/000001.over.json", b"{}"
+    )  # others take it for gone, itself it does not know
     new = JobStore.create(place, REQUEST | {"run": 2}, overwrite=True)
     new.acquire()
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
     folder = open_folder(place)
-    event = {"event": "failed", "time": 0, "epoch": 1, "token": "t", "model": "models/1", "checkpoint": "checkpoints/1"}
+    event = {
+        "event": "failed",
+        "time": 0,
+        "epoch": 1,
+        "token": "t",
+        "model": "models/1",
+        "checkpoint": "checkpoints/1",
+    }
     folder.create("events/000001.json", to_json("events/000001.json", event))
     new.record({"event": "queued"})
     assert kinds(JobStore(place).events()) == ["queued"]
     assert JobStore(place).spec()["run"] == 2
     assert not new.has_model()
     assert new.restore() is None
-    for write in (lambda: old.record({"event": "done"}), lambda: old.save(model(5)), lambda: old.checkpoint({"n": 5})):
+    for write in (
+        lambda: old.record({"event": "done"}),
+        lambda: old.save(model(5)),
+        lambda: old.checkpoint({"n": 5}),
+    ):
         with pytest.raises(LeaseLostError, match="was taken over"):
             write()
     new.lease.check()
@@ -171,7 +188,8 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
 
 @pytest.mark.parametrize("after", range(5))
 def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, monkeypatch, after):
-    """Frozen before any of its removals: another process has overwritten the job too, with the same names."""
+    """Frozen before any of its removals: another process has overwritten the job too, with the same
+    names."""
     old = written(place, REQUEST | {"run": 1})
     old.save(model(1))
     for _ in range(3):
@@ -235,7 +253,10 @@ def test_a_folder_that_may_only_be_read(open_to_all):
     try:
         with running(FORBIDDEN, top / "job") as child:
             said = [child.stdout.readline() for _ in range(5)]
-            assert all("cannot be written: Permission denied" in line for line in said[:4]), (said, child.stderr.read())
+            assert all("cannot be written: Permission denied" in line for line in said[:4]), (
+                said,
+                child.stderr.read(),
+            )
             assert all(str(top / "job") in line for line in said[:4])
             assert said[4] == "1 1 queued 3\n"
     finally:
@@ -245,7 +266,8 @@ def test_a_folder_that_may_only_be_read(open_to_all):
 
 
 def test_remains_of_killed_writers_harm_nobody(tmp_path):
-    """A group without its head, or with nothing else, hidden parts: passed over, and cleared by the next one."""
+    """A group without its head, or with nothing else, hidden parts: passed over, and cleared by the
+    next one."""
     store = written(tmp_path / "job")
     store.checkpoint({"n": 1})
     checkpoints = tmp_path / "job" / "checkpoints"
@@ -262,13 +284,15 @@ def test_remains_of_killed_writers_harm_nobody(tmp_path):
     assert store.restore() == {"n": 4}
 
 
-# A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed after that: so the
-# bytes are flushed before the name is given, the folder afterwards, and a tree from its leaves.
+# A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed
+# after that: so the bytes are flushed before the name is given, the folder afterwards, and a tree
+# from its leaves.
 
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Requests to the disk in order: ("flush", inode), and ("name", inode) for a name given to the file."""
+    """Requests to the disk in order: ("flush", inode), and ("name", inode) for a name given to the
+    file."""
     found = []
     give = {"link": os.link, "replace": os.replace}
 
@@ -279,7 +303,9 @@ def asked(monkeypatch):
 
         return ask
 
-    monkeypatch.setattr(os, "fsync", lambda handle: found.append(("flush", os.fstat(handle).st_ino)))
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: found.append(("flush", os.fstat(handle).st_ino))
+    )
     for how in give:
         monkeypatch.setattr(os, how, named(how))
     return found
@@ -291,8 +317,11 @@ def inode(path):
 
 
 @pytest.mark.parametrize("verb", ["write", "create", "create without links"])
-def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(tmp_path, asked, verb, monkeypatch):
-    """A name that survives has its bytes, and when the call returns the name survives; so with the name of a folder."""
+def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
+    tmp_path, asked, verb, monkeypatch
+):
+    """A name that survives has its bytes, and when the call returns the name survives; so with the
+    name of a folder."""
 
     def no_links(*_, **__):
         raise OSError(errno.EPERM, "no links here")
@@ -310,7 +339,8 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(tmp_path, ask
 
 
 def test_flush_of_a_tree_begins_at_its_leaves(tmp_path, asked):
-    """Every file and folder once, each before the folder that holds its name, which is flushed too."""
+    """Every file and folder once, each before the folder that holds its name, which is flushed
+    too."""
     for name in ("group/a/1", "group/a/2", "group/b/c/3", "group/4"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

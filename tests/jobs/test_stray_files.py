@@ -1,7 +1,8 @@
-"""One file too many, one too few, or one under the name of another: a named error at once, or nothing changes.
+"""One file too many, one too few, or one under the name of another: a named error at once, or
+nothing changes.
 
-Every damage is tried with every reader of a finished job. A reader that does not return is a failure of the test's own
-time-out (30 s).
+Every damage is tried with every reader of a finished job. A reader that does not return is a
+failure of the test's own time-out (30 s).
 """
 
 import shutil
@@ -41,7 +42,13 @@ def seen(store: JobStore) -> tuple:
     """What readers of a job are told."""
     state, holder = store.state(), store.holder()
     assert holder is not None
-    return state, store.spec(), holder.epoch, np.asarray(store.model().mean).tobytes(), store.restore()
+    return (
+        state,
+        store.spec(),
+        holder.epoch,
+        np.asarray(store.model().mean).tobytes(),
+        store.restore(),
+    )
 
 
 def copy(source: str, target: str):
@@ -69,7 +76,9 @@ LOUD = {
     "an event far behind": copy("events/000002.json", "events/999999999999.json"),
     "garbage far behind": write("events/999999999999.json", b"?"),
     "a claim far behind": write("lease/999999999999.json", b""),
-    "a claim between is missing": lambda job, other: (job / "lease" / "000002.json").rename(job / "lease/000004.json"),
+    "a claim between is missing": lambda job, other: (job / "lease" / "000002.json").rename(
+        job / "lease/000004.json"
+    ),
     "garbage as the last event": write("events/000005.json", b"\x00\x01 garbage"),
     "garbage behind the last event": write("events/000006.json", b"garbage"),
     "zeros behind the last event": write("events/000006.json", bytes(300)),
@@ -85,14 +94,19 @@ LOUD = {
     "a claim of another job": from_other("lease/000001.json"),
     "the last claim of another job": from_other("lease/000002.json"),
     "an event between is missing": lambda job, other: (job / "events" / "000002.json").unlink(),
-    **{f"an event between is {data!r}": write("events/000002.json", data) for data in (b"", b"{", b"3", b"{}")},
+    **{
+        f"an event between is {data!r}": write("events/000002.json", data)
+        for data in (b"", b"{", b"3", b"{}")
+    },
     "the last claim is cut": lambda job, other: cut(job / "lease" / "000002.json"),
 }
 
 QUIET = {
     "an event of no kind of name": copy("events/000002.json", "events/000006.json.bak"),
     "a number with one zero more": copy("events/000002.json", "events/0000006.json"),
-    "a model as a request to abort": copy("models/000002-000002/group.json", "control/abort-000001.json"),
+    "a model as a request to abort": copy(
+        "models/000002-000002/group.json", "control/abort-000001.json"
+    ),
     "a hidden file of NFS": write("events/.nfs00000000001", b"removed, but open elsewhere"),
     "a heartbeat that is an event": copy("events/000002.json", "lease/000002.beat.json"),
 }
@@ -137,7 +151,8 @@ def test_nothing_changes(job, tmp_path, damage):
 
 
 def test_a_listing_that_lags_behind(job, monkeypatch):
-    """A writer that is not shown the last event of another writer goes on behind it all the same, and readers wait."""
+    """A writer that is not shown the last event of another writer goes on behind it all the same,
+    and readers wait."""
     one, two, really = job, JobStore(job.location), Folder.list
     with one.acquire() as held:
         one.record({"event": "note", "n": 1})

@@ -1,4 +1,5 @@
-"""A run whose time is up leaves a model, whenever that is: its last one, or a small fit of a few rows."""
+"""A run whose time is up leaves a model, whenever that is: its last one, or a small fit of a few
+rows."""
 
 import itertools
 from dataclasses import replace
@@ -60,7 +61,12 @@ class After(Watcher):
 
 def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
     """Prepare and run with the time up at a poll."""
-    source, executor, after, journal = rows_of(classes), LocalExecutor(1), After(at), MemoryJournal()
+    source, executor, after, journal = (
+        rows_of(classes),
+        LocalExecutor(1),
+        After(at),
+        MemoryJournal(),
+    )
     spec = resolve(source, asked, executor, interrupted=after)
     outcome = run(Driver(executor, source, None, after, after), spec, journal)
     executor.close()
@@ -68,11 +74,14 @@ def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJourna
 
 
 def error(journal: MemoryJournal, classes: bool) -> float:
-    """Error of the model on its rows in units of a model's that knows nothing but the mean or the frequencies."""
+    """Error of the model on its rows in units of a model's that knows nothing but the mean or the
+    frequencies."""
     (X, y), model = arrays(classes), journal.model
     assert model is not None
     if classes:
-        return float(np.mean((model.predict_proba(X)[:, 1] > 0.5) != y) / min(y.mean(), 1 - y.mean()))
+        return float(
+            np.mean((model.predict_proba(X)[:, 1] > 0.5) != y) / min(y.mean(), 1 - y.mean())
+        )
     return float(np.sqrt(np.mean((np.ravel(model.predict(X)) - y) ** 2)) / y.std())
 
 
@@ -101,7 +110,8 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
         early = saved[-1] == "early"
         assert saved.count("early") == early
         kinds.add(saved[-1])
-        # the tile or iteration at hand; an early fit has so many steps, and at most so many passes of 8 tiles
+        # the tile or iteration at hand; an early fit has so many steps, and at most so many passes
+        # of 8 tiles
         assert after.steps <= 1 + early * STEPS
         assert after.tiles <= 2 + early * 8 * (STEPS + 3)
     assert "early" in kinds
@@ -124,12 +134,17 @@ def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_nois
 
 
 def test_an_early_fit_has_bounded_cost():
-    """A sample of rows, few steps, and few columns of all outputs together, however many targets or classes."""
+    """A sample of rows, few steps, and few columns of all outputs together, however many targets or
+    classes."""
     source, executor = rows_of(False), LocalExecutor(1)
     problem = resolve(source, Request(gamma=0.4), executor).problem
     executor.close()
     classes = replace(problem, likelihood=LIKELIHOODS["multinomial"], n_classes=20)
-    for each, outputs in ((problem, 1), (replace(problem, target_variances=np.ones(20)), 20), (classes, 20)):
+    for each, outputs in (
+        (problem, 1),
+        (replace(problem, target_variances=np.ones(20)), 20),
+        (classes, 20),
+    ):
         options = early_state(each, Options(60, "error")).options
         assert options.partition_size * outputs <= MAX_COLUMNS
         assert (options.max_iterations, options.max_passes) == (STEPS, STEPS)

@@ -1,4 +1,5 @@
-"""Jobs and models that were made with other package versions: one warning, and both versions in status and page."""
+"""Jobs and models that were made with other package versions: one warning, and both versions in
+status and page."""
 
 import importlib.metadata
 import json
@@ -20,12 +21,15 @@ ASKED = Request(gamma=1.0, strategy="working-set", partition_size=10, max_rounds
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """A folder with DATA, a job and a saved model of partirvm 0.0.7, which this process is no longer."""
+    """A folder with DATA, a job and a saved model of partirvm 0.0.7, which this process is no
+    longer."""
     real = importlib.metadata.version
     X = np.linspace(-3, 3, 60)[:, None]
     ingest((X, np.sin(X[:, 0])), tmp_path / "d.zarr", shuffle=0)
     with monkeypatch.context() as patched:
-        patched.setattr("partirvm.process.version", lambda name: OLD if name == "partirvm" else real(name))
+        patched.setattr(
+            "partirvm.process.version", lambda name: OLD if name == "partirvm" else real(name)
+        )
         fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), ASKED)
         save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), tmp_path / "model")
     return tmp_path
@@ -59,7 +63,9 @@ USES = [resumed, updated, predicted, scored, lambda folder: load_model(folder / 
 USES.append(lambda folder: load_model(folder / "model"))
 
 
-@pytest.mark.parametrize("use", USES, ids=["resume", "update", "predict", "evaluate", "model of a job", "model"])
+@pytest.mark.parametrize(
+    "use", USES, ids=["resume", "update", "predict", "evaluate", "model of a job", "model"]
+)
 def test_one_warning_names_both_versions(made, use, capsys):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,4 +1,5 @@
-"""Watchers that end a run: in order after so many lines of history, or at once in the dense fit that follows them."""
+"""Watchers that end a run: in order after so many lines of history, or at once in the dense fit
+that follows them."""
 
 import pytest
 

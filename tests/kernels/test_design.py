@@ -1,4 +1,5 @@
-"""The design: leading columns and kernels, labels, names, its identity, specs of basis functions, what is refused."""
+"""The design: leading columns and kernels, labels, names, its identity, specs of basis functions,
+what is refused."""
 
 import pickle
 from dataclasses import replace
@@ -23,7 +24,9 @@ def design(rng, basis=BASIS, m=4):
     """The bias, functions 1, 4 and 6, and some centres, under a scaling that is not trivial."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
     centres, active = rng.normal(size=(m, D)), np.array([1, 4, 6])
-    return Design(Gaussian(0.4), scaling, centres, 10 * np.arange(m), True, functions=basis, active=active)
+    return Design(
+        Gaussian(0.4), scaling, centres, 10 * np.arange(m), True, functions=basis, active=active
+    )
 
 
 def test_leading_columns_come_first(rng):
@@ -35,10 +38,14 @@ def test_leading_columns_come_first(rng):
     np.testing.assert_allclose(made.block(X), whole, rtol=1e-12)
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
-    np.testing.assert_allclose(made.take(slice(None), leading=NONE).block(X), whole[:, 4:], rtol=1e-12)
+    np.testing.assert_allclose(
+        made.take(slice(None), leading=NONE).block(X), whole[:, 4:], rtol=1e-12
+    )
     np.testing.assert_array_equal(made.all_labels, [-1, -3, -6, -8, 0, 10, 20, 30])
     other = made.take(np.array([2]), leading=np.array([-8, -2]))
-    np.testing.assert_allclose(other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12)
+    np.testing.assert_allclose(
+        other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12
+    )
     joined = made.take(np.array([0]), leading=np.array([-3])).join(other)
     np.testing.assert_array_equal(joined.all_labels, [-2, -3, -8, 0, 20])
     assert made.with_centres(X, np.arange(20)).n_leading == 0
@@ -47,19 +54,36 @@ def test_leading_columns_come_first(rng):
 def test_without_a_kernel_only_leading_columns_stand(rng):
     """The bias and the functions; no peaks."""
     scaling = design(rng).scaling
-    alone = Design(NoKernel(), scaling, np.zeros((0, D)), NONE, True, functions=Basis((LINEAR,)), active=np.arange(D))
+    alone = Design(
+        NoKernel(),
+        scaling,
+        np.zeros((0, D)),
+        NONE,
+        True,
+        functions=Basis((LINEAR,)),
+        active=np.arange(D),
+    )
     assert alone.kernels == ()
     assert alone.block(rng.normal(size=(5, D))).shape == (5, 1 + D)
     assert not len(alone.peaks())
 
 
 def test_what_was_pruned_is_offered_again(rng):
-    """The next fit is offered the leading columns that are not in: the bias, functions, none where all are."""
+    """The next fit is offered the leading columns that are not in: the bias, functions, none where
+    all are."""
     made = design(rng)
     problem = Problem(9, made.take(slice(None), leading=NONE), True, 1.0, None, 1.0, True, False)
     np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
     assert set(problem.missing_leading(made)) == {-2, -4, -5, -7}
-    assert set(problem.missing_leading(made.take(NONE, leading=np.array([-8])))) == {-1, -2, -3, -4, -5, -6, -7}
+    assert set(problem.missing_leading(made.take(NONE, leading=np.array([-8])))) == {
+        -1,
+        -2,
+        -3,
+        -4,
+        -5,
+        -6,
+        -7,
+    }
     assert not len(problem.missing_leading(made.take(NONE, leading=problem.leading)))
 
 
@@ -68,7 +92,9 @@ def test_specs_and_pickles():
     named = Basis((("linear", 2), ("numpy:tanh", 2)))
     assert named.spec() == [["linear", 2], ["numpy:tanh", 2]]
     points = np.array([[0.5, -1.0]])
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]])
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]]
+    )
     with pytest.raises(UsageError, match=r"<lambda>.*'module:function'"):
         BASIS.spec()
     assert labels_by_name(BASIS, "abc") == {
@@ -90,12 +116,15 @@ def test_what_is_no_basis(function, message):
     """Other shapes, values that are no numbers, errors of its own."""
     with pytest.raises(UsageError, match=message):
         Basis(((function, 1),))(np.ones((2, 1)))
-    with pytest.raises(UsageError, match=r"basis numpy:no_such cannot be imported .*'numpy' has no attribute"):
+    with pytest.raises(
+        UsageError, match=r"basis numpy:no_such cannot be imported .*'numpy' has no attribute"
+    ):
         Basis((("numpy:no_such", 1),))(np.ones((2, 1)))
 
 
 def test_the_basis_is_kernel_functions_and_scaling_not_centres(rng):
-    """Equal for other centres and without the bias, different for other functions, another gamma or another scaling."""
+    """Equal for other centres and without the bias, different for other functions, another gamma or
+    another scaling."""
     made = replace(design(rng, None, 5), active=NONE)
     scaling, other = made.scaling, made.with_centres(np.ones((2, D)), np.arange(2))
     same = [made.take(np.array([1])), made.take(NONE, leading=NONE), other]

@@ -1,4 +1,5 @@
-"""Maps of features: warps, gaps and levels as coordinates, by their formulas, and designs behind them."""
+"""Maps of features: warps, gaps and levels as coordinates, by their formulas, and designs behind
+them."""
 
 import numpy as np
 
@@ -7,13 +8,18 @@ from partirvm.kernels.design import Design
 from partirvm.types import FeatureMap, Scaling
 
 X = np.array([[3.0, 1.0, np.nan], [-2.0, 0.0, 4.0], [10.0, 7.0, 5.0], [0.0, np.nan, 6.0]])
-TABLE = np.array([[[1.0, -1.0], [2.0, -2.0], [0.0, 0.0], [3.0, -3.0]]])  # two levels, unknown ones, missing ones
+TABLE = np.array(
+    [[[1.0, -1.0], [2.0, -2.0], [0.0, 0.0], [3.0, -3.0]]]
+)  # two levels, unknown ones, missing ones
 MAP = FeatureMap(np.array([1.0, 0, 0]), np.array([2.0, 0, 0]), np.array([2]), ((1, TABLE),))
-SCALING = Scaling(np.array([0.5, 0, 5, 0, 0.25]), np.array([2.0, 1, 1, 1, 0.5]), np.zeros(1), np.ones(1), MAP)
+SCALING = Scaling(
+    np.array([0.5, 0, 5, 0, 0.25]), np.array([2.0, 1, 1, 1, 0.5]), np.zeros(1), np.ones(1), MAP
+)
 
 
 def test_features_become_inputs():
-    """asinh((x − 1)/2); the table's last two rows are for unknown and missing levels; a gap is 1 in a further input."""
+    """asinh((x − 1)/2); the table's last two rows are for unknown and missing levels; a gap is 1 in
+    a further input."""
     warp = np.arcsinh((X[:, 0] - 1) / 2)
     level, second = np.array([2.0, 1, 0, 3]), np.array([-2.0, -1, 0, -3])
     expected = np.column_stack([warp, level, X[:, 2], second, [1.0, 0, 0, 0]])
@@ -27,7 +33,9 @@ def test_a_missing_number_has_its_mean_or_its_blank():
     scaled = (MAP(X) - SCALING.x_shift) / SCALING.x_scale
     scaled[0, 2] = 0.0
     np.testing.assert_array_equal(SCALING.inputs(X), scaled)
-    plain = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1), blank=np.array([0.0, -1.0, 9.0]))
+    plain = Scaling(
+        np.zeros(3), np.ones(3), np.zeros(1), np.ones(1), blank=np.array([0.0, -1.0, 9.0])
+    )
     assert plain.inputs(X)[[0, 3], [2, 1]].tolist() == [9.0, -1.0]
     assert np.isnan(X).sum() == 2  # the rows themselves are not changed
 
@@ -37,5 +45,7 @@ def test_a_design_sees_the_inputs():
     design = Design(Gaussian(0.3), SCALING, X[1:3], np.arange(2), bias=True, origin=np.zeros(5))
     points, centres = SCALING.inputs(X), SCALING.inputs(X[1:3])
     square = ((points[:, None] - centres[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(design.block(X), np.column_stack([np.ones(4), np.exp(-0.3 * square)]), rtol=1e-12)
+    np.testing.assert_allclose(
+        design.block(X), np.column_stack([np.ones(4), np.exp(-0.3 * square)]), rtol=1e-12
+    )
     assert SCALING.key != Scaling(SCALING.x_shift, SCALING.x_scale, np.zeros(1), np.ones(1)).key

@@ -57,20 +57,25 @@ def test_every_kernel_has_cases():
 
 @kernels
 def test_a_block_has_the_value_of_every_pair(rng, case):
-    """k(x, z) = k(z, x) of each pair, by its formula, one pair at a time and all at once; tiles may be read-only and
-    strided. ``diagonal`` is k(x, x); Mercer kernels have no negative eigenvalue, the others do."""
+    """k(x, z) = k(z, x) of each pair, by its formula, one pair at a time and all at once; tiles may
+    be read-only and strided. ``diagonal`` is k(x, x); Mercer kernels have no negative eigenvalue,
+    the others do."""
     X, Z = np.asfortranarray(drawn(rng, 40)), drawn(rng, 37)
     X.flags.writeable = False
     found = block(case.kernel, X, Z)
     np.testing.assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
     for i, j in [(0, 0), (39, 36), (12, 16)]:
-        np.testing.assert_allclose(found[i, j], block(case.kernel, X[[i]], Z[[j]])[0, 0], rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(
+            found[i, j], block(case.kernel, X[[i]], Z[[j]])[0, 0], rtol=1e-11, atol=1e-13
+        )
     X = drawn(rng, 30)
     X[0] = 0.0
     K = block(case.kernel, X, X)
     np.testing.assert_allclose(K, K.T, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(np.diagonal(K), case.kernel.diagonal(X), rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(case.kernel.diagonal(X), np.diagonal(case.twin(X, X)), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        case.kernel.diagonal(X), np.diagonal(case.twin(X, X)), rtol=1e-11, atol=1e-13
+    )
     least = np.linalg.eigvalsh(K).min()
     assert least > -1e-9 * np.abs(K).max() if case.mercer else least < -1e-3
     assert not case.kernel.local or case.unit or (case.kernel.diagonal(X) > 0).all()
@@ -101,7 +106,10 @@ def test_the_gradient_in_the_inputs_is_that_of_finite_differences(rng, case):
     expected, step = np.zeros_like(X), 1e-4
     for j, move in enumerate(step * np.eye(D)):
         near, far = (
-            (weights * (block(case.kernel, X + size * move, Z) - block(case.kernel, X - size * move, Z))).sum(axis=1)
+            (
+                weights
+                * (block(case.kernel, X + size * move, Z) - block(case.kernel, X - size * move, Z))
+            ).sum(axis=1)
             for size in (1, 2)
         )
         expected[:, j] = (8 * near - far) / (12 * step)
@@ -110,8 +118,9 @@ def test_the_gradient_in_the_inputs_is_that_of_finite_differences(rng, case):
 
 @kernels
 def test_parameters_and_their_logarithms(case):
-    """``with_logs`` is inverse to ``logs``; what is switched off stays off; names are different. A factor is of gamma
-    alone. Relevances are gamma of each feature, of parts by their columns and weights, None where there is no gamma."""
+    """``with_logs`` is inverse to ``logs``; what is switched off stays off; names are different. A
+    factor is of gamma alone. Relevances are gamma of each feature, of parts by their columns and
+    weights, None where there is no gamma."""
     kernel = case.kernel
     again = kernel.with_logs(kernel.logs)
     assert type(again) is type(kernel)
@@ -125,7 +134,9 @@ def test_parameters_and_their_logarithms(case):
             kernel.with_logs(np.zeros(len(kernel.parameters) + 1))
     narrow, there = kernel.rescaled(4.0), np.isfinite(kernel.logs)
     of_gamma = np.array(["gamma" in name for name in kernel.parameters], dtype=bool)
-    np.testing.assert_allclose(narrow.logs[there], (kernel.logs + np.log(4) * of_gamma)[there], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        narrow.logs[there], (kernel.logs + np.log(4) * of_gamma)[there], rtol=1e-12, atol=1e-14
+    )
     assert narrow.parameters == kernel.parameters
     found = kernel.relevances(D)
     assert (found is None) == (case.relevances is None)
@@ -135,7 +146,8 @@ def test_parameters_and_their_logarithms(case):
 
 @kernels
 def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
-    """``out`` with strides: the neighbours stay as they were, the bits are those of a block of its own."""
+    """``out`` with strides: the neighbours stay as they were, the bits are those of a block of its
+    own."""
     X, Z = drawn(rng, 20), drawn(rng, 21)
     for order in ("C", "F"):
         wide = np.full((20, 25), 7.0, order=order)
@@ -147,19 +159,23 @@ def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
 @those([case for case in CASES if case.distant])
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
 def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
-    """k depends on differences: coordinates of 1e9 with differences of about 1, compared with differences of pairs."""
+    """k depends on differences: coordinates of 1e9 with differences of about 1, compared with
+    differences of pairs."""
     X, Z = offset + rng.normal(size=(30, D)), offset + rng.normal(size=(6, D))
     far = block(case.kernel, X, Z)
     np.testing.assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
     weights = rng.normal(size=far.shape)
     near = case.kernel.prepare(Z - offset).gradient(X - offset, far, weights)
-    np.testing.assert_allclose(case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12
+    )
 
 
 @those([case for case in CASES if case.unit])
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
 def test_values_stay_between_zero_and_one(case, seed, power):
-    """Rounding never gives k > 1, for coordinates of any size, copies of the centres among the points."""
+    """Rounding never gives k > 1, for coordinates of any size, copies of the centres among the
+    points."""
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(6, D)) * 10.0**power
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])
@@ -174,7 +190,9 @@ def test_blocks_of_any_shape(rng, case, n, m):
     """No centre, one point: a block is its pairs, and no centre has no gradient."""
     X, Z = drawn(rng, n), drawn(rng, m)
     found = block(case.kernel, X, Z)
-    np.testing.assert_allclose(found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12
+    )
     assert m or not case.kernel.prepare(Z).gradient(X, found, found).any()
 
 
@@ -190,7 +208,9 @@ def test_a_spec_is_json_and_brings_the_kernel_back(case):
     assert Gaussian(np.array([1, 2], dtype=np.float32)) == Gaussian((1.0, 2.0))
 
 
-@pytest.mark.parametrize(("name", "fields"), [(name, fields) for name in IMPOSSIBLE for fields in IMPOSSIBLE[name]])
+@pytest.mark.parametrize(
+    ("name", "fields"), [(name, fields) for name in IMPOSSIBLE for fields in IMPOSSIBLE[name]]
+)
 def test_parameters_that_cannot_be(name, fields):
     """UsageError that names the field and what it must be."""
     with pytest.raises(UsageError, match=r"must|lacks|has|unknown|not a kernel"):
@@ -202,7 +222,9 @@ def test_features_that_the_data_do_not_have():
     with pytest.raises(UsageError, match="2 values but the data have 3 features"):
         Gaussian((1.0, 2.0)).prepare(np.zeros((1, 3)))
     kernel = OnColumns(Gaussian(1.0), (0, 3))
-    with pytest.raises(UsageError, match=r"columns \[0, 3\], but the data have 3 features, counted from 0"):
+    with pytest.raises(
+        UsageError, match=r"columns \[0, 3\], but the data have 3 features, counted from 0"
+    ):
         kernel.prepare(np.zeros((1, 3)))
     with pytest.raises(UsageError, match="3 features"):
         kernel.relevances(3)
@@ -238,7 +260,8 @@ def test_a_callable_has_no_spec():
 
 @kernels
 def test_a_gamma_for_each_feature_is_the_same_function(case, rng):
-    """One gamma is repeated for all features that the kernel sees; a second time changes nothing."""
+    """One gamma is repeated for all features that the kernel sees; a second time changes
+    nothing."""
     X, Z = drawn(rng, 9), drawn(rng, 5)
     each = case.kernel.per_feature(D)
     np.testing.assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)

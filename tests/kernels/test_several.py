@@ -1,4 +1,5 @@
-"""Several kernels for the same centres: columns, labels, bits, gradients, what counts as the same function."""
+"""Several kernels for the same centres: columns, labels, bits, gradients, what counts as the same
+function."""
 
 import naive
 import numpy as np
@@ -42,7 +43,9 @@ def test_a_row_offers_a_column_for_each_kernel(rng):
     np.testing.assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
     np.testing.assert_array_equal(design.rows, design.labels // 3)
     np.testing.assert_array_equal(design.which, design.labels % 3)
-    np.testing.assert_allclose(design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11)
+    np.testing.assert_allclose(
+        design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11
+    )
     assert not THREE.local
     assert Several(THREE.kernels[:2]).local
 
@@ -55,14 +58,18 @@ def test_spec_and_parameters():
     np.testing.assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
 
 
-@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5), st.booleans())
+@given(
+    st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5), st.booleans()
+)
 def test_functions_that_are_the_same(points, present, several):
-    """Columns of a kernel at the first of each point that has none yet, in order; columns of others are others."""
+    """Columns of a kernel at the first of each point that has none yet, in order; columns of others
+    are others."""
     kernel = Several((Gaussian(0.4), Gaussian(1.0))) if several else Gaussian(0.4)
     scaling = Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1))
     empty = Design(kernel, scaling, np.zeros((0, 1)), np.zeros(0, np.int64), bias=False)
     new, old = (
-        empty.with_centres(np.array(each, float).reshape(-1, 1), np.arange(len(each))) for each in (points, present)
+        empty.with_centres(np.array(each, float).reshape(-1, 1), np.arange(len(each)))
+        for each in (points, present)
     )
     old = old.take(np.flatnonzero(old.which == 0))  # another kernel's columns are all missing
     seen, expected = {(0, point) for point in present}, []

@@ -21,14 +21,30 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
     d = X.shape[1]
     scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
     kernel = kernel or Gaussian((1 / d,) * d)
-    empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
+    empty = Design(
+        kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d)
+    )
     classes = (
-        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "pooled"], "n_classes": K, "codes": y.astype(np.int8)}
+        {
+            "likelihood": LIKELIHOODS["bernoulli" if K == 2 else "pooled"],
+            "n_classes": K,
+            "codes": y.astype(np.int8),
+        }
         if K
         else {}
     )
     target_variance = 1.0 if K else float(np.mean(y**2))
-    return Problem(len(X), empty, bias, target_variance, None, 1.0, shuffled=shuffled, held_out=False, **classes)
+    return Problem(
+        len(X),
+        empty,
+        bias,
+        target_variance,
+        None,
+        1.0,
+        shuffled=shuffled,
+        held_out=False,
+        **classes,
+    )
 
 
 def arm(n, d, seed=0, noise=0.2):
@@ -45,7 +61,8 @@ class Stopped(Exception):
 
 @dataclass
 class Passes:
-    """What was asked of a sample: passes, each with the numbers of the rows that it saw; raises after ``most``."""
+    """What was asked of a sample: passes, each with the numbers of the rows that it saw; raises
+    after ``most``."""
 
     most: float = np.inf
     made: list[tuple[Any, np.ndarray]] = field(default_factory=list)
@@ -55,7 +72,9 @@ class Passes:
 
 
 @contextmanager
-def sample_of(X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None):
+def sample_of(
+    X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None
+):
     """Some rows (all, if None) of a source in tiles of so many."""
     executor, seen = LocalExecutor(threads), passes or Passes()
     run = executor.run

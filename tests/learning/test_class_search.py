@@ -1,4 +1,5 @@
-"""The search for the kernel of classes: indicators, one width or one per feature, features in their own units."""
+"""The search for the kernel of classes: indicators, one width or one per feature, features in their
+own units."""
 
 from dataclasses import replace
 
@@ -8,7 +9,15 @@ from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
 from partirvm.learning import class_search
-from partirvm.learning.class_search import ONE, UNSCALED, choose, learn_classes, left_out, one_width, unscaled
+from partirvm.learning.class_search import (
+    ONE,
+    UNSCALED,
+    choose,
+    learn_classes,
+    left_out,
+    one_width,
+    unscaled,
+)
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
@@ -19,7 +28,9 @@ def learned(X, codes, K, **hooks):
     """The last line of history and the problem that is returned."""
     lines, learning = [], learning_options(len(X), n_classes=K)
     with sample_of(X, codes, lines=lines, **hooks) as sample:
-        found = learn_classes(sample, problem_of(X, codes, K=K), learning, 0, warp=False, columns=1000)
+        found = learn_classes(
+            sample, problem_of(X, codes, K=K), learning, 0, warp=False, columns=1000
+        )
     assert lines[-1].kernel == found.empty.kernel.spec()
     return lines[-1], found
 
@@ -32,18 +43,22 @@ def two_of(n, d, seed=0):
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
-    """(1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k); of two classes that of the second alone."""
+    """(1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k); of two classes that of the second
+    alone."""
     codes = np.random.default_rng(1).integers(0, K, 60).astype(float)
     X, rows = np.zeros((60, 1)), np.arange(5, 30)
     with sample_of(X, codes) as sample:
         found = ProcessRows.of(sample, problem_of(X, codes, K=K), rows).t
     every = np.stack([codes == k for k in range(K)], axis=1)[:, K == 2 :]
     shares = every.mean(axis=0)
-    np.testing.assert_allclose(found, ((every - shares) / np.sqrt((shares * (1 - shares)).mean()))[rows], rtol=1e-12)
+    np.testing.assert_allclose(
+        found, ((every - shares) / np.sqrt((shares * (1 - shares)).mean()))[rows], rtol=1e-12
+    )
 
 
 def test_one_width_keeps_the_ratios_of_all():
-    """One number is added to all log parameters; a move of it either way lowers what was climbed."""
+    """One number is added to all log parameters; a move of it either way lowers what was
+    climbed."""
     X, codes = two_of(80, 3)
     with sample_of(X, codes) as sample:
         rows = ProcessRows.of(sample, problem_of(X, codes, K=2), np.arange(80))
@@ -67,7 +82,9 @@ def test_features_in_their_own_units_have_gammas_in_proportion_to_their_variance
     problem = problem_of(X, np.zeros(3), kernel, K=3)
     scale = np.array([1.0, 9.0, 2.0, 0.5])
     found = unscaled(problem.with_scaling(replace(problem.empty.scaling, x_scale=scale)))
-    np.testing.assert_allclose(found.parts[0].kernel.gamma, np.array([0.5, 2.0, 0.125]) / 1.75, rtol=1e-12)
+    np.testing.assert_allclose(
+        found.parts[0].kernel.gamma, np.array([0.5, 2.0, 0.125]) / 1.75, rtol=1e-12
+    )
     assert found.parts[1] == kernel.parts[1]
 
 
@@ -82,32 +99,43 @@ def test_a_width_of_each_must_be_ahead_of_chance():
 
 
 def test_no_row_decides_about_itself(monkeypatch):
-    """No process that predicts a row has seen it; each row counts once, by the error of its indicators."""
+    """No process that predicts a row has seen it; each row counts once, by the error of its
+    indicators."""
     X, codes = two_of(60, 2)
     seen, own = [], class_search.ProcessRows
 
     class Watched(own):
         def predicted(self, fit, new):
-            seen.append((set(map(tuple, self.X)), set(map(tuple, new.X)), own.predicted(self, fit, new)[0]))
+            seen.append(
+                (set(map(tuple, self.X)), set(map(tuple, new.X)), own.predicted(self, fit, new)[0])
+            )
             return own.predicted(self, fit, new)
 
     monkeypatch.setattr(class_search, "ProcessRows", Watched)
     with sample_of(X, codes) as sample:
         one = ProcessFit(Gaussian((0.5, 0.5)), 0.0, -1.0)
-        found = left_out(sample, problem_of(X, codes, K=2), one, np.random.default_rng(0).permutation(60), 60)
+        found = left_out(
+            sample, problem_of(X, codes, K=2), one, np.random.default_rng(0).permutation(60), 60
+        )
     assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
-    np.testing.assert_allclose(found[0], np.concatenate([errors[:, 0] ** 2 for *_, errors in seen[::2]]), rtol=1e-12)
+    np.testing.assert_allclose(
+        found[0], np.concatenate([errors[:, 0] ** 2 for *_, errors in seen[::2]]), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_features_that_tell_nothing_are_found(K):
-    """Two of six features part the classes; a width per feature predicts better, and the others are nearly off."""
+    """Two of six features part the classes; a width per feature predicts better, and the others are
+    nearly off."""
     X, f = arm(240, 6, seed=3, noise=0.02)
     best = []
     line, found = learned(
-        X, np.digitize(f, np.quantile(f, [0.6] if K == 2 else [0.3, 0.7])).astype(float), K, on_best=best
+        X,
+        np.digitize(f, np.quantile(f, [0.6] if K == 2 else [0.3, 0.7])).astype(float),
+        K,
+        on_best=best,
     )
     assert line.choice["form"] == EACH
     assert line.choice["errors"][EACH] < line.choice["errors"][ONE] < 1
@@ -118,26 +146,37 @@ def test_features_that_tell_nothing_are_found(K):
 
 
 def test_features_of_one_unit_are_compared_in_it():
-    """Two features of large variance matter alike, ten of small variance do not: one width of unscaled features."""
+    """Two features of large variance matter alike, ten of small variance do not: one width of
+    unscaled features."""
     X = np.random.default_rng(2).normal(size=(150, 12))
-    codes, scale = (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0), np.array([10.0] * 2 + [1.0] * 10)
+    codes, scale = (
+        (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0),
+        np.array([10.0] * 2 + [1.0] * 10),
+    )
     problem = problem_of(X, codes, K=4)
     problem = problem.with_scaling(replace(problem.empty.scaling, x_scale=scale))
     with sample_of(X * scale, codes) as sample:
         *_, one, form = one_width(sample, problem, np.arange(150), 150, warp=False)
     assert form == UNSCALED
-    np.testing.assert_allclose(np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12
+    )
 
 
 def test_skewed_features_are_warped_together():
-    """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a category."""
+    """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a
+    category."""
     rng = np.random.default_rng(5)
     Z, codes = rng.normal(size=(300, 8)), rng.integers(9, size=300) ** 2.0
     y, X = (Z.sum(axis=1) > 0).astype(float), np.column_stack([np.exp(1.5 * Z), codes])
-    kernel = Product((OnColumns(Gaussian((0.1,) * 8), tuple(range(8))), OnColumns(Categorical(1.0), (8,))))
+    kernel = Product(
+        (OnColumns(Gaussian((0.1,) * 8), tuple(range(8))), OnColumns(Categorical(1.0), (8,)))
+    )
     for warp, count in ((True, 8), (False, 0)):
         with sample_of(X, y) as sample:
-            problem, *_, form = one_width(sample, problem_of(X, y, kernel, K=2), np.arange(300), 300, warp=warp)
+            problem, *_, form = one_width(
+                sample, problem_of(X, y, kernel, K=2), np.arange(300), 300, warp=warp
+            )
         features = problem.empty.scaling.features
         assert (form, count) == (ONE, 0 if features is None else (features.spreads[:8] > 0).sum())
         assert features is None or not features.spreads[8]
@@ -145,7 +184,8 @@ def test_skewed_features_are_warped_together():
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
-    """Above ``FEW`` rows the last line is that of a search with fewer centres; two classes are not asked for a form."""
+    """Above ``FEW`` rows the last line is that of a search with fewer centres; two classes are not
+    asked for a form."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
     passes, (X, codes) = Passes(), two_of(200, 3)
@@ -157,9 +197,12 @@ def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
 
 
 def test_one_width_of_many_rows_is_the_last_line_if_it_is_chosen(monkeypatch):
-    """The tied search has lines of its own before it; each row is left out once where there are few."""
+    """The tied search has lines of its own before it; each row is left out once where there are
+    few."""
     monkeypatch.setattr(class_search, "FEW", 100)
-    monkeypatch.setattr(class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]})
+    monkeypatch.setattr(
+        class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]}
+    )
     X = np.random.default_rng(4).normal(size=(300, 2))
     line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)

@@ -1,4 +1,5 @@
-"""Features of many levels: planted effects are found as coordinates, rare levels stay near the common point."""
+"""Features of many levels: planted effects are found as coordinates, rare levels stay near the
+common point."""
 
 from dataclasses import replace
 
@@ -15,7 +16,8 @@ from partirvm.types import Columns, FeatureMap, with_folds, without_folds
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
-    """Rows (x, level) whose targets have the effect a_l + b_l x of the level, and the effects (L, 2)."""
+    """Rows (x, level) whose targets have the effect a_l + b_l x of the level, and the effects (L,
+    2)."""
     rng = np.random.default_rng(seed)
     effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
     x, codes = rng.normal(size=n), rng.integers(0, L, n)
@@ -35,7 +37,8 @@ def embedding_of(X, y, L, w=None):
 
 
 def test_planted_effects_are_found_up_to_a_rotation():
-    """Two coordinates, whose distances are the root mean square differences of the effects a + bx, x ~ N(0, 1)."""
+    """Two coordinates, whose distances are the root mean square differences of the effects a + bx,
+    x ~ N(0, 1)."""
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
     assert notes == ("c: 2 coordinates of 40 levels",)
@@ -54,14 +57,19 @@ def test_planted_effects_are_found_up_to_a_rotation():
 
 
 def test_posterior_means_follow_the_shares_of_known_variances():
-    """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own errors."""
+    """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own
+    errors."""
     rng = np.random.default_rng(1)
     counts, tau, sigma = np.tile([2, 8, 32], 200), 1.5, 2.0
     codes = np.repeat(np.arange(600), counts)
     t = (tau * rng.normal(size=600))[codes] + sigma * rng.normal(size=len(codes))
     sums = np.bincount(codes, t)
-    found = random_effects(LevelSums(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t)))
-    np.testing.assert_allclose(found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05)
+    found = random_effects(
+        LevelSums(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t))
+    )
+    np.testing.assert_allclose(
+        found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05
+    )
     variances = 1 / (counts / sigma**2 + 1 / tau**2)
     np.testing.assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
     np.testing.assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
@@ -69,28 +77,39 @@ def test_posterior_means_follow_the_shares_of_known_variances():
 
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
 def test_intervals_of_new_levels_hold_on_average(n_levels):
-    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1: Student's t has 95 % over the draws."""
+    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1: Student's t has 95 % over
+    the draws."""
     rng = np.random.default_rng(n_levels)
     shares = []
     for _ in range(400):
         effects = 3.0 * rng.normal(size=n_levels)
         t = effects - effects.mean() + rng.normal(size=(50, n_levels))
         squares = np.full((n_levels, 1, 1), 50.0)
-        found = random_effects(LevelSums(squares, t.sum(axis=0)[:, None], float((t**2).sum()), t.size))
+        found = random_effects(
+            LevelSums(squares, t.sum(axis=0)[:, None], float((t**2).sum()), t.size)
+        )
         half = stats.norm.ppf(0.975) * np.sqrt(of_unknown(found, n_levels, t)[0, 0] + found.noise)
-        new = stats.norm(-effects.mean(), np.sqrt(9.0 + 1.0))  # a new target minus the mean of the levels
+        new = stats.norm(
+            -effects.mean(), np.sqrt(9.0 + 1.0)
+        )  # a new target minus the mean of the levels
         shares.append(new.cdf(half) - new.cdf(-half))
     assert 0.94 < np.mean(shares) < 0.98
 
 
 def test_the_spread_of_a_new_level_is_known_and_bounded():
-    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range; the variance for one level."""
+    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range; the variance
+    for one level."""
     rng = np.random.default_rng(0)
-    found = replace(random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)), prior=np.array([[0.25]]))
+    found = replace(
+        random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)),
+        prior=np.array([[0.25]]),
+    )
     targets = rng.normal(size=1000)
     expected = 0.25 * 4 / 2 * (stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)) ** 2
     np.testing.assert_allclose(of_unknown(found, 3, targets), [[expected]], rtol=1e-12)
-    np.testing.assert_allclose(of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12)
+    np.testing.assert_allclose(
+        of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12
+    )
     np.testing.assert_allclose(of_unknown(found, 1, targets), [[targets.var()]], rtol=1e-12)
 
 
@@ -115,7 +134,8 @@ def test_weights_count_as_rows():
 
 
 def test_an_effect_of_a_level_is_a_function_of_the_numbers():
-    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels have none."""
+    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels
+    have none."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
     weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
@@ -123,7 +143,9 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
     features = replace(FeatureMap.plain(2), **blocks, **given)
     z = np.array([1.0, 0, -4, -0.5, 4])
     functions = np.column_stack([np.ones(5), z, np.cos(np.pi * (1 + np.tanh(0.8 * z)) / 2)])
-    expected = np.column_stack([[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)])
+    expected = np.column_stack(
+        [[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)]
+    )
     np.testing.assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(features(X[1:2]), features(X)[1:2])
     assert features.names(("x", "c")) == ("x", "c (1)", "effect of c")
@@ -131,9 +153,14 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
 
 
 def test_a_row_has_the_effects_learned_without_its_fold():
-    """A code names level and fold: block f + 1 of a table; new rows have block 0; unknown, missing and odd codes."""
-    table = np.arange(2 * 5 * 1.0).reshape(2, 5, 1)  # three levels, unknown, missing; all rows, without fold 0
-    features = replace(FeatureMap.plain(1), tables=((0, table),), gaps=np.array([0]), doubts=((0, table[:, :, 0]),))
+    """A code names level and fold: block f + 1 of a table; new rows have block 0; unknown, missing
+    and odd codes."""
+    table = np.arange(2 * 5 * 1.0).reshape(
+        2, 5, 1
+    )  # three levels, unknown, missing; all rows, without fold 0
+    features = replace(
+        FeatureMap.plain(1), tables=((0, table),), gaps=np.array([0]), doubts=((0, table[:, :, 0]),)
+    )
     codes = np.array([0.0, 2, 3, -1, np.nan, 99, 4, 1.5])
     expected = np.array([0.0, 2, 3, 3, 4, 3, 3, 1])
     missing = np.array([0.0, 0, 0, 0, 1, 0, 0, 0])
@@ -141,12 +168,15 @@ def test_a_row_has_the_effects_learned_without_its_fold():
     np.testing.assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
     known = np.array([0.0, 2, 3, np.nan])
     folded = with_folds(known, 3, np.zeros(4))
-    np.testing.assert_array_equal(features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]]))
+    np.testing.assert_array_equal(
+        features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]])
+    )
     np.testing.assert_array_equal(without_folds(folded, 3), known)
 
 
 def test_effects_without_a_fold_are_those_of_the_other_rows():
-    """With the variances of all rows: n_l m_l / (n_l + σ²/τ²) over the rows of a level outside the fold."""
+    """With the variances of all rows: n_l m_l / (n_l + σ²/τ²) over the rows of a level outside the
+    fold."""
     rng = np.random.default_rng(4)
     codes = np.repeat(np.arange(300), 3)
     t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)
@@ -161,7 +191,9 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
     folds = folds_of_rows(np.arange(900))
     outside = folds != 2
     counts, sums = (np.bincount(codes[outside], each, 300) for each in (None, y[outside]))
-    full = 1 / (1 / doubts[0, 0] - 3)  # τ²/σ², where a level of three rows has the variance 1/(3/σ² + 1/τ²)
+    full = 1 / (
+        1 / doubts[0, 0] - 3
+    )  # τ²/σ², where a level of three rows has the variance 1/(3/σ² + 1/τ²)
     ratio = blocks[3, :300, 0] / np.where(counts > 0, sums / (counts + 1 / full), 1.0)
     signs = np.sign(np.median(ratio[counts > 0]))
     slope = np.polyfit(sums / (counts + 1 / full), signs * blocks[3, :300, 0], 1)[0]
@@ -174,19 +206,26 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
 
 
 def frame(X, L):
-    return pd.DataFrame({"x": X[:, 0], "c": pd.Categorical(X[:, 1].astype(int), categories=range(L))})
+    return pd.DataFrame(
+        {"x": X[:, 0], "c": pd.Categorical(X[:, 1].astype(int), categories=range(L))}
+    )
 
 
 def test_a_fit_uses_the_coordinates_and_keeps_them(tmp_path):
-    """The error is that of the noise; a level without rows is predicted as a + bx of all; a saved model is the same."""
+    """The error is that of the noise; a level without rows is predicted as a + bx of all; a saved
+    model is the same."""
     X, y, _ = planted(400, 12, noise=0.1)
-    model = RVMRegressor(kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant")
+    model = RVMRegressor(
+        kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant"
+    )
     model.fit(frame(X, 13), y)
     new, t, _ = planted(400, 12, noise=0.0)
     assert np.sqrt(np.mean((model.predict(frame(new, 13)) - t) ** 2)) < 0.1
     assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]
     save_model(model, tmp_path / "model")
-    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(frame(new, 13)), model.predict(frame(new, 13)))
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "model").predict(frame(new, 13)), model.predict(frame(new, 13))
+    )
     unseen = frame(np.column_stack([[0.0], [12]]), 13)
     assert abs(model.predict(unseen)[0]) < 0.5

@@ -1,4 +1,5 @@
-"""The exact process of some rows: its covariance, the slopes of its evidence, its gradient, and the ascent."""
+"""The exact process of some rows: its covariance, the slopes of its evidence, its gradient, and the
+ascent."""
 
 from dataclasses import replace
 
@@ -52,34 +53,47 @@ def test_the_evidence_is_that_of_the_covariance_with_row_weights_and_bias():
 
 @pytest.mark.parametrize("noise", [None, 0.2])
 @pytest.mark.parametrize(
-    "kernel", [Gaussian((0.4, 0.2)), Matern32(0.3), Directions(Gaussian((0.5, 0.1)), [[1, 1], [1, -1]])]
+    "kernel",
+    [Gaussian((0.4, 0.2)), Matern32(0.3), Directions(Gaussian((0.5, 0.1)), [[1, 1], [1, -1]])],
 )
 def test_slopes_are_differences_of_the_evidence(kernel, noise):
     """In each log parameter of the kernel, log s² and log σ²; a given noise variance has none."""
     X, y = arm(15, 2)
-    rows = rows_of(replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5))
+    rows = rows_of(
+        replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5)
+    )
     theta, step = np.append(kernel.logs, [0.4, -1.0]), 1e-5
 
     def value(at):
         return rows.evaluate(ProcessFit(kernel.with_logs(at[:-2]), at[-2], at[-1]))
 
     slopes = value(theta)[1]
-    differences = [(value(theta + e)[0] - value(theta - e)[0]) / (2 * step) for e in step * np.eye(len(theta))]
+    differences = [
+        (value(theta + e)[0] - value(theta - e)[0]) / (2 * step) for e in step * np.eye(len(theta))
+    ]
     np.testing.assert_allclose(slopes, differences, rtol=2e-6, atol=1e-6)
     assert (slopes[-1] == 0) == (noise is not None)
 
 
 def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
-    """The factor c = tᵀK⁻¹t/n, up to the constant n/2 (1 + log 2π − log n); both variances times c are the level."""
+    """The factor c = tᵀK⁻¹t/n, up to the constant n/2 (1 + log 2π − log n); both variances times c
+    are the level."""
     X, y = arm(20, 2)
     problem = problem_of(X, y)
     K = dense(X, np.ones(20), FIT.kernel, problem, FIT)
     factor, rows = y @ np.linalg.solve(K, y) / 20, rows_of(problem, X, y)
     expected = multivariate_normal(np.zeros(20), K * factor).logpdf(y)
     constant = 10 * (1 + np.log(2 * np.pi) - np.log(20))
-    assert rows.profile(FIT) == (pytest.approx(expected + constant, rel=1e-9), pytest.approx(np.log(factor), rel=1e-9))
+    assert rows.profile(FIT) == (
+        pytest.approx(expected + constant, rel=1e-9),
+        pytest.approx(np.log(factor), rel=1e-9),
+    )
     level = rows.levelled(FIT)
-    assert level.signal - FIT.signal == level.noise - FIT.noise == pytest.approx(np.log(factor), rel=1e-9)
+    assert (
+        level.signal - FIT.signal
+        == level.noise - FIT.noise
+        == pytest.approx(np.log(factor), rel=1e-9)
+    )
 
 
 def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
@@ -93,7 +107,9 @@ def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
         return np.exp(-(FIT.kernel.gamma * (at[:, None] - X[None]) ** 2).sum(axis=2)) @ weights
 
     step = 1e-5
-    gradient = np.stack([(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(2)], axis=1)
+    gradient = np.stack(
+        [(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(2)], axis=1
+    )
     np.testing.assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
 
 
@@ -126,7 +142,8 @@ def test_the_ascent_ends_where_slopes_are_zero():
 
 
 def test_priors_act_on_narrow_widths_and_small_noise_alone():
-    """Half normals in the logs: γ above half of the initial gamma, σ² below a tenth of the variance of the target."""
+    """Half normals in the logs: γ above half of the initial gamma, σ² below a tenth of the variance
+    of the target."""
     X, y = arm(30, 2)
     problem = problem_of(X, y, Gaussian((0.5, 0.5)))
     rows, noise = rows_of(problem, X, y), np.log(NOISE_SHARE * problem.target_variance)
@@ -152,7 +169,9 @@ def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
         return multivariate_normal(np.zeros(40), noise * shape).logpdf(t)
 
     unit = np.trace(Phi.T @ Phi) / 40
-    expected = max(density(np.eye(40) + Phi @ Phi.T / (share * unit)) for share in TIED_SHARES) - density(np.eye(40))
+    expected = max(
+        density(np.eye(40) + Phi @ Phi.T / (share * unit)) for share in TIED_SHARES
+    ) - density(np.eye(40))
     assert tied_gain(rows, kernel) == pytest.approx(expected / 40, rel=1e-5)
 
 

@@ -1,4 +1,5 @@
-"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and classes."""
+"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and
+classes."""
 
 from dataclasses import asdict, replace
 
@@ -16,14 +17,17 @@ from partirvm.strategies.problem import Options
 
 
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
-    """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
+    """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its
+    spec."""
     problem, lines = problem_of(X, y, **about), []
     learning = learning_options(rows or len(X), n_classes=problem.n_classes)
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
     numbers, heard = posterior_rows(problem, options, "sample"), [] if told is None else told
-    with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, on_best=heard) as sample:
+    with sample_of(
+        X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, on_best=heard
+    ) as sample:
         found = learn(sample, problem, learning, seed).kernel
     assert found == heard[-1].kernel == kernel_from_spec(lines[-1].kernel)
     return [{**asdict(line), "kernel": kernel_from_spec(line.kernel)} for line in lines]
@@ -46,17 +50,21 @@ def test_the_features_that_matter_are_found():
 
 
 def test_one_width_is_sought_from_several_starts():
-    """A trend with ripples: uphill from gamma 1 lies the width of the trend, 280 nats below that of the ripples."""
+    """A trend with ripples: uphill from gamma 1 lies the width of the trend, 280 nats below that of
+    the ripples."""
     rng = np.random.default_rng(5)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
-    near, far = (learned(X, y - y.mean(), kernel=Gaussian(gamma), centres=60)[0] for gamma in (1.0, 20.0))
+    near, far = (
+        learned(X, y - y.mean(), kernel=Gaussian(gamma), centres=60)[0] for gamma in (1.0, 20.0)
+    )
     assert near["log_evidence"] > far["log_evidence"] - 1
     assert near["kernel"].gamma[0] == pytest.approx(far["kernel"].gamma[0], rel=0.1)
 
 
 def test_classes_are_learned():
-    """Of two classes and of three, each against the rest: the two features of six that part them."""
+    """Of two classes and of three, each against the rest: the two features of six that part
+    them."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(500, 6))
     f = X[:, 1] ** 2 + X[:, 4] + 0.3 * rng.normal(size=500)
@@ -77,8 +85,8 @@ def dense(X, y, w, line, kernel, centres, alpha):
 
 
 def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monkeypatch):
-    """A wavy function almost without noise: twice the centres each time; every stage ends no lower than it began, and
-    its evidence is that of the dense formula."""
+    """A wavy function almost without noise: twice the centres each time; every stage ends no lower
+    than it began, and its evidence is that of the dense formula."""
     bests = []
     old = KernelSearch.record
 
@@ -93,7 +101,9 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
     entries = learned(X, y, w, centres=20, kernel=Gaussian((2.0, 2.0)))
     assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))
     assert len(entries) > 1
-    assert [entry["candidates"] for entry in entries[:-1]] == [20 * 2**k for k in range(len(entries) - 1)]
+    assert [entry["candidates"] for entry in entries[:-1]] == [
+        20 * 2**k for k in range(len(entries) - 1)
+    ]
     for entry, state in zip(entries, bests, strict=True):
         assert entry["gain"] >= 0
         design = state.design(state.kernel)

@@ -1,4 +1,5 @@
-"""Judges of kernels: what they predict from, when a kernel is lost, and what a lost search finds on more rows."""
+"""Judges of kernels: what they predict from, when a kernel is lost, and what a lost search finds on
+more rows."""
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 
 def product(n, d=6, seed=1):
-    """sin(2 x_0) x_1 + cos(x_2 x_3), which a process of 400 rows takes for noise in part, and its targets."""
+    """sin(2 x_0) x_1 + cos(x_2 x_3), which a process of 400 rows takes for noise in part, and its
+    targets."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3])
@@ -22,7 +24,8 @@ def product(n, d=6, seed=1):
 
 
 def test_left_out_rows_are_predicted_by_the_exact_process():
-    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23) of the known rows alone."""
+    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23) of the known rows
+    alone."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.3))
     with sample_of(X, y) as sample:
@@ -39,7 +42,9 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
     # the leading columns of the problem are part of the covariance
     leading = problem.empty.take(np.arange(0), leading=problem.leading).block(X)
     scale = 100.0 * problem.target_variance / np.maximum((leading[known] ** 2).mean(axis=0), 1e-300)
-    scale_new = 100.0 * problem.target_variance / np.maximum((leading[new] ** 2).mean(axis=0), 1e-300)
+    scale_new = (
+        100.0 * problem.target_variance / np.maximum((leading[new] ** 2).mean(axis=0), 1e-300)
+    )
     np.testing.assert_allclose(scale, scale_new, rtol=1e-12)  # a bias
     extra = (leading * scale) @ leading.T
     K = kernel(X[known], X[known]) + extra[np.ix_(known, known)] + 0.05 * np.eye(len(known))
@@ -56,7 +61,9 @@ def judge_with(rivals):
 
 def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
     """By more than 5 % of the error, and by more than one standard error of the mean difference."""
-    judge = judge_with({"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]})
+    judge = judge_with(
+        {"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]}
+    )
     same = judge.verdict(np.full(4, 1.05**2 - 1e-9))
     worse = judge.verdict(np.full(4, 1.05**2 + 1e-9))
     assert (same.lost, worse.lost) == (False, True)
@@ -125,7 +132,8 @@ def test_the_history_says_what_the_judge_found():
 
 
 def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
-    """After the tied search, the process's kernel is kept if its error of left-out rows is lower by 2 %."""
+    """After the tied search, the process's kernel is kept if its error of left-out rows is lower by
+    2 %."""
     monkeypatch.setattr(process_search, "FEW", 500)
     monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
     monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)
@@ -138,7 +146,8 @@ def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
 
 
 def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
-    """With r_i = α_i/(K⁻¹)_ii, the left-out errors of known rows (ibid. eq. 5.12), and their means over 8 rows."""
+    """With r_i = α_i/(K⁻¹)_ii, the left-out errors of known rows (ibid. eq. 5.12), and their means
+    over 8 rows."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.02), bias=False)
     fit = ProcessFit(Gaussian(0.02), 0.0, np.log(0.5))
@@ -162,5 +171,9 @@ def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
     among = kernel(X[known], X[known]) - 2 * np.eye(len(known))
     means = mean_of_similar(among)
     multiple = np.clip(means @ residuals / (means @ means), 0, 1)
-    errors = y[new] - kernel(X[new], X[known]) @ alpha - multiple * mean_of_similar(kernel(X[new], X[known]))
+    errors = (
+        y[new]
+        - kernel(X[new], X[known]) @ alpha
+        - multiple * mean_of_similar(kernel(X[new], X[known]))
+    )
     np.testing.assert_allclose(losses, errors**2, rtol=1e-6, atol=1e-9)

@@ -1,4 +1,5 @@
-"""Targets that no feature predicts, in more columns than a tenth of the rows: the mean, with its standard deviation."""
+"""Targets that no feature predicts, in more columns than a tenth of the rows: the mean, with its
+standard deviation."""
 
 import warnings
 
@@ -8,7 +9,12 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataWarning
 
-NOISE = [(60, 200, "gaussian"), (100, 30, "one-hot"), (60, 80, "heavy-tailed"), (60, 60, "correlated")]
+NOISE = [
+    (60, 200, "gaussian"),
+    (100, 30, "one-hot"),
+    (60, 80, "heavy-tailed"),
+    (60, 60, "correlated"),
+]
 
 
 def columns(rng, n, d, kind):
@@ -41,7 +47,9 @@ def test_noise_in_many_columns_is_predicted_by_its_mean_and_standard_deviation(n
     assert any("these features hardly predict the target" in str(each.message) for each in found)
     mean, std = model.predict(X[n:], return_std=True)
     assert np.sqrt(np.mean((mean - y[n:]) ** 2)) < 1.03  # the noise has standard deviation 1
-    assert 0.88 < np.mean(np.abs(mean - y[n:]) < 1.96 * std) < 0.995  # sd of n normal numbers: ± 1/√(2n)
+    assert (
+        0.88 < np.mean(np.abs(mean - y[n:]) < 1.96 * std) < 0.995
+    )  # sd of n normal numbers: ± 1/√(2n)
 
 
 def test_classes_that_nothing_predicts_get_their_frequencies():
@@ -50,7 +58,9 @@ def test_classes_that_nothing_predicts_get_their_frequencies():
     model = fitted(RVMClassifier(random_state=0), X[:60], labels[:60])
     truth, frequency = labels[60:], labels[:60].mean()
     predicted = model.predict_proba(X[60:])[:, 1]
-    losses = [-np.mean(np.log(np.where(truth, share, 1 - share))) for share in (predicted, frequency)]
+    losses = [
+        -np.mean(np.log(np.where(truth, share, 1 - share))) for share in (predicted, frequency)
+    ]
     assert losses[0] < 1.03 * losses[1]
 
 
@@ -84,7 +94,8 @@ MORE_NOISE = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "seed"), MORE_NOISE)
 def test_noise_of_other_sizes(n, d, seed):
-    """The error of the mean of n rows is √(1 + 1/n) of the noise; two deviations of a mean are allowed."""
+    """The error of the mean of n rows is √(1 + 1/n) of the noise; two deviations of a mean are
+    allowed."""
     X, y = noise_alone(n, d, "gaussian", seed)
     model = fitted(RVMRegressor(random_state=0), X[:n], y[:n])
     mean, std = model.predict(X[n:], return_std=True)
@@ -95,7 +106,8 @@ def test_noise_of_other_sizes(n, d, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "seed"), [(60, 12, 0), (100, 30, 1)])
 def test_noise_beside_categories_and_weights(n, d, seed):
-    """Categories of 3 to 30 levels among the columns, rows of different weights: no worse than the weighted mean."""
+    """Categories of 3 to 30 levels among the columns, rows of different weights: no worse than the
+    weighted mean."""
     import pandas as pd
 
     X, y = noise_alone(n, d, "gaussian", seed)

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from sampling import Passes, problem_of, sample_of
 
-from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
+from partirvm.kernels import (
+    Categorical,
+    Directions,
+    Gaussian,
+    Laplacian,
+    Matern32,
+    Matern52,
+    OnColumns,
+    Product,
+)
 from partirvm.learning import forms
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
 from partirvm.learning.search import begin_stage, learning_options
@@ -12,7 +21,8 @@ from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
 def ridge(n, d, seed=0, noise=0.1):
-    """A wave along (1, 1, 0, ...)/√2, which no single feature shows, and a slow trend along (1, −1, 0, ...)."""
+    """A wave along (1, 1, 0, ...)/√2, which no single feature shows, and a slow trend along (1, −1,
+    0, ...)."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(2 * (X[:, 0] + X[:, 1])) + 0.3 * (X[:, 0] - X[:, 1]) + noise * rng.normal(size=n)
@@ -29,7 +39,8 @@ def learned(X, y, kernel, metric="auto", passes=None):
 
 
 def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
-    """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias does not count."""
+    """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias
+    does not count."""
     rng = np.random.default_rng(1)
     X, w, mean = rng.normal(size=(30, 3)), rng.choice([0.5, 2.0], size=30), rng.normal(size=(6, 2))
     problem = problem_of(X, X[:, 0], Gaussian((0.3, 0.5, 0.1)))
@@ -38,7 +49,10 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
         (found,) = sample.run(InputGradientPass(design, mean))
     step, total = 1e-5, 0.0
     for k in range(2):
-        slopes = [(design.block(X + e) - design.block(X - e)) @ mean[:, k] / (2 * step) for e in step * np.eye(3)]
+        slopes = [
+            (design.block(X + e) - design.block(X - e)) @ mean[:, k] / (2 * step)
+            for e in step * np.eye(3)
+        ]
         gradient = np.stack(slopes, axis=1)
         total = total + (w[:, None] * gradient).T @ gradient
     np.testing.assert_allclose(found, total, rtol=1e-7)
@@ -57,7 +71,9 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     axes = np.linalg.eigh(outer)[1].T[::-1]
     np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
     variance = np.array([a @ np.cov(X, rowvar=False) @ a for a in axes])
-    np.testing.assert_allclose(found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
+    np.testing.assert_allclose(
+        found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10
+    )
     assert not found.free
 
 
@@ -66,26 +82,34 @@ def test_only_numeric_columns_get_directions():
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
     found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
-    np.testing.assert_allclose(np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15)
+    np.testing.assert_allclose(
+        np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15
+    )
     assert found.parts[0].columns == (0, 2)
     assert found.parts[1] == mixed.parts[1]
     assert not turnable(Laplacian(0.5), 3)
     assert not turnable(Gaussian(0.5), 46)
-    assert not turnable(Product((OnColumns(Gaussian(0.5), (0,)), OnColumns(Categorical(0.7), (1,)))), 2)
+    assert not turnable(
+        Product((OnColumns(Gaussian(0.5), (0,)), OnColumns(Categorical(0.7), (1,)))), 2
+    )
 
 
 def test_a_wave_along_a_diagonal_is_found():
-    """The direction of the largest gamma is that of the wave, and the evidence is far above that of widths."""
+    """The direction of the largest gamma is that of the wave, and the evidence is far above that of
+    widths."""
     line, kernel = learned(*ridge(600, 4), Gaussian((0.25,) * 4))
     assert line.choice["form"] == DIRECTIONS
-    assert line.choice["directions"] > 0.5 * 4 * 4 * np.log(600)  # each of 4 × 4 entries pays for itself
+    assert line.choice["directions"] > 0.5 * 4 * 4 * np.log(
+        600
+    )  # each of 4 × 4 entries pays for itself
     first = np.array(kernel.axes[int(np.argmax(kernel.kernel.gamma))])
     assert abs(first @ [0.5**0.5, 0.5**0.5, 0, 0]) > 0.99
 
 
 @pytest.mark.slow
 def test_directions_that_gain_nothing_are_left():
-    """A sum of functions of single features: the last line is the width per feature, and its kernel is what counts."""
+    """A sum of functions of single features: the last line is the width per feature, and its kernel
+    is what counts."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(500, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 / 4 + 0.1 * rng.normal(size=500)
@@ -96,17 +120,25 @@ def test_directions_that_gain_nothing_are_left():
 
 @pytest.mark.slow
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N for each angle; else not.
+    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N for each
+    angle; else not.
 
-    Otherwise an entry keeps its value, or becomes 0 where the end of the search switches a feature off.
+    Otherwise an entry keeps its value, or becomes 0 where the end of the search switches a feature
+    off.
     """
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
     monkeypatch.setattr(forms, "FREE_ROWS", 100)
     passes = Passes()
     line, kernel = learned(X, y, Gaussian((1 / 3,) * 3), "directions", passes)
-    tried = [one.design.kernel for one in passes.of(SlopePass) if isinstance(one.design.kernel, Directions)]
-    moved, kept = ([np.array(one.axes) for one in tried if one.free is free] for free in (True, False))
+    tried = [
+        one.design.kernel
+        for one in passes.of(SlopePass)
+        if isinstance(one.design.kernel, Directions)
+    ]
+    moved, kept = (
+        [np.array(one.axes) for one in tried if one.free is free] for free in (True, False)
+    )
     assert any((axes != moved[0]).any() for axes in moved)
     for axes in kept:
         used = axes.any(axis=0)

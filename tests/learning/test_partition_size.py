@@ -20,7 +20,8 @@ ROWS = np.sort(np.random.default_rng(2).permutation(200)[:40])
 
 @pytest.mark.parametrize("K", [0, 2])
 def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
-    """The vectors, evidence and error that ``basic`` comes to where these rows are all there are."""
+    """The vectors, evidence and error that ``basic`` comes to where these rows are all there
+    are."""
     X, f = arm(200, 2, noise=0.3)
     y = (f > 0.2).astype(float) if K else f
     problem = problem_of(X, y, Gaussian(0.5), K)
@@ -33,7 +34,9 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     columns = Columns(("a", "b"), "y", classes=(0, 1)) if K else None
     journal, executor = MemoryJournal(), LocalExecutor(1)
     source = ArraySource(X[ROWS], y[ROWS], columns=columns)
-    own = replace(problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), target_variance=problem.target_variance)
+    own = replace(
+        problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), target_variance=problem.target_variance
+    )
     options = Options(40, "all", "sample", "sample", sample_rows=40, tol=1e-5)
     Driver(executor, source).run(BasicRound(), own, options, journal)
     executor.close()
@@ -45,7 +48,8 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
 
 
 def test_a_target_without_noise_is_measured_again_by_its_residual():
-    """In the span of few columns: the noise comes from a residual, which a difference of squares cannot tell."""
+    """In the span of few columns: the noise comes from a residual, which a difference of squares
+    cannot tell."""
     X, _ = arm(200, 2)
     y = np.exp(-0.5 * ((X[:, None] - X[None, ROWS[:3]]) ** 2).sum(axis=2)) @ [1.0, -2.0, 1.5]
     with sample_of(X, y, rows=ROWS) as sample:

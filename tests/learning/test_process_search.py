@@ -1,4 +1,5 @@
-"""The search with an exact process: starts, families, directions, what left-out rows decide, and many rows."""
+"""The search with an exact process: starts, families, directions, what left-out rows decide, and
+many rows."""
 
 from dataclasses import replace
 
@@ -14,12 +15,25 @@ from partirvm.learning.process_search import first_widths, left_out, search
 from partirvm.learning.search import learning_options
 
 
-def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, on_best=None, **options):
+def learned(
+    X,
+    y,
+    kernel=None,
+    *,
+    metric="auto",
+    family=False,
+    columns=1000,
+    most=np.inf,
+    on_best=None,
+    **options,
+):
     """The last line of history of ``learn_regression`` for standard inputs."""
     lines, learning = [], learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
-        process_search.learn_regression(sample, problem, learning, 0, family=family, warp=False, columns=columns)
+        process_search.learn_regression(
+            sample, problem, learning, 0, family=family, warp=False, columns=columns
+        )
     return lines[-1]
 
 
@@ -32,7 +46,8 @@ def waves(n, d=4, seed=0, noise=0.1):
 
 
 def test_a_product_of_waves_is_found():
-    """Two features that tell nothing alone; the others are off, and the noise is that of the data."""
+    """Two features that tell nothing alone; the others are off, and the noise is that of the
+    data."""
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths")
     gamma = np.array(line.kernel["gamma"])
@@ -40,14 +55,19 @@ def test_a_product_of_waves_is_found():
     assert line.noise_sd == pytest.approx(0.1, rel=0.35)
 
 
-@pytest.mark.parametrize(("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))])
+@pytest.mark.parametrize(
+    ("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))]
+)
 def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
-    """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence of each family."""
+    """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence
+    of each family."""
     rng = np.random.default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 1))
     K = np.empty((150, 150)).T
     twin.prepare(X)(X, K)
-    y = np.linalg.cholesky(K + 1e-8 * np.eye(150)) @ rng.normal(size=150) + 0.01 * rng.normal(size=150)
+    y = np.linalg.cholesky(K + 1e-8 * np.eye(150)) @ rng.normal(size=150) + 0.01 * rng.normal(
+        size=150
+    )
     line = learned(X, y - y.mean(), family=True)
     assert set(line.choice["families"]) == set(FAMILIES)
     assert line.choice["family"] == line.kernel["name"] == name
@@ -70,7 +90,8 @@ def test_directions_are_taken_where_rows_left_out_gain():
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
 def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
-    """Each counts once, and no process that predicts it has seen it: folds of few rows, one split of many."""
+    """Each counts once, and no process that predicts it has seen it: folds of few rows, one split
+    of many."""
     X, y = waves(n, 2)
     seen, own = [], process_search.ProcessRows
 
@@ -93,7 +114,8 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
 
 
 def test_more_rows_start_the_tied_search(monkeypatch):
-    """Above ``FEW`` rows the last line is that of the tied search, which begins at the widths of the process."""
+    """Above ``FEW`` rows the last line is that of the tied search, which begins at the widths of
+    the process."""
     monkeypatch.setattr(process_search, "FEW", 120)
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths", family=True)
@@ -104,7 +126,8 @@ def test_more_rows_start_the_tied_search(monkeypatch):
 
 
 def test_a_stop_leaves_the_best_so_far():
-    """The time limit is asked before each evaluation; the widths are told before directions are searched."""
+    """The time limit is asked before each evaluation; the widths are told before directions are
+    searched."""
     X, y = waves(60, 2)
     best, learning = [], learning_options(60, metric="auto")
 

@@ -1,4 +1,5 @@
-"""What decides on local residuals: rows left out in folds, and neighbours whose errors do not contain them."""
+"""What decides on local residuals: rows left out in folds, and neighbours whose errors do not
+contain them."""
 
 from types import SimpleNamespace
 
@@ -17,7 +18,8 @@ from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 
 
 def rough(n, seed=0):
-    """A function with details that a few wide basis functions cannot describe, and noise of deviation .05."""
+    """A function with details that a few wide basis functions cannot describe, and noise of
+    deviation .05."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
@@ -31,15 +33,20 @@ def left_out():
 
     with pytest.MonkeyPatch.context() as patch:
         original = neighbours._trials
-        patch.setattr(neighbours, "_trials", lambda *given: (seen.update(given=given), original(*given))[1])
+        patch.setattr(
+            neighbours, "_trials", lambda *given: (seen.update(given=given), original(*given))[1]
+        )
         X, y = rough(300)
-        RVMRegressor(gamma=0.5, random_state=0, residual="local", noise="constant", reference="none").fit(X, y)
+        RVMRegressor(
+            gamma=0.5, random_state=0, residual="local", noise="constant", reference="none"
+        ).fit(X, y)
     asked, folds, records, rank, _ = seen["given"]
     return X, y, asked, folds, records, rank
 
 
 def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(left_out):
-    """Leave-one-out errors, at the same α and β, of the fit to the rows outside the fold: computed from Φ directly."""
+    """Leave-one-out errors, at the same α and β, of the fit to the rows outside the fold: computed
+    from Φ directly."""
     X, y, asked, folds, records, rank = left_out
     design, beta = asked.design, float(asked.fit.beta)
     numbers = records[:, NUMBER].astype(int)
@@ -59,7 +66,9 @@ def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(lef
         plain = ~own[positions]
         assert plain.sum() > 50
         # the leverage of a neighbour is that of the whole fit
-        np.testing.assert_allclose(found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01)
+        np.testing.assert_allclose(
+            found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01
+        )
     assert records.shape[1] == rank + 1 + RESIDUAL_COLUMNS
 
 
@@ -72,7 +81,9 @@ def test_errors_of_a_fold_are_those_of_a_fit_to_the_other_rows(left_out):
         rows = folds.rows[places]
         others = np.setdiff1d(np.arange(len(t)), rows)
         precision = beta * block[others].T @ block[others] + np.diag(asked.fit.alpha)
-        expected = t[rows] - block[rows] @ np.linalg.solve(precision, beta * block[others].T @ t[others])
+        expected = t[rows] - block[rows] @ np.linalg.solve(
+            precision, beta * block[others].T @ t[others]
+        )
         plain = folds.left_out[0].owner[places] < 0
         np.testing.assert_allclose(errors[places][plain], expected[plain], rtol=1e-5, atol=1e-8)
     assert len(folds.members) == FOLDS
@@ -92,7 +103,14 @@ def constant(value, m=400):
         (0.0, 0.99, False),
         (-0.01, 0.9, False),
     ],
-    ids=["denser", "hardly denser", "denser, larger errors", "smaller errors", "hardly smaller", "less dense"],
+    ids=[
+        "denser",
+        "hardly denser",
+        "denser, larger errors",
+        "smaller errors",
+        "hardly smaller",
+        "less dense",
+    ],
 )
 def test_what_justifies_the_correction(rise, after, expected):
     """A gain in the density, or in the error while the density does not fall."""
@@ -100,7 +118,8 @@ def test_what_justifies_the_correction(rise, after, expected):
 
 
 def test_chance_does_not_justify_the_correction():
-    """The density rises by .04 nats, less than its standard error; the error falls by less than two of its own."""
+    """The density rises by .04 nats, less than its standard error; the error falls by less than two
+    of its own."""
     rise = 0.04 + np.where(np.arange(400) % 2, 1.0, -1.0)
     assert rise.std() / 20 > 0.04
     assert not helps(rise, constant(1.0), constant(1.0))
@@ -110,7 +129,8 @@ def test_chance_does_not_justify_the_correction():
 
 
 @pytest.mark.parametrize(
-    ("nats", "after", "expected"), [(0.0, 1.02, False), (0.0, 1.05, True), (0.1, 1.05, False), (0.1, 1.2, True)]
+    ("nats", "after", "expected"),
+    [(0.0, 1.02, False), (0.0, 1.05, True), (0.1, 1.05, False), (0.1, 1.2, True)],
 )
 def test_errors_that_rise_by_more_than_the_density(nats, after, expected):
     """A loss counts if it exceeds three per cent, its standard errors, and the gain in nats."""
@@ -119,11 +139,16 @@ def test_errors_that_rise_by_more_than_the_density(nats, after, expected):
 
 def test_a_small_table_gets_them_where_they_help():
     """400 rows: the error of new rows falls by more than a tenth, and nothing asked for it."""
-    model = RVMRegressor(gamma=0.5, random_state=0, max_vectors=20, strategy="working-set", reference="none")
+    model = RVMRegressor(
+        gamma=0.5, random_state=0, max_vectors=20, strategy="working-set", reference="none"
+    )
     model.fit(*rough(400))
     X, y = rough(1000, seed=1)
     assert model.model_.residuals is not None
-    errors = [np.sqrt(np.mean((y - each.predict(X)) ** 2)) for each in (model.model_, model.model_.sparse())]
+    errors = [
+        np.sqrt(np.mean((y - each.predict(X)) ** 2))
+        for each in (model.model_, model.model_.sparse())
+    ]
     assert errors[0] < 0.9 * errors[1]
 
 
@@ -137,11 +162,15 @@ def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
         sizes.append(len(rows))
         return np.exp(rows[:, 0])
 
-    design = SimpleNamespace(noise_factor=noise_factor, scaling=SimpleNamespace(inputs=lambda rows: rows))
+    design = SimpleNamespace(
+        noise_factor=noise_factor, scaling=SimpleNamespace(inputs=lambda rows: rows)
+    )
     left_out = SimpleNamespace(rows=np.arange(n), targets=np.ones((n, 2)), expected=lambda: (y, y))
     asked, executor = SimpleNamespace(left_out=(left_out,), design=design), LocalExecutor(1)
     source = ArraySource(X, y, tile_rows=512)
-    records, rows = left_out_records(asked, lambda points: points, source, executor, lambda *_: None, Spent())
+    records, rows = left_out_records(
+        asked, lambda points: points, source, executor, lambda *_: None, Spent()
+    )
     executor.close()
     assert sum(sizes) == n
     assert max(sizes) <= PANEL_ROWS

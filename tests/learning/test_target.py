@@ -1,4 +1,5 @@
-"""Warped targets: maps and moments by their formulas, scores of log-normal predictions, and fits."""
+"""Warped targets: maps and moments by their formulas, scores of log-normal predictions, and
+fits."""
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ MAPS = [TargetMap("log"), TargetMap("asinh", 1.0, 0.5)]
 
 @pytest.mark.parametrize("target", MAPS)
 def test_map_and_moments(target):
-    """Back and forth; the slope is that of differences; the moments are those of Gauss–Hermite quadrature."""
+    """Back and forth; the slope is that of differences; the moments are those of Gauss–Hermite
+    quadrature."""
     t = np.array([0.2, 1.0, 3.0, 50.0])
     np.testing.assert_allclose(target.back(target(t)), t, rtol=1e-12)
     slope = (target(t * (1 + 1e-6)) - target(t * (1 - 1e-6))) / (2e-6 * t)
@@ -23,12 +25,19 @@ def test_map_and_moments(target):
     mean, variance = np.array([-1.0, 0.5, 2.0]), np.array([0.01, 0.3, 1.0])
     values = target.back(mean[:, None] + np.sqrt(variance)[:, None] * nodes)
     first, second = (values**k @ weights / weights.sum() for k in (1, 2))
-    np.testing.assert_allclose(target.moments(mean, variance), [first, second - first**2], rtol=1e-8)
+    np.testing.assert_allclose(
+        target.moments(mean, variance), [first, second - first**2], rtol=1e-8
+    )
 
 
 def test_scores_are_those_of_the_log_normal_distribution():
-    """Its density, quantiles and mean from SciPy; the CRPS as E|X − t| − ½ E|X − X'| of its quantiles."""
-    t, mean, variance = np.array([0.5, 3.0, 40.0]), np.array([0.0, 1.0, 2.0]), np.array([0.25, 1.0, 0.5])
+    """Its density, quantiles and mean from SciPy; the CRPS as E|X − t| − ½ E|X − X'| of its
+    quantiles."""
+    t, mean, variance = (
+        np.array([0.5, 3.0, 40.0]),
+        np.array([0.0, 1.0, 2.0]),
+        np.array([0.25, 1.0, 0.5]),
+    )
     sd = np.sqrt(variance)
     found = Scores.of(t, mean, variance, target=TargetMap("log")).figures()
     lognormal = stats.lognorm(sd, scale=np.exp(mean))
@@ -37,9 +46,13 @@ def test_scores_are_those_of_the_log_normal_distribution():
     low, high = lognormal.ppf(0.025), lognormal.ppf(0.975)
     width = high - low + 40 * np.maximum(np.maximum(low - t, t - high), 0.0)
     assert found["interval_score_95"] == pytest.approx(width.mean())
-    quantiles = stats.lognorm(sd[:, None], scale=np.exp(mean)[:, None]).ppf((np.arange(4000) + 0.5) / 4000)
+    quantiles = stats.lognorm(sd[:, None], scale=np.exp(mean)[:, None]).ppf(
+        (np.arange(4000) + 0.5) / 4000
+    )
     gini = np.abs(quantiles[:, ::40, None] - quantiles[:, None, 20::40]).mean(axis=(1, 2))
-    assert found["crps"] == pytest.approx((np.abs(quantiles - t[:, None]).mean(axis=1) - gini / 2).mean(), rel=0.02)
+    assert found["crps"] == pytest.approx(
+        (np.abs(quantiles - t[:, None]).mean(axis=1) - gini / 2).mean(), rel=0.02
+    )
 
 
 def prices(n=150):
@@ -50,13 +63,21 @@ def prices(n=150):
 
 
 def test_a_fit_of_the_logarithm(tmp_path):
-    """It is the fit of log y: quantiles are exponentials of its quantiles, mean and sd those of the log-normal."""
+    """It is the fit of log y: quantiles are exponentials of its quantiles, mean and sd those of the
+    log-normal."""
     (X, y), how, new = prices(), {"gamma": 0.5, "random_state": 0}, np.linspace(-2, 2, 7)[:, None]
-    own, logs = RVMRegressor(warp=Warp(target="log"), **how).fit(X, y), RVMRegressor(**how).fit(X, np.log(y))
-    np.testing.assert_allclose(own.predict_interval(new), np.exp(logs.predict_interval(new)), rtol=1e-6)
+    own, logs = (
+        RVMRegressor(warp=Warp(target="log"), **how).fit(X, y),
+        RVMRegressor(**how).fit(X, np.log(y)),
+    )
+    np.testing.assert_allclose(
+        own.predict_interval(new), np.exp(logs.predict_interval(new)), rtol=1e-6
+    )
     mean, sd = logs.predict(new, return_std=True)
     expected = stats.lognorm(sd, scale=np.exp(mean))
-    np.testing.assert_allclose(own.predict(new, return_std=True), [expected.mean(), expected.std()], rtol=1e-6)
+    np.testing.assert_allclose(
+        own.predict(new, return_std=True), [expected.mean(), expected.std()], rtol=1e-6
+    )
     np.testing.assert_allclose(own.predict(new), expected.mean(), rtol=1e-6)
     drawn = own.sample_y(new, 20_000, random_state=1, noise=True)
     np.testing.assert_allclose(np.median(drawn, axis=1), np.exp(mean), rtol=0.03)
@@ -77,9 +98,12 @@ def test_held_out_scores_are_in_the_units_of_the_target():
 
 @pytest.mark.parametrize(("target", "found"), [(np.exp, "log"), (np.asarray, "none")])
 def test_the_evidence_decides(target, found):
-    """A target with errors in proportion is warped by its logarithm; one with equal errors is left as it is."""
+    """A target with errors in proportion is warped by its logarithm; one with equal errors is left
+    as it is."""
     X, y = prices()
-    fit = RVMRegressor(gamma=0.5, warp=Warp(target="auto"), random_state=0).fit(X, target(np.log(y)))
+    fit = RVMRegressor(gamma=0.5, warp=Warp(target="auto"), random_state=0).fit(
+        X, target(np.log(y))
+    )
     assert fit.model_.design.scaling.target.kind == found
 
 

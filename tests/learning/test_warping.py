@@ -1,4 +1,5 @@
-"""Warps of skewed features, where the evidence rises, and their continuation beyond the rows of the training."""
+"""Warps of skewed features, where the evidence rises, and their continuation beyond the rows of the
+training."""
 
 from dataclasses import replace
 
@@ -14,11 +15,14 @@ from partirvm.types import FeatureMap, Scaling
 
 
 def spread_of(X, y):
-    """The spreads of features (d,) after the choice of warps, from an isotropic process with little noise."""
+    """The spreads of features (d,) after the choice of warps, from an isotropic process with little
+    noise."""
     order = np.random.default_rng(0).permutation(len(X))
     with sample_of(X, y) as sample:
         problem = problem_of(X, y - y.mean())
-        found, _ = warped(sample, problem, order, 150, ProcessFit(problem.empty.kernel, 0.0, np.log(0.05)))
+        found, _ = warped(
+            sample, problem, order, 150, ProcessFit(problem.empty.kernel, 0.0, np.log(0.05))
+        )
     features = found.empty.scaling.features
     return np.zeros(X.shape[1]) if features is None else features.spreads
 
@@ -36,13 +40,18 @@ def test_a_logarithm_is_found():
 def test_features_without_a_tail_are_left(kind):
     """Normal values, rare ones of a switch, and one value are never warped."""
     rng = np.random.default_rng(2)
-    x = {"normal": rng.normal(size=300), "binary": (rng.random(300) < 0.02) * 1.0, "constant": np.ones(300)}[kind]
+    x = {
+        "normal": rng.normal(size=300),
+        "binary": (rng.random(300) < 0.02) * 1.0,
+        "constant": np.ones(300),
+    }[kind]
     X = np.column_stack([x, rng.normal(size=300)])
     assert not spread_of(X, np.sin(X[:, 1])).any()
 
 
 def test_a_missing_number_is_predicted_from_the_others():
-    """Of standard normal inputs x, y, z with correlation .8 of x and y: .8 y, and of x and y the means if both lack."""
+    """Of standard normal inputs x, y, z with correlation .8 of x and y: .8 y, and of x and y the
+    means if both lack."""
     rng = np.random.default_rng(4)
     z = rng.normal(size=(20_000, 3))
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
@@ -73,12 +82,15 @@ def judged_warps(monkeypatch, spread):
         problem = problem_of(X, y)
         order = np.random.default_rng(0).permutation(800)
         widths = process_search.first_widths(sample, problem, order, 400)
-        found, _, errors = process_search.warped_if_better(sample, problem, order, 400, widths, judged=True)
+        found, _, errors = process_search.warped_if_better(
+            sample, problem, order, 400, widths, judged=True
+        )
     return found is not problem, errors
 
 
 def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
-    """A logarithm crowds the waves of large x together; nearly linear warps (spread 100) change nothing."""
+    """A logarithm crowds the waves of large x together; nearly linear warps (spread 100) change
+    nothing."""
     used, errors = judged_warps(monkeypatch, 1e-4)
     assert not used
     assert errors["warped"] > 1.2 * errors["plain"]
@@ -87,7 +99,8 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
 
 
 def test_left_out_rows_confirm_a_useful_warp():
-    """Waves of log x of a log-normal x, 800 rows: the history states smaller errors with warps, and the formula."""
+    """Waves of log x of a log-normal x, 800 rows: the history states smaller errors with warps, and
+    the formula."""
     rng = np.random.default_rng(7)
     X = rng.lognormal(0, 1.5, size=(800, 1))
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)
@@ -99,7 +112,8 @@ def test_left_out_rows_confirm_a_useful_warp():
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit():
-    """A log-normal input: the error falls to that of its logarithm; the history states the formula."""
+    """A log-normal input: the error falls to that of its logarithm; the history states the
+    formula."""
     rng = np.random.default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
     y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)

@@ -1,4 +1,5 @@
-"""Classes by least squares on indicators: dense formulas of shared α and β, left-out rows, the ramp, whole fits."""
+"""Classes by least squares on indicators: dense formulas of shared α and β, left-out rows, the
+ramp, whole fits."""
 
 from dataclasses import replace
 
@@ -35,7 +36,14 @@ def dense(rng):
     Phi, codes = rng.normal(size=(N, M)), rng.integers(K, size=N)
     w, alpha, T = rng.choice([0.5, 1.0, 2.0], N), rng.uniform(0.5, 2.0, M), np.eye(K)[codes]
     statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
-    return Phi, codes, T, w, alpha, HyperState(statistics, alpha, 3.0, target_variance=0.2, n_classes=K)
+    return (
+        Phi,
+        codes,
+        T,
+        w,
+        alpha,
+        HyperState(statistics, alpha, 3.0, target_variance=0.2, n_classes=K),
+    )
 
 
 def test_the_evidence_is_that_of_independent_targets(dense):
@@ -57,7 +65,9 @@ def test_an_update_takes_means_over_the_indicators(dense):
     after, _ = step(state)
     assert_array_equal(after.labels, np.arange(M))
     assert_allclose(after.alpha, K * gamma / (mean**2).sum(axis=1), rtol=1e-8)
-    assert_allclose(after.beta, K * (N - gamma.sum()) / (w[:, None] * (T - Phi @ mean) ** 2).sum(), rtol=1e-8)
+    assert_allclose(
+        after.beta, K * (N - gamma.sum()) / (w[:, None] * (T - Phi @ mean) ** 2).sum(), rtol=1e-8
+    )
 
 
 def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
@@ -78,12 +88,15 @@ def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
 
 
 def test_rows_left_out_are_predicted_without_them(dense):
-    """Refits without a row, of one of weight 2 without half of it; a row of no weight is not counted."""
+    """Refits without a row, of one of weight 2 without half of it; a row of no weight is not
+    counted."""
     Phi, codes, T, w, alpha, state = dense
     w[:2] = 1.0, 2.0
     statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
     state = replace(state, statistics=statistics)
-    found = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ())
+    found = LeftOutClasses.of(
+        Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ()
+    )
     for row in (0, 1):
         rest = w.copy()
         rest[row] -= 1.0
@@ -97,15 +110,20 @@ def test_rows_left_out_are_predicted_without_them(dense):
     for row, columns in own:
         rest, others = w.copy(), np.setdiff1d(np.arange(M), columns)
         rest[row] -= 1.0
-        expected = [naive.posterior(Phi[:, others], T[:, k], alpha[others], 3.0, rest)[0] for k in range(K)]
+        expected = [
+            naive.posterior(Phi[:, others], T[:, k], alpha[others], 3.0, rest)[0] for k in range(K)
+        ]
         assert_allclose(found.f[row], Phi[row, others] @ np.transpose(expected), rtol=1e-7)
     w[3] = 0.0
-    one = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ())
+    one = LeftOutClasses.of(
+        Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ()
+    )
     assert len(one.codes) == N - 1
 
 
 def test_the_least_determined_vectors_are_deleted(dense):
-    """Of four kernel columns and a bias (label −1), half of the kernels: those of least γ, at the same α."""
+    """Of four kernel columns and a bias (label −1), half of the kernels: those of least γ, at the
+    same α."""
     Phi, _, T, w, alpha, state = dense
     labels = np.arange(M) - 1
     fit = replace(state, statistics=replace(state.statistics, labels=labels))
@@ -119,7 +137,8 @@ def test_the_least_determined_vectors_are_deleted(dense):
 
 
 def test_the_ramp_has_the_least_smoothed_log_loss(rng):
-    """No other width or power near it is better, and true probabilities p ∝ log(1 + exp(f/τ))^ρ are recovered."""
+    """No other width or power near it is better, and true probabilities p ∝ log(1 + exp(f/τ))^ρ are
+    recovered."""
     f = rng.dirichlet([0.5, 0.5, 0.5], 4000)
     truth = np.log1p(np.exp(f / 0.2)) ** 2
     truth /= truth.sum(axis=1, keepdims=True)
@@ -147,13 +166,17 @@ def test_the_ramp_has_the_least_smoothed_log_loss(rng):
 def test_predictors_of_any_size_have_logits():
     """log log(1 + eᶻ) is log z for large z, and z for very negative ones."""
     f = np.array([[1e6, -1e6, 0.0]])
-    assert_allclose(Ramp(0.5, 2.0).logits(f), 2 * np.array([[np.log(2e6), -2e6, np.log(np.log(2))]]), rtol=1e-12)
+    assert_allclose(
+        Ramp(0.5, 2.0).logits(f), 2 * np.array([[np.log(2e6), -2e6, np.log(np.log(2))]]), rtol=1e-12
+    )
 
 
 def test_the_sharper_ramp_for_classes_that_part(rng):
     """All rows right: the smoothed targets keep the power finite."""
     codes = np.arange(60) % 3
-    left_out = LeftOutClasses(np.eye(3)[codes] + 0.05 * rng.normal(size=(60, 3)), codes.astype(float), np.ones(60))
+    left_out = LeftOutClasses(
+        np.eye(3)[codes] + 0.05 * rng.normal(size=(60, 3)), codes.astype(float), np.ones(60)
+    )
     ramp = left_out.ramp(Ramp())
     assert 0 < ramp.loss < 0.1
     assert ramp.wrong == 0.0
@@ -162,9 +185,12 @@ def test_the_sharper_ramp_for_classes_that_part(rng):
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
 def test_models_predict_the_classes(rows, strategy, tmp_path):
-    """Near the error of the nearest middle; one α for all classes; saved and loaded alike; logits are log p."""
+    """Near the error of the nearest middle; one α for all classes; saved and loaded alike; logits
+    are log p."""
     X, y = rows
-    fit = RVMClassifier(gamma=0.5, strategy=strategy, partition_size=60, random_state=0).fit(X[:200], y[:200])
+    fit = RVMClassifier(gamma=0.5, strategy=strategy, partition_size=60, random_state=0).fit(
+        X[:200], y[:200]
+    )
     nearest = CLASSES[np.linalg.norm(X[200:, None] - MIDDLES, axis=2).argmin(axis=1)]
     p = fit.predict_proba(X[200:])
     assert (p.argmax(axis=1) == y[200:]).mean() > np.mean(nearest == y[200:]) - 0.05
@@ -178,7 +204,8 @@ def test_models_predict_the_classes(rows, strategy, tmp_path):
 
 
 def test_two_classes_may_have_indicators_too(rows):
-    """``pooled`` of two classes: probabilities near those of the logistic link, in one dense fit a round."""
+    """``pooled`` of two classes: probabilities near those of the logistic link, in one dense fit a
+    round."""
     X, y = rows
     one = RVMClassifier(gamma=0.5, multi_class="pooled", random_state=0).fit(X, y > 0)
     other = RVMClassifier(gamma=0.5, random_state=0).fit(X, y > 0)
@@ -196,11 +223,19 @@ def test_two_classes_of_many_rows_are_pooled():
 
 @pytest.mark.slow
 def test_two_classes_that_hardly_overlap_are_pooled():
-    """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is smooth."""
+    """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is
+    smooth."""
     rng, (pixels, digit) = np.random.default_rng(1), load_digits(return_X_y=True)
     X, even = rng.normal(size=(300, 2)), digit[:300] % 2 == 0
     pixels = pixels[:300, pixels[:300].std(axis=0) > 0]
     smooth, wrong = X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.5, rng.random(300) < 0.2
-    for rows, y, pooled in ((X, smooth, False), (pixels, even, True), (pixels, even ^ wrong, False)):
+    for rows, y, pooled in (
+        (X, smooth, False),
+        (pixels, even, True),
+        (pixels, even ^ wrong, False),
+    ):
         assert (RVMClassifier(random_state=0).fit(rows, y).model_.ramp is not None) == pooled
-    assert RVMClassifier(multi_class="multinomial", random_state=0).fit(pixels, even).model_.ramp is None
+    assert (
+        RVMClassifier(multi_class="multinomial", random_state=0).fit(pixels, even).model_.ramp
+        is None
+    )

@@ -1,11 +1,20 @@
-"""A variance that depends on the inputs, against the functions it is drawn from and formulas in a few lines."""
+"""A variance that depends on the inputs, against the functions it is drawn from and formulas in a
+few lines."""
 
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest, norm
 
-from partirvm.likelihoods.noise_fit import FOLDS, _likelihood, _mode, cross_fitted, dependence, fit, overall_level
+from partirvm.likelihoods.noise_fit import (
+    FOLDS,
+    _likelihood,
+    _mode,
+    cross_fitted,
+    dependence,
+    fit,
+    overall_level,
+)
 
 
 def bumps(x, centres=9, width=1.0):
@@ -24,7 +33,8 @@ def log_likelihood(g, squares, variances):
 
 
 def test_slope_and_curvature_are_those_of_the_density(rng):
-    """The slope by differences; the curvature as the variance of the slope over drawn errors (Fisher)."""
+    """The slope by differences; the curvature as the variance of the slope over drawn errors
+    (Fisher)."""
     g, variances = rng.normal(size=7), rng.uniform(0, 2, 7)
     squares = rng.normal(size=7) ** 2 * 3
     value, slope, curvature = _likelihood(g, squares, variances)
@@ -33,14 +43,17 @@ def test_slope_and_curvature_are_those_of_the_density(rng):
         slope, approx_fprime(g, lambda g: log_likelihood(g, squares, variances), 1e-6), atol=1e-4
     )
     errors = rng.normal(size=(200_000, 7)) * np.sqrt(variances + np.exp(g))
-    slopes = _likelihood(np.tile(g, 200_000), (errors**2).ravel(), np.tile(variances, 200_000))[1].reshape(-1, 7)
+    slopes = _likelihood(np.tile(g, 200_000), (errors**2).ravel(), np.tile(variances, 200_000))[
+        1
+    ].reshape(-1, 7)
     np.testing.assert_allclose(slopes.mean(axis=0), 0, atol=0.01)
     np.testing.assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
 def test_a_known_log_variance_is_found(rng, variance):
-    """Over 4,000 rows the log of the whole variance is within .15 of the truth, also beside a known variance."""
+    """Over 4,000 rows the log of the whole variance is within .15 of the truth, also beside a known
+    variance."""
     x, squares = drawn(rng, 4000, lambda x: 1.5 * np.sin(x) - 1, variance)
     found = fit(bumps(x), squares, np.full(4000, variance))
     noise = found.level * np.exp(bumps(x) @ found.weights)
@@ -58,10 +71,13 @@ def test_a_constant_variance_is_one_level(rng):
 
 
 def test_the_evidence_compares_kernels_and_units(rng):
-    """Columns of the true width have more evidence than very narrow ones; another unit shifts it."""
+    """Columns of the true width have more evidence than very narrow ones; another unit shifts
+    it."""
     x, squares = drawn(rng, 1000, lambda x: 1.5 * np.sin(x))
     nothing = np.zeros(1000)
-    right, narrow = (fit(bumps(x, 30, width), squares, nothing).log_evidence for width in (1.0, 0.05))
+    right, narrow = (
+        fit(bumps(x, 30, width), squares, nothing).log_evidence for width in (1.0, 0.05)
+    )
     assert right > narrow + 20
     scaled = fit(bumps(x, 30), 100 * squares, nothing).log_evidence
     assert scaled == pytest.approx(right - 1000 * np.log(10), abs=1e-6)
@@ -81,7 +97,10 @@ def test_a_row_is_not_seen_by_its_own_prediction(rng):
 def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):
     """300 samples of 150 rows, of normal errors and of heavy tails."""
     for draw in (rng.standard_normal, lambda n: rng.standard_t(3, n)):
-        found = [dependence(bumps(rng.uniform(-3, 3, 150)), draw(150) ** 2, np.zeros(150)) for _ in range(300)]
+        found = [
+            dependence(bumps(rng.uniform(-3, 3, 150)), draw(150) ** 2, np.zeros(150))
+            for _ in range(300)
+        ]
         assert kstest(found, "uniform").pvalue > 1e-3
     x, squares = drawn(rng, 150, lambda x: 2 * np.sin(x))
     assert dependence(bumps(x), squares, np.zeros(150)) < 1e-4

@@ -1,8 +1,10 @@
-"""A likelihood that a test alone registers is asked for by its word, and fitted by every strategy and estimators.
+"""A likelihood that a test alone registers is asked for by its word, and fitted by every strategy
+and estimators.
 
-Student's t with ν = 4 degrees of freedom, for targets with outliers: a residual is a Gaussian one whose row has the
-weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). So a fit goes on by passes that bring the Gram
-statistics of the rows as they are weighted at the last mean, and a mean that stays is the mode of the weights.
+Student's t with ν = 4 degrees of freedom, for targets with outliers: a residual is a Gaussian one
+whose row has the weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). So a fit goes on
+by passes that bring the Gram statistics of the rows as they are weighted at the last mean, and a
+mean that stays is the mode of the weights.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +42,9 @@ class StudentPass(Pass, name="reweighted gram"):
     def of_panel(self, panel, block):
         target = self.design.scaling.targets(panel.t)
         u = (NU + 1) / (NU + self.beta * (target[:, 0] - block @ self.mean) ** 2)
-        return GramBlock.of(block[:, :0], block, target, u if panel.weights is None else u * panel.weights)
+        return GramBlock.of(
+            block[:, :0], block, target, u if panel.weights is None else u * panel.weights
+        )
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,14 @@ class StudentFit(PassFit):
 
     @property
     def next_pass(self):
-        return StudentPass(survivors(self.design, self.fit), self.fit.posterior.mean, self.fit.beta, rows=self.rows)
+        return StudentPass(
+            survivors(self.design, self.fit), self.fit.posterior.mean, self.fit.beta, rows=self.rows
+        )
 
     def advance(self, block, poll=lambda: None):
-        fit = self.fit.restarted(GramStatistics.of(self.fit.labels, block), self.fit.alpha, self.fit.beta)
+        fit = self.fit.restarted(
+            GramStatistics.of(self.fit.labels, block), self.fit.alpha, self.fit.beta
+        )
         if self.passes < UPDATES:
             fit, _ = maximise(fit, replace(self.rule, guard=False, max_iterations=10))
         return replace(self, current=fit, passes=self.passes + 1)
@@ -74,7 +82,8 @@ class StudentFit(PassFit):
 
 @dataclass(frozen=True)
 class StudentLikelihood(GaussianLikelihood):
-    """A number with t-distributed noise; the evidence is that of the weighted rows, which change with the mean."""
+    """A number with t-distributed noise; the evidence is that of the weighted rows, which change
+    with the mean."""
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)
@@ -87,7 +96,9 @@ class StudentLikelihood(GaussianLikelihood):
 
     def fit(self, problem, options, design, fit, rule, rows, warm):
         M = design.n_columns
-        nothing = GramBlock(np.zeros((0, M)), np.zeros((M, M)), np.zeros((M, 1)), np.zeros(1), 0, 0.0)
+        nothing = GramBlock(
+            np.zeros((0, M)), np.zeros((M, M)), np.zeros((M, 1)), np.zeros(1), 0, 0.0
+        )
         statistics = GramStatistics.of(design.all_labels, nothing)
         first = fit.restarted(statistics, np.full(M, 1 / fit.target_variance), fit.beta)
         return StudentFit(design, first, rule, rows)
@@ -103,7 +114,13 @@ N = 240
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
-ASKED = {"strategy": "working-set", "partition_size": 30, "selection": "random", "gamma": 1.0, "max_rounds": 4}
+ASKED = {
+    "strategy": "working-set",
+    "partition_size": 30,
+    "selection": "random",
+    "gamma": 1.0,
+    "max_rounds": 4,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +148,8 @@ def data(rows, tmp_path_factory):
 
 
 def assert_mode(model, X, y):
-    """log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, maximised densely by BFGS, has its mode there."""
+    """log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, maximised densely by BFGS, has
+    its mode there."""
     scaling = model.design.scaling
     Phi, t = model.design.block(X), (y - scaling.t_shift) / scaling.t_scale
     beta = float(scaling.t_scale[0]) ** 2 / model.evidence_noise
@@ -148,11 +166,17 @@ def assert_mode(model, X, y):
 @pytest.mark.parametrize(
     ("strategy", "selection"),
     some(
-        [*((strategy, "random") for strategy in STRATEGIES), ("working-set", "error"), ("working-set", "gain")],
+        [
+            *((strategy, "random") for strategy in STRATEGIES),
+            ("working-set", "error"),
+            ("working-set", "gain"),
+        ],
         {("basic", "random")},
     ),
 )
-def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, selection, tmp_path):
+def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
+    rows, data, strategy, selection, tmp_path
+):
     """By every strategy, with candidates that are chosen by the verbs of the likelihood."""
     X, y, clean = rows
     asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}
@@ -167,7 +191,8 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, 
 
 
 def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
-    """The kernel is learned with Gaussian noise; the partition size is measured by the likelihood itself."""
+    """The kernel is learned with Gaussian noise; the partition size is measured by the likelihood
+    itself."""
     X, y, clean = rows
     model = RVMRegressor(noise=Noise(variance="student"), random_state=0).fit(X, y)
     assert np.abs(model.predict(X) - clean).mean() < 0.1

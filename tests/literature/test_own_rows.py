@@ -8,7 +8,9 @@ from partirvm.literature.own_rows import own_rows
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.parametrize(("strategy", "fits"), [("split-merge", 7), ("incremental", 4), ("working-set", 3)])
+@pytest.mark.parametrize(
+    ("strategy", "fits"), [("split-merge", 7), ("incremental", 4), ("working-set", 3)]
+)
 def test_each_fit_is_that_of_its_rows(strategy, fits):
     """Four partitions: four fits and three merges; a fit each; as many rounds as asked."""
     rng = np.random.default_rng(0)
@@ -21,7 +23,9 @@ def test_each_fit_is_that_of_its_rows(strategy, fits):
             seen.append(X[:, 0])
             return super().fit(X, y)
 
-    found = own_rows(Seen(gamma=1.0, noise="constant"), X, y, strategy=strategy, partition_size=50, rounds=3)
+    found = own_rows(
+        Seen(gamma=1.0, noise="constant"), X, y, strategy=strategy, partition_size=50, rounds=3
+    )
     assert len(seen) == fits
     assert len(seen[0]) == 50
     assert max(map(len, seen)) < 100

@@ -15,7 +15,9 @@ from partirvm.local.cells import Cells, leaf_order
 def records(points, targets=1):
     """Records of points, with random numbers and errors."""
     rng = np.random.default_rng(0)
-    return np.column_stack([points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))])
+    return np.column_stack(
+        [points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))]
+    )
 
 
 def found(cells, points, k, own=None):
@@ -34,7 +36,9 @@ def brute(rows, points, k, own=None):
 def made(rows, place=None, targets=1):
     """The cells of records in pieces, in memory or in a new folder."""
     keep = place and (lambda make: make(str(place)))
-    return sorted_cells(np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets)
+    return sorted_cells(
+        np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets
+    )
 
 
 @pytest.fixture(params=[50, 1000], ids=["many cells", "one cell"])
@@ -48,7 +52,8 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
-    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first.
+    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the
+    nearest first.
 
     Errors of further targets change no distance.
     """
@@ -57,7 +62,11 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
     assert len(in_memory.boxes) == len(on_disk.boxes) == -(-601 // some_rows)
-    new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    new = (
+        rows[::7, :width]
+        if own
+        else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    )
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):
@@ -65,7 +74,8 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
 
 
 def test_leaves_divide_points_evenly():
-    """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal points are one."""
+    """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal
+    points are one."""
     points = np.random.default_rng(0).normal(size=(800, 2))
     places = leaf_order(points, 8)
     found, counts = np.unique(places(points), return_counts=True)
@@ -76,7 +86,8 @@ def test_leaves_divide_points_evenly():
 
 
 def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
-    """Those of 600 rows of six numbers, with trees as large, in the memory of three cells of 50 rows."""
+    """Those of 600 rows of six numbers, with trees as large, in the memory of three cells of 50
+    rows."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
     rows = records(np.random.default_rng(0).normal(size=(600, 2)))

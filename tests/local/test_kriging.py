@@ -31,7 +31,12 @@ def rows(n=30, k=8, seed=0):
     """Neighbourhoods of n rows among random points, and the errors of the rows."""
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(n, k, 2))
-    others = rng.normal(size=(n, k)), rng.normal(size=(n, k)), rng.uniform(0.5, 2, size=(n, k)), rng.normal(size=n)
+    others = (
+        rng.normal(size=(n, k)),
+        rng.normal(size=(n, k)),
+        rng.uniform(0.5, 2, size=(n, k)),
+        rng.normal(size=n),
+    )
     return Neighbourhoods(Steps(steps), *others, rng.uniform(0.5, 2, size=n))
 
 
@@ -52,7 +57,9 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
         adapted = (6.0 + errors @ np.linalg.solve(covariance, errors)) / (6.0 + len(errors))
         assert mean[row] == pytest.approx(own * (weights @ errors), rel=1e-10)
         noise = 0.2 * noisy * found.own_noises[row]
-        assert variance[row] == pytest.approx(own**2 * adapted * (0.7 + noise - weights @ cross), rel=1e-9)
+        assert variance[row] == pytest.approx(
+            own**2 * adapted * (0.7 + noise - weights @ cross), rel=1e-9
+        )
 
 
 def test_noisy_errors_have_a_least_variance():
@@ -71,7 +78,9 @@ def test_derivatives_are_finite_differences(family):
 
     def density(logs):
         kernel = LocalKernel(family, *np.exp(logs[:3]), logs[3], np.exp(logs[4]))
-        return Conditional(kernel, found.scaled(np.exp(logs[5:]))).log_density(errors, kernel, scales=True)
+        return Conditional(kernel, found.scaled(np.exp(logs[5:]))).log_density(
+            errors, kernel, scales=True
+        )
 
     ends = [[density(logs + sign * step)[0].sum() for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
     np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
@@ -79,7 +88,8 @@ def test_derivatives_are_finite_differences(family):
 
 @pytest.mark.slow
 def test_the_search_finds_the_parameters_of_a_draw():
-    """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a third."""
+    """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a
+    third."""
     rng = np.random.default_rng(0)
     points = rng.uniform(size=(1500, 2))
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
@@ -88,7 +98,9 @@ def test_the_search_finds_the_parameters_of_a_draw():
     found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(1500, 30))
     kernel, _, density = learned(([found], [errors]), starts_of(([found], [errors])))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
-    assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
+    assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(
+        0.3, rel=1 / 3
+    )  # what the data determine
     assert density > learned(([found], [errors]), starts_of(([found], [errors]), "exponential"))[2]
 
 
@@ -98,9 +110,13 @@ def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_nois
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
     conditional = Conditional(kernel, found)
     variance, freedom = _levels([conditional], errors, 1.0, 1e-3, 1e3)
-    best = conditional.log_density(errors, replace(kernel, variance=variance, freedom=freedom))[0].sum()
+    best = conditional.log_density(errors, replace(kernel, variance=variance, freedom=freedom))[
+        0
+    ].sum()
     for log_variance in np.log(variance) + np.linspace(-2, 2, 21):
-        for log_freedom in np.clip(np.log(freedom) + np.linspace(-2, 2, 21), np.log(0.5), np.log(1e4)):
+        for log_freedom in np.clip(
+            np.log(freedom) + np.linspace(-2, 2, 21), np.log(0.5), np.log(1e4)
+        ):
             other = replace(kernel, variance=np.exp(log_variance), freedom=np.exp(log_freedom))
             assert conditional.log_density(errors, other)[0].sum() <= best + 1e-3
 

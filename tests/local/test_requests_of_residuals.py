@@ -1,4 +1,5 @@
-"""residual="local" where it cannot be: refused at once, or a warning after the fit, and never a line of the plan."""
+"""residual="local" where it cannot be: refused at once, or a warning after the fit, and never a
+line of the plan."""
 
 from dataclasses import replace
 
@@ -27,11 +28,19 @@ def product(X, Z):
 
 @pytest.mark.parametrize(
     "kernel",
-    [Polynomial(degree=2, gamma=1.0), "linear-spline", "linear", product, k.Sum((k.Gaussian(gamma=1.0), k.Linear()))],
+    [
+        Polynomial(degree=2, gamma=1.0),
+        "linear-spline",
+        "linear",
+        product,
+        k.Sum((k.Gaussian(gamma=1.0), k.Linear())),
+    ],
     ids=["polynomial", "linear-spline", "linear", "function", "sum"],
 )
 def test_a_kernel_without_distances_is_refused(kernel):
-    with pytest.raises(UsageError, match=r"residual='local' needs a kernel of distances.*choose another kernel"):
+    with pytest.raises(
+        UsageError, match=r"residual='local' needs a kernel of distances.*choose another kernel"
+    ):
         RVMRegressor(kernel, residual="local").fit(*table())
 
 
@@ -60,11 +69,14 @@ def test_given_noise_and_classes_are_refused(residual):
 
 
 def test_little_memory_is_refused_with_what_it_needs():
-    """Ten times 8·(2·n·w + n·k·(k + w)) bytes for n = 600 rows, k = 40 neighbours and w = 200 + 1 + 3 numbers a row."""
+    """Ten times 8·(2·n·w + n·k·(k + w)) bytes for n = 600 rows, k = 40 neighbours and w = 200 + 1 +
+    3 numbers a row."""
     shape = DataShape(600, 200, 1, 600)
     machine = Machine(threads=1, base=0, limit=600 << 20)
     least = 10 * 8 * (2 * 600 * 204 + 4096 * 40 * (40 + 204))
-    with pytest.raises(MemoryLimitError, match=f"residual='local' needs {format_bytes(least)}.*raise memory_limit"):
+    with pytest.raises(
+        MemoryLimitError, match=f"residual='local' needs {format_bytes(least)}.*raise memory_limit"
+    ):
         require_memory_for_residuals(Request(residual="local", neighbours=40), shape, machine)
     enough = replace(machine, limit=least)
     require_memory_for_residuals(Request(residual="local", neighbours=40), shape, enough)
@@ -72,5 +84,7 @@ def test_little_memory_is_refused_with_what_it_needs():
 
 def test_too_few_rows_are_a_warning():
     X, y = table(15)
-    with pytest.warns(LimitWarning, match="residual='local' had no effect: 15 rows are fewer than 20"):
+    with pytest.warns(
+        LimitWarning, match="residual='local' had no effect: 15 rows are fewer than 20"
+    ):
         RVMRegressor(gamma=1.0, residual="local", random_state=0).fit(X, y)

@@ -18,10 +18,15 @@ RESIDUAL = Local(neighbours=20)
 
 
 def rough(n, seed=0):
-    """Two functions with details that wide basis functions cannot describe, in units of their own, with noise."""
+    """Two functions with details that wide basis functions cannot describe, in units of their own,
+    with noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
-    first = np.sin(3 * X[:, 0]) + 0.5 * np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1]) + 0.05 * rng.standard_normal(n)
+    first = (
+        np.sin(3 * X[:, 0])
+        + 0.5 * np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1])
+        + 0.05 * rng.standard_normal(n)
+    )
     second = X[:, 1] ** 2 + 0.5 * np.sin(9 * X[:, 1]) + 0.1 * rng.standard_normal(n)
     return X, np.column_stack([first, 100 + 20 * second])
 
@@ -53,9 +58,12 @@ def test_intervals_of_each_target(fitted):
     (X, Y), model = NEW, fitted.model_
     for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
         ends = [
-            (lower[:, target], upper[:, target]) for lower, upper in map(partial(fitted.predict_interval, X), LEVELS)
+            (lower[:, target], upper[:, target])
+            for lower, upper in map(partial(fitted.predict_interval, X), LEVELS)
         ]
-        assert shown["covered"] == [np.sum((low <= Y[:, target]) & (Y[:, target] <= high)) for low, high in ends]
+        assert shown["covered"] == [
+            np.sum((low <= Y[:, target]) & (Y[:, target] <= high)) for low, high in ends
+        ]
     lower, upper = fitted.predict_interval(X, 0.95)
     covered = np.mean((lower <= Y) & (upper >= Y), axis=0)
     assert ((covered > 0.925) & (covered < 0.975)).all()
@@ -71,11 +79,17 @@ def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
     found, k = fitted.nearest_rows(NEW[0]), fitted.model_.residuals.neighbours
     assert found["rows"].shape == found["distances"].shape == (len(NEW[0]), k)
     corrections = fitted.predict(NEW[0]) - fitted.model_.sparse().predict(NEW[0])
-    np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        (found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9
+    )
     for target, each in enumerate(fitted.history_[-1]["diagnostics"]):
         near = fitted.nearest_rows(NEW[0][[row for row, *_ in each["largest"]]])
-        for values, part in zip(np.moveaxis(np.array(each["neighbours"]), 2, 0), near.values(), strict=True):
-            np.testing.assert_array_equal(values, (part if part.ndim == 2 else part[:, :, target])[:, :3])
+        for values, part in zip(
+            np.moveaxis(np.array(each["neighbours"]), 2, 0), near.values(), strict=True
+        ):
+            np.testing.assert_array_equal(
+                values, (part if part.ndim == 2 else part[:, :, target])[:, :3]
+            )
 
 
 def test_each_target_has_the_corrections_of_it_alone(fitted):
@@ -87,7 +101,9 @@ def test_each_target_has_the_corrections_of_it_alone(fitted):
     for target in range(2):
         one = Cells.of(np.delete(records, rank + 1 - target, axis=1))
         own = {"kernels": residuals.kernels[target : target + 1], "cells": one}
-        alone = replace(residuals, **own, calibrations=residuals.calibrations[:1]).moments(points, 1.0)
+        alone = replace(residuals, **own, calibrations=residuals.calibrations[:1]).moments(
+            points, 1.0
+        )
         np.testing.assert_array_equal(np.array(both)[:, :, target], alone)
 
 
@@ -106,13 +122,17 @@ def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
         mean, Sigma = naive.posterior(Phi, t[:, target], model.alpha, beta)
         root = np.linalg.cholesky(Sigma)
         expected = LeftOut.of(Phi.copy(), t[:, target], mean, root, beta, None, own).expected()[0]
-        np.testing.assert_allclose(errors[:, target], expected, rtol=1e-3, atol=1e-5)  # before the last step of β
+        np.testing.assert_allclose(
+            errors[:, target], expected, rtol=1e-3, atol=1e-5
+        )  # before the last step of β
 
 
 def test_files_keep_all_errors(fitted, tmp_path):
     save_model(fitted, tmp_path / "model")
     again, X = load_model(tmp_path / "model"), rough(60, seed=2)[0]
-    np.testing.assert_array_equal(again.predict(X, return_std=True), fitted.predict(X, return_std=True))
+    np.testing.assert_array_equal(
+        again.predict(X, return_std=True), fitted.predict(X, return_std=True)
+    )
     assert again.model_.digest() == fitted.model_.digest()
 
 

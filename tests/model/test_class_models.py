@@ -14,30 +14,56 @@ from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, save_model
 from partirvm.types import Columns, Scaling
 
-LABELS = {"text": ("blue", "n/a", "réd"), "numbers": (-3, 0, 7), "fractions": (0.1, 0.25, 2.5), "mixed": (1, "a", "b")}
+LABELS = {
+    "text": ("blue", "n/a", "réd"),
+    "numbers": (-3, 0, 7),
+    "fractions": (0.1, 0.25, 2.5),
+    "mixed": (1, "a", "b"),
+}
 """Three labels of each type; the truth values are only two."""
 
-KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
+KINDS = [
+    ("bernoulli", (False, True)),
+    ("bernoulli", ("a", "b")),
+    *(("multinomial", LABELS[k]) for k in LABELS),
+]
 KINDS += [("pooled", LABELS["text"])]
 
 
-def classifier(likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0):
-    """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a ramp."""
+def classifier(
+    likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0
+):
+    """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a
+    ramp."""
     rng = np.random.default_rng(seed)
     M, outputs = m + bias, 1 if likelihood == "bernoulli" else len(classes)
     scaling = Scaling(rng.normal(size=2), rng.uniform(0.5, 2, 2), np.zeros(1), np.ones(1))
-    design = Design(Gaussian((0.4, 0.7)), scaling, rng.normal(size=(m, 2)), rng.permutation(100)[:m], bias)
-    mean, alpha, pooled = 2 * rng.normal(size=(M, outputs)), rng.uniform(0.1, 1e9, M), likelihood == "pooled"
+    design = Design(
+        Gaussian((0.4, 0.7)), scaling, rng.normal(size=(m, 2)), rng.permutation(100)[:m], bias
+    )
+    mean, alpha, pooled = (
+        2 * rng.normal(size=(M, outputs)),
+        rng.uniform(0.1, 1e9, M),
+        likelihood == "pooled",
+    )
     root = np.triu(rng.normal(size=(1 if pooled else outputs, M, M)))
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
     facts = design, mean, root, alpha, -12.345678901234567, 10**6, columns
-    return ClassModel(*facts, "multinomial" if pooled else likelihood, moderate, Ramp(0.3, 2.0) if pooled else None)
+    return ClassModel(
+        *facts,
+        "multinomial" if pooled else likelihood,
+        moderate,
+        Ramp(0.3, 2.0) if pooled else None,
+    )
 
 
 def dense(model, X):
-    """f (n, C), φᵀΣ_kφ (n, C) and the kernels as fractions of their peak (n, m), each row by itself."""
+    """f (n, C), φᵀΣ_kφ (n, C) and the kernels as fractions of their peak (n, m), each row by
+    itself."""
     s = model.design.scaling
-    K = naive.gaussian((X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7))
+    K = naive.gaussian(
+        (X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7)
+    )
     Phi = np.hstack([np.ones((len(X), int(model.design.bias))), K])
     variance = [np.einsum("nm,mk,nk->n", Phi, R @ R.T, Phi) for R in model.root]
     return Phi @ model.mean, np.array(variance).T * np.ones(model.mean.shape[1]), K
@@ -93,7 +119,8 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
     labels = found.predict(X)
     assert set(labels.tolist()) <= set(classes)
     assert labels.dtype.kind == {"text": "U", "numbers": "i", "fractions": "f", "mixed": "O"}.get(
-        next((name for name in LABELS if LABELS[name] == classes), ""), "b" if classes == (False, True) else "U"
+        next((name for name in LABELS if LABELS[name] == classes), ""),
+        "b" if classes == (False, True) else "U",
     )
 
 

@@ -1,4 +1,5 @@
-"""Models whose arrays and numbers somebody has changed, with checksums that agree: each is refused, or predicts.
+"""Models whose arrays and numbers somebody has changed, with checksums that agree: each is refused,
+or predicts.
 
 The default run changes a few values of each kind of model; all are
 
@@ -30,21 +31,29 @@ X = RNG.normal(size=(80, 3))
 GAPS = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
 CODES = np.column_stack([X[:, :2], RNG.integers(0, 3, 80)])
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=80)
-LABELS = pd.DataFrame(CODES, columns=["a", "b", "c"]).assign(c=pd.Categorical(RNG.integers(0, 10, 80)))
+LABELS = pd.DataFrame(CODES, columns=["a", "b", "c"]).assign(
+    c=pd.Categorical(RNG.integers(0, 10, 80))
+)
 EFFECTS = LABELS.c.cat.codes * (1.0 + LABELS.a)
 QUICK = {"max_rounds": 1, "random_state": 0, "gamma": 0.3}
 
 MODELS: dict[str, Any] = {
     "regression": lambda: RVMRegressor(**QUICK, residual="none").fit(X, Y),
     "basis": lambda: RVMRegressor(**QUICK, residual="none", basis="linear").fit(X, Y),
-    "targets": lambda: RVMRegressor(**QUICK, residual="none").fit(X, np.column_stack([Y, X[:, 1] + 0.1 * Y])),
+    "targets": lambda: RVMRegressor(**QUICK, residual="none").fit(
+        X, np.column_stack([Y, X[:, 1] + 0.1 * Y])
+    ),
     "local residuals": lambda: RVMRegressor(**QUICK, residual="local").fit(X, Y),
     "local noise": lambda: RVMRegressor(**QUICK, residual="none", noise="local").fit(X, Y),
     "gaps": lambda: RVMRegressor(**QUICK, residual="none").fit(GAPS, Y),
     "two classes": lambda: RVMClassifier(**QUICK).fit(X, Y > 0),
     "three classes": lambda: RVMClassifier(**QUICK).fit(X, np.digitize(Y, [-0.3, 0.3])),
-    "learned": lambda: RVMRegressor(max_rounds=1, random_state=0, residual="none").fit(np.exp(X), np.exp(Y)),
-    "levels": lambda: RVMRegressor(max_rounds=1, random_state=0, residual="none").fit(LABELS, EFFECTS + Y),
+    "learned": lambda: RVMRegressor(max_rounds=1, random_state=0, residual="none").fit(
+        np.exp(X), np.exp(Y)
+    ),
+    "levels": lambda: RVMRegressor(max_rounds=1, random_state=0, residual="none").fit(
+        LABELS, EFFECTS + Y
+    ),
 }
 
 
@@ -57,7 +66,11 @@ def changed(array: Any) -> Iterator[tuple[str, Any]]:
         other = flat.astype(float)
         if other.size:
             other.reshape(-1)[other.size // 2] = value
-            kept = other.astype(array.dtype) if array.dtype.kind == "i" and np.isfinite(value) else other
+            kept = (
+                other.astype(array.dtype)
+                if array.dtype.kind == "i" and np.isfinite(value)
+                else other
+            )
             yield f"value {value}", kept.reshape(array.shape)
     yield "empty", flat[:0]
     yield "longer", np.concatenate([flat, flat])
@@ -66,12 +79,33 @@ def changed(array: Any) -> Iterator[tuple[str, Any]]:
     yield "deeper", flat[None]
 
 
-NUMBERS = [None, True, -1, 0, 3, 10**12, 0.5, 1e300, float("nan"), float("inf"), "a", [], {"tuple": []}]
+NUMBERS = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**12,
+    0.5,
+    1e300,
+    float("nan"),
+    float("inf"),
+    "a",
+    [],
+    {"tuple": []},
+]
 
 
 def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each number of a JSON value; long lists count by their first two entries."""
-    items = tree.items() if isinstance(tree, dict) else list(enumerate(tree))[:2] if isinstance(tree, list) else ()
+    """Yield the path of each number of a JSON value; long lists count by their first two
+    entries."""
+    items = (
+        tree.items()
+        if isinstance(tree, dict)
+        else list(enumerate(tree))[:2]
+        if isinstance(tree, list)
+        else ()
+    )
     for key, part in items:
         yield from leaves(part, (*path, key))
     if isinstance(tree, int | float) and "arrays" not in path:
@@ -115,7 +149,10 @@ def outcome(place: Path, rows: Any) -> str:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "share"),
-    some([(name, share) for name in MODELS for share in (40, 1)], [(name, 40) for name in MODELS if name != "learned"]),
+    some(
+        [(name, share) for name in MODELS for share in (40, 1)],
+        [(name, 40) for name in MODELS if name != "learned"],
+    ),
 )
 def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: Path) -> None:
     model = MODELS[name]()
@@ -142,7 +179,8 @@ def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: 
 
 @pytest.fixture(scope="module")
 def embedded_model() -> Any:
-    """A fitted model whose third feature has a table, an effect that depends on numbers, and doubts."""
+    """A fitted model whose third feature has a table, an effect that depends on numbers, and
+    doubts."""
     model = MODELS["levels"]()
     features = model.model_.design.scaling.features
     assert [j for j, _ in features.tables] == [j for j, _ in features.doubts] == [2]
@@ -188,8 +226,11 @@ DOUBTS = np.zeros((9, 12))
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_forged_tables_of_levels_are_refused(changes: dict[str, Any], embedded_model: Any, tmp_path: Path) -> None:
-    """Tables and effects have dimensions for folds, levels, and coordinates; doubts are variances by fold and level."""
+def test_forged_tables_of_levels_are_refused(
+    changes: dict[str, Any], embedded_model: Any, tmp_path: Path
+) -> None:
+    """Tables and effects have dimensions for folds, levels, and coordinates; doubts are variances
+    by fold and level."""
     files.save_model(with_features(embedded_model, **changes), tmp_path / "m")
     with pytest.raises(FormatError):
         files.load_model(tmp_path / "m")
@@ -197,8 +238,12 @@ def test_forged_tables_of_levels_are_refused(changes: dict[str, Any], embedded_m
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["two classes", "three classes"])
-@pytest.mark.parametrize("forge", [lambda labels: labels[:0], lambda labels: labels[:1], lambda labels: labels[None]])
-def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(name: str, forge: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "forge", [lambda labels: labels[:0], lambda labels: labels[:1], lambda labels: labels[None]]
+)
+def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(
+    name: str, forge: Any, tmp_path: Path
+) -> None:
     """Its own ``classes_``, in the dtype of y, are stored beside the labels of the model."""
     model = MODELS[name]()
     save_model(model, tmp_path / "m")
@@ -210,6 +255,12 @@ def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(name: str, for
         and len(each) == len(model.classes_)
         and np.array_equal(each, model.classes_)
     ]
-    write_group(tree, [*arrays[:place], forge(arrays[place]), *arrays[place + 1 :]], str(tmp_path / "f"), KIND, FORMAT)
+    write_group(
+        tree,
+        [*arrays[:place], forge(arrays[place]), *arrays[place + 1 :]],
+        str(tmp_path / "f"),
+        KIND,
+        FORMAT,
+    )
     with pytest.raises(FormatError, match="classes_ have another number"):
         load_model(tmp_path / "f")

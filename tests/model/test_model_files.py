@@ -27,11 +27,21 @@ def made(m=6, d=3, bias=True, seed=0):
     rng = np.random.default_rng(seed)
     M = m + bias
     scaling = Scaling(rng.normal(size=d), rng.uniform(0.5, 2, d), np.array([12.3]), np.array([4.5]))
-    design = Design(Gaussian((0.1, 0.0, 0.7)), scaling, rng.normal(size=(m, d)), rng.permutation(100)[:m], bias)
+    design = Design(
+        Gaussian((0.1, 0.0, 0.7)), scaling, rng.normal(size=(m, d)), rng.permutation(100)[:m], bias
+    )
     columns = Columns(("a", "ü b", "c"), "fare", {"c": ("x", "y", 3)}, None)
     root = np.triu(rng.normal(size=(M, M)))
     return Model(
-        design, rng.normal(size=M), root, rng.uniform(0.1, 1e9, M), -123.456789012345678, 10**7, columns, 0.1 + 0.2, 0.7
+        design,
+        rng.normal(size=M),
+        root,
+        rng.uniform(0.1, 1e9, M),
+        -123.456789012345678,
+        10**7,
+        columns,
+        0.1 + 0.2,
+        0.7,
     )
 
 
@@ -50,7 +60,8 @@ def test_a_model_comes_back_bit_for_bit(place, m, bias):
 
 
 def test_a_missing_value_is_the_mean_with_a_wider_deviation():
-    """To the variance comes that of the means with the values of the vectors; a feature of gamma 0 brings none."""
+    """To the variance comes that of the means with the values of the vectors; a feature of gamma 0
+    brings none."""
     model = made()
     X = np.random.default_rng(1).normal(size=(4, 3))
     gaps, filled = X.copy(), X.copy()
@@ -58,13 +69,17 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
     filled[1:, 2], filled[0, 1] = model.design.scaling.x_shift[2], model.design.scaling.x_shift[1]
     (mean, variance), (expected, own) = model.moments(gaps)[:2], model.moments(filled)[:2]
     np.testing.assert_array_equal(mean, expected)
-    means = [model.moments(np.column_stack([X[:, :2], np.full(4, z)]))[0] for z in model.design.centres[:, 2]]
+    means = [
+        model.moments(np.column_stack([X[:, :2], np.full(4, z)]))[0]
+        for z in model.design.centres[:, 2]
+    ]
     np.testing.assert_allclose(variance[1:], own[1:] + np.var(means, axis=0)[1:], rtol=1e-10)
     assert variance[0] == own[0]
 
 
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
-    """No training data, without local residuals, and no code: only JSON and the bytes of numbers."""
+    """No training data, without local residuals, and no code: only JSON and the bytes of
+    numbers."""
     X = np.random.default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
     options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
@@ -115,16 +130,26 @@ def test_damage_is_found_in_every_part(tmp_path, number, damage, monkeypatch):
     if damage == "missing":
         part.unlink()
     else:
-        part.write_bytes({"cut": data[:5], "changed": data[:-1] + bytes([data[-1] ^ 1]), "longer": data + b"1"}[damage])
+        part.write_bytes(
+            {"cut": data[:5], "changed": data[:-1] + bytes([data[-1] ^ 1]), "longer": data + b"1"}[
+                damage
+            ]
+        )
     with pytest.raises(MissingDataError, match=f"part {part.name} of the model"):
         load_model(str(tmp_path / "model"))
 
 
-@pytest.mark.parametrize("name", ["centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift"])
+@pytest.mark.parametrize(
+    "name", ["centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift"]
+)
 def test_arrays_that_do_not_belong_together(name, tmp_path):
     """FormatError that names the array, although all checksums agree."""
     model = made()
-    longer = {"centres": model.design.centres, "labels": model.design.labels, **vars(model.design.scaling)}
+    longer = {
+        "centres": model.design.centres,
+        "labels": model.design.labels,
+        **vars(model.design.scaling),
+    }
     longer = {**longer, "mean": model.mean, "root": model.root, "alpha": model.alpha}[name]
     longer = np.concatenate([longer, longer[:1]])
     if name in ("mean", "root", "alpha"):
@@ -132,24 +157,32 @@ def test_arrays_that_do_not_belong_together(name, tmp_path):
     elif name in ("centres", "labels"):
         model = replace(model, design=replace(model.design, **{name: longer}))
     else:
-        model = replace(model, design=replace(model.design, scaling=replace(model.design.scaling, **{name: longer})))
+        model = replace(
+            model,
+            design=replace(model.design, scaling=replace(model.design.scaling, **{name: longer})),
+        )
     save_model(model, str(tmp_path / "model"))
     with pytest.raises(FormatError, match="labels" if name == "centres" else name):
         load_model(str(tmp_path / "model"))
 
 
 def test_predictions_are_the_formulas():
-    """Mean t_shift + t_scale·φᵀμ and variance σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22), panel by panel."""
+    """Mean t_shift + t_scale·φᵀμ and variance σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22),
+    panel by panel."""
     model = made()
     X = np.random.default_rng(2).normal(size=(5000, 3))
     s = model.design.scaling
     gamma = np.array([0.1, 0.0, 0.7])
-    K = naive.gaussian((X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, gamma)
+    K = naive.gaussian(
+        (X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, gamma
+    )
     Phi = np.hstack([np.ones((5000, 1)), K])
     mean, variance, nearness = model.moments(X)
     np.testing.assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
     Sigma = model.root @ model.root.T
-    np.testing.assert_allclose(variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10)
+    np.testing.assert_allclose(
+        variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10
+    )
     assert model.moments(X, variance=False)[1] is None
     np.testing.assert_array_equal(model.predict(X), mean)
     stated = np.sqrt(model.predictive.moments(X)[1])
@@ -197,7 +230,10 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
         ([["a", "b", "c"]], "X holds complex numbers, text"),
         ([[1.0, np.inf, 2.0]], "infinite values"),
         ([1.0, 2.0, 3.0], "3 features"),
-        (pd.DataFrame([[1.0, 2.0, 3.0]], columns=["ü b", "a", "d"]), "lacks columns .*: c. It has ü b, a, d"),
+        (
+            pd.DataFrame([[1.0, 2.0, 3.0]], columns=["ü b", "a", "d"]),
+            "lacks columns .*: c. It has ü b, a, d",
+        ),
     ],
 )
 def test_rows_that_cannot_be_predicted(X, says):
@@ -219,14 +255,24 @@ def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
     assert (wider.predict(X, return_std=True)[1] > model.predict(X, return_std=True)[1]).all()
 
 
-@pytest.mark.parametrize("version", sorted(Path(__file__).with_name("stored").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "version", sorted(Path(__file__).with_name("stored").iterdir()), ids=lambda path: path.name
+)
 def test_files_of_earlier_versions_are_read(version, tmp_path):
-    """Means t_shift + t_scale·φᵀμ, P(second class) = 1/(1 + exp(−φᵀμ/√(1 + πφᵀΣφ/8))); a job is resumed."""
+    """Means t_shift + t_scale·φᵀμ, P(second class) = 1/(1 + exp(−φᵀμ/√(1 + πφᵀΣφ/8))); a job is
+    resumed."""
     job = open_job(shutil.copytree(version / "job", tmp_path / "job"))
     for name in ("job", "regressor", "classifier"):
-        model, own = load_model(version / name) if name != "job" else job.model(), np.load(version / f"{name}.npz")
-        X, centres = ((rows - own["x_shift"]) / own["x_scale"] for rows in (own["X"], own["centres"]))
-        Phi = np.hstack([np.ones((len(X), int(own["bias"]))), naive.gaussian(X, centres, own["gamma"])])
+        model, own = (
+            load_model(version / name) if name != "job" else job.model(),
+            np.load(version / f"{name}.npz"),
+        )
+        X, centres = (
+            (rows - own["x_shift"]) / own["x_scale"] for rows in (own["X"], own["centres"])
+        )
+        Phi = np.hstack(
+            [np.ones((len(X), int(own["bias"]))), naive.gaussian(X, centres, own["gamma"])]
+        )
         f = (Phi @ own["mean"]).ravel()
         found, expected = model.predict(own["X"]), own["t_shift"] + own["t_scale"] * f
         if name == "classifier":

@@ -1,4 +1,5 @@
-"""Far from all vectors, the variance is that of the prior: the nearness of training rows says where that begins."""
+"""Far from all vectors, the variance is that of the prior: the nearness of training rows says where
+that begins."""
 
 from dataclasses import replace
 
@@ -87,15 +88,22 @@ def test_gradients_exports_files_and_pruned_models_agree(rng, tmp_path):
         full = RVMRegressor(**FIXED, residual="none").fit(X, target).model_
         for model in (full, full.prune(full.n_vectors - 2)):
             assert (
-                without(model).predict(points, return_std=True)[1] < model.predict(points, return_std=True)[1]
+                without(model).predict(points, return_std=True)[1]
+                < model.predict(points, return_std=True)[1]
             ).any()
             save_model(model, tmp_path / "model")
-            _, std, _, slopes = load_model(tmp_path / "model").predict(points, return_std=True, return_gradient=True)
+            _, std, _, slopes = load_model(tmp_path / "model").predict(
+                points, return_std=True, return_gradient=True
+            )
             (tmp_path / "model").rename(tmp_path / f"{len(list(tmp_path.iterdir()))}")
             np.testing.assert_array_equal(std, model.predict(points, return_std=True)[1])
             for j, step in enumerate(1e-5 * np.eye(2)):
-                ahead, behind = (model.predict(points + each, return_std=True)[1] for each in (step, -step))
-                np.testing.assert_allclose(slopes[..., j], (ahead - behind) / 2e-5, rtol=1e-4, atol=1e-6)
+                ahead, behind = (
+                    model.predict(points + each, return_std=True)[1] for each in (step, -step)
+                )
+                np.testing.assert_allclose(
+                    slopes[..., j], (ahead - behind) / 2e-5, rtol=1e-4, atol=1e-6
+                )
 
 
 def test_a_kernel_that_is_not_local_has_no_reach(rng):

@@ -1,4 +1,5 @@
-"""Fewer vectors: what they cost is the evidence and the error that a computation from all rows finds."""
+"""Fewer vectors: what they cost is the evidence and the error that a computation from all rows
+finds."""
 
 import naive
 import numpy as np
@@ -15,12 +16,15 @@ from partirvm.errors import UsageError
 def rows(rng):
     """400 rows of two features and two targets, and weights."""
     X = rng.uniform(-3, 3, size=(400, 2))
-    y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])]) + 0.3 * rng.normal(size=X.shape)
+    y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])]) + 0.3 * rng.normal(
+        size=X.shape
+    )
     return X, y, rng.choice([0.5, 2.0], size=len(X))
 
 
 def from_rows(model, X, y, w):
-    """Log evidence in the units of the model's map, weighted mean squared errors (T,), μ (M, T), Σ (T, M, M)."""
+    """Log evidence in the units of the model's map, weighted mean squared errors (T,), μ (M, T), Σ
+    (T, M, M)."""
     scaling = model.design.scaling
     Phi, t, scale = model.design.block(X), scaling.targets(y), scaling.t_scale
     of_rows = model.design.row_weights(X)
@@ -30,7 +34,12 @@ def from_rows(model, X, y, w):
     evidence = sum(naive.log_evidence(*each) for each in given) - len(X) * np.log(scale).sum()
     found = [naive.posterior(*each) for each in given]
     mu, Sigma = np.column_stack([each[0] for each in found]), np.stack([each[1] for each in found])
-    return evidence, scale**2 * (w @ (t - Phi @ model.mean.reshape(len(mu), -1)) ** 2) / len(X), mu, Sigma
+    return (
+        evidence,
+        scale**2 * (w @ (t - Phi @ model.mean.reshape(len(mu), -1)) ** 2) / len(X),
+        mu,
+        Sigma,
+    )
 
 
 WARP = Warp(target="asinh")
@@ -38,30 +47,49 @@ CASES = {
     "one target, weights": ({"noise": "constant"}, 1, True),
     "local noise, bias and features": ({"noise": "local", "basis": "linear"}, 1, False),
     "several targets": ({}, 2, False),
-    "several kernels, a warped target": ({"kernel": ["gaussian", "laplacian"], "warp": WARP}, 1, False),
+    "several kernels, a warped target": (
+        {"kernel": ["gaussian", "laplacian"], "warp": WARP},
+        1,
+        False,
+    ),
 }
 
 
 @pytest.mark.parametrize("case", some(CASES, {"one target, weights", "several targets"}))
 def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
-    """log N(t | 0, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ) and Σ w r² before and after; twice is once, and files and exports keep it."""
+    """log N(t | 0, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ) and Σ w r² before and after; twice is once, and files and
+    exports keep it."""
     options, T, weighted = CASES[case]
     X, y, w = rows[0], rows[1][:, :T], rows[2] if weighted else np.ones(len(rows[0]))
-    fitted = RVMRegressor(gamma=0.5, residual="none", random_state=0, **options).fit(X, y, w if weighted else None)
+    fitted = RVMRegressor(gamma=0.5, residual="none", random_state=0, **options).fit(
+        X, y, w if weighted else None
+    )
     whole, before = fitted.model_, from_rows(fitted.model_, X, y, w)
     count = whole.n_vectors // 2
     small = fitted.prune(count)
     model, pruned = small.model_, small.model_.pruned
-    assert (small.n_relevance_vectors_, len(small.weights_), pruned.vectors) == (count, count, whole.n_vectors - count)
+    assert (small.n_relevance_vectors_, len(small.weights_), pruned.vectors) == (
+        count,
+        count,
+        whole.n_vectors - count,
+    )
     assert fitted.model_ is whole
     evidence, errors, mu, Sigma = from_rows(model, X, y, w)
     assert pruned.log_evidence == pytest.approx(before[0] - evidence, rel=1e-8, abs=1e-5)
-    np.testing.assert_allclose(pruned.squared_error, (errors - before[1]).reshape(np.shape(pruned.squared_error)), 1e-7)
+    np.testing.assert_allclose(
+        pruned.squared_error, (errors - before[1]).reshape(np.shape(pruned.squared_error)), 1e-7
+    )
     np.testing.assert_allclose(before[1] + np.square(pruned.rmse), errors, rtol=1e-9)
-    np.testing.assert_allclose(model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12)
-    np.testing.assert_allclose(model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max())
+    np.testing.assert_allclose(
+        model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max()
+    )
     roots = model.root.reshape(T, *Sigma.shape[1:])
-    np.testing.assert_allclose(roots @ roots.transpose(0, 2, 1), Sigma, rtol=0, atol=1e-6 * np.abs(Sigma).max())
+    np.testing.assert_allclose(
+        roots @ roots.transpose(0, 2, 1), Sigma, rtol=0, atol=1e-6 * np.abs(Sigma).max()
+    )
     assert not np.tril(roots, -1).any()
     twice = fitted.prune(count + 2).prune(count).model_
     np.testing.assert_allclose(twice.mean, model.mean, rtol=1e-6, atol=1e-9)
@@ -73,8 +101,14 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
 
 
 def test_each_deletion_is_the_one_of_least_loss(rng):
-    """The loss is that of log N(t | 0, C) summed over outputs that share Σ; leading columns stay; M to none."""
-    Phi, t, alpha, beta = rng.normal(size=(40, 9)), rng.normal(size=(40, 2)), rng.uniform(0.1, 9.0, 9), 2.0
+    """The loss is that of log N(t | 0, C) summed over outputs that share Σ; leading columns stay; M
+    to none."""
+    Phi, t, alpha, beta = (
+        rng.normal(size=(40, 9)),
+        rng.normal(size=(40, 2)),
+        rng.uniform(0.1, 9.0, 9),
+        2.0,
+    )
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma[::-1, ::-1])[::-1, ::-1][None]
 
@@ -83,12 +117,17 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
 
     order, left = least_loss(alpha, mu, root, 2, 7), np.arange(9)
     for column in order:
-        losses = [evidence(left) - evidence(np.delete(left, place)) for place in range(2, len(left))]
+        losses = [
+            evidence(left) - evidence(np.delete(left, place)) for place in range(2, len(left))
+        ]
         assert column == left[2 + np.argmin(losses)]
         left = np.setdiff1d(left, [column])
         mean, _, loss, growth = conditioned(alpha, mu, root, left)
         assert loss == pytest.approx(evidence(np.arange(9)) - evidence(left), rel=1e-10)
-        squares = [((t - Phi[:, own] @ each) ** 2).sum(axis=0) for own, each in ((left, mean), (slice(None), mu))]
+        squares = [
+            ((t - Phi[:, own] @ each) ** 2).sum(axis=0)
+            for own, each in ((left, mean), (slice(None), mu))
+        ]
         np.testing.assert_allclose(growth, beta * (squares[0] - squares[1]), rtol=1e-9, atol=1e-10)
 
 
@@ -102,7 +141,9 @@ def test_classes(likelihood):
     for k, root in enumerate(model.root):
         Sigma, own = root @ root.T, small.root[k]
         gain = Sigma[np.ix_(left, gone)] @ np.linalg.inv(Sigma[np.ix_(gone, gone)])
-        np.testing.assert_allclose(own @ own.T, (Sigma[np.ix_(left, left)] - gain @ Sigma[gone][:, left]), rtol=1e-5)
+        np.testing.assert_allclose(
+            own @ own.T, (Sigma[np.ix_(left, left)] - gain @ Sigma[gone][:, left]), rtol=1e-5
+        )
         outputs = slice(None) if len(model.root) == 1 else k
         expected = model.mean[left][:, outputs] - gain @ model.mean[gone][:, outputs]
         np.testing.assert_allclose(small.mean[:, outputs], expected, rtol=1e-6)

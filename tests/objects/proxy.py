@@ -1,4 +1,5 @@
-"""A proxy on this machine between s3fs and a server of the S3 protocol, which loses, repeats or delays replies."""
+"""A proxy on this machine between s3fs and a server of the S3 protocol, which loses, repeats or
+delays replies."""
 
 import http.client
 import threading
@@ -16,18 +17,22 @@ DELAY = 6.0
 READ_TIMEOUT = 4.0
 
 KINDS = ("lost", "repeated", "delayed", "failed")
-"""After the request was executed: the connection is closed; the request is executed again, and the second reply is
-sent; the reply is sent when the client has given up; the reply is 500. A further kind is ``throttled``: 503, and the
-request is not executed."""
+"""After the request was executed: the connection is closed; the request is executed again, and the
+second reply is sent; the reply is sent when the client has given up; the reply is 500. A further
+kind is ``throttled``: 503, and the request is not executed."""
 
-SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+SLOW_DOWN = (
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+INTERNAL = (
+    b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request: whether it changes the store, whether it is the first one of this method and path, and whether it is
-    an exclusive creation.
+    """A request: whether it changes the store, whether it is the first one of this method and path,
+    and whether it is an exclusive creation.
     """
 
     method: str
@@ -38,7 +43,8 @@ class Request:
 
 
 class Proxy:
-    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with a fault."""
+    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with
+    a fault."""
 
     def __init__(self, address: str) -> None:
         self.upstream, self.fault = urlsplit(address), lambda request: None
@@ -58,7 +64,13 @@ class Proxy:
     def request(self, method: str, path: str, creates: bool) -> tuple[Request, str | None]:
         """Note a request, and return it with its fault."""
         with self._lock:
-            made = Request(method, path, method not in ("GET", "HEAD"), (method, path) not in self._seen, creates)
+            made = Request(
+                method,
+                path,
+                method not in ("GET", "HEAD"),
+                (method, path) not in self._seen,
+                creates,
+            )
             self._seen.add((method, path))
             fault = self.fault(made)
             if fault:
@@ -83,7 +95,9 @@ def proxy(address: str) -> Iterator[Proxy]:
 def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # one packet per reply: a second one would wait for the acknowledgement of the first
+        wbufsize = (
+            -1
+        )  # one packet per reply: a second one would wait for the acknowledgement of the first
         disable_nagle_algorithm = True
 
         def handle_expect_100(self) -> bool:
@@ -109,10 +123,16 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             return self._answer(*reply)
 
         def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-            upstream = http.client.HTTPConnection(proxy.upstream.hostname or "", proxy.upstream.port, timeout=60)
+            upstream = http.client.HTTPConnection(
+                proxy.upstream.hostname or "", proxy.upstream.port, timeout=60
+            )
             try:
                 skipped = {"connection", "expect"}
-                headers = {name: value for name, value in self.headers.items() if name.lower() not in skipped}
+                headers = {
+                    name: value
+                    for name, value in self.headers.items()
+                    if name.lower() not in skipped
+                }
                 upstream.request(self.command, self.path, body, headers)
                 reply = upstream.getresponse()
                 return reply.status, dict(reply.getheaders()), reply.read()
@@ -125,7 +145,9 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 for name, value in headers.items():
                     if name.lower() not in ("connection", "transfer-encoding", "content-length"):
                         self.send_header(name, value)
-                length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+                length = (
+                    headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+                )
                 self.send_header("Content-Length", length)
                 self.end_headers()
                 self.wfile.write(b"" if self.command == "HEAD" else body)

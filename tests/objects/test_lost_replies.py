@@ -35,32 +35,45 @@ OPTIONS = Options(gamma=1.0, partition_size=30, max_rounds=1, strategy="working-
 BUCKET = "s3://lost-replies"
 SAME = "same bits, same events"
 
-OBJECTS = {"spec": r"/spec\.json", "claim": r"/lease/\d+\.json", "release": r"\.over\.json", "request": r"/control/"}
+OBJECTS = {
+    "spec": r"/spec\.json",
+    "claim": r"/lease/\d+\.json",
+    "release": r"\.over\.json",
+    "request": r"/control/",
+}
 """Kinds of objects, each with a pattern of the paths of requests that change them."""
 
 
 def objects_of(requests: list[Request]) -> set[str]:
     changing = [request.path for request in requests if request.changes]
-    return {what for what, pattern in OBJECTS.items() if any(re.search(pattern, path) for path in changing)}
+    return {
+        what
+        for what, pattern in OBJECTS.items()
+        if any(re.search(pattern, path) for path in changing)
+    }
 
 
 @pytest.fixture(scope="module")
 def between(s3_server: str) -> Iterator[Proxy]:
-    """A proxy between the server and all clients of this module, which give up after ``READ_TIMEOUT`` seconds. s3fs
-    repeats lost and throttled requests after 0.1 s, without botocore's longer pauses; it does not repeat failed ones.
+    """A proxy between the server and all clients of this module, which give up after
+    ``READ_TIMEOUT`` seconds. s3fs repeats lost and throttled requests after 0.1 s, without
+    botocore's longer pauses; it does not repeat failed ones.
     """
     import s3fs
 
     with proxy(s3_server) as made, pytest.MonkeyPatch.context() as patched:
         quick = {"read_timeout": READ_TIMEOUT, "connect_timeout": 5, "retries": {"max_attempts": 0}}
-        patched.setitem(fsspec.config.conf, "s3", {"endpoint_url": made.address, "config_kwargs": quick})
+        patched.setitem(
+            fsspec.config.conf, "s3", {"endpoint_url": made.address, "config_kwargs": quick}
+        )
         s3fs.S3FileSystem().mkdir(BUCKET[5:])
         yield made
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """DATA on a local disk; digest and events of a job there after one round and, resumed, after two."""
+    """DATA on a local disk; digest and events of a job there after one round and, resumed, after
+    two."""
 
     data: str
     after: tuple[tuple[str, list[str]], ...]
@@ -70,7 +83,10 @@ class Undisturbed:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("local")
     X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
-    data, job = ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url, str(folder / "job")
+    data, job = (
+        ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url,
+        str(folder / "job"),
+    )
     jobs.fit(data, job, OPTIONS)
     first = seen(job)
     go_on(job, data)
@@ -94,12 +110,16 @@ def outcome(run: Callable[[], object], job: str, expected: tuple[str, list[str]]
         run()
         return SAME if seen(job) == expected else "other bits or events"
     except Exception as error:
-        return f"{'refused' if isinstance(error, PartirvmError) else 'raw'}: {type(error).__name__}: {error}"
+        return (
+            f"{'refused' if isinstance(error, PartirvmError) else 'raw'}: {type(error).__name__}: "
+            f"{error}"
+        )
 
 
 def wrong(kind: str, request: Request) -> bool:
-    """True for requests whose reply goes wrong. Only exclusive creations fail, or are delayed, which takes long. Reads
-    are repeated by s3fs if their reply is lost, or throttled with a body, which replies to HEAD do not have.
+    """True for requests whose reply goes wrong. Only exclusive creations fail, or are delayed,
+    which takes long. Reads are repeated by s3fs if their reply is lost, or throttled with a body,
+    which replies to HEAD do not have.
     """
     if kind in ("failed", "delayed"):
         return request.creates
@@ -108,13 +128,17 @@ def wrong(kind: str, request: Request) -> bool:
 
 @pytest.mark.parametrize("kind", some([*KINDS, "throttled"], set()))
 def test_the_first_reply_at_every_object_goes_wrong(between, local, kind) -> None:
-    """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused to it."""
+    """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused
+    to it."""
     job = f"{BUCKET}/every-{kind}"
 
     def fault(request: Request) -> str | None:
         return kind if request.first and wrong(kind, request) else None
 
-    for run in (lambda: jobs.fit(local.data, job, OPTIONS), lambda: jobs.fit(local.data, job, OPTIONS, overwrite=True)):
+    for run in (
+        lambda: jobs.fit(local.data, job, OPTIONS),
+        lambda: jobs.fit(local.data, job, OPTIONS, overwrite=True),
+    ):
         between.begin(fault)
         came = outcome(run, job, local.after[0])
         assert came == SAME
@@ -125,8 +149,8 @@ def test_the_first_reply_at_every_object_goes_wrong(between, local, kind) -> Non
 
 @pytest.mark.parametrize("kind", some(["lost", "repeated"], {"lost"}))
 def test_the_lease_is_taken_released_and_taken_again(between, kind) -> None:
-    """The holder never finds its own claim, and the next one never finds it alive after its release. A request to abort
-    may be made again.
+    """The holder never finds its own claim, and the next one never finds it alive after its
+    release. A request to abort may be made again.
     """
     between.begin(lambda request: kind if request.changes and request.first else None)
     store = JobStore.create(f"{BUCKET}/lease-{kind}", REQUEST)
@@ -150,7 +174,8 @@ def test_an_object_of_another_writer_is_still_one_that_exists(between) -> None:
 
 
 class ReadsOnly(BaseHTTPRequestHandler):
-    """A bucket without objects that takes no write: a request to write gets no reply before the end of the test."""
+    """A bucket without objects that takes no write: a request to write gets no reply before the end
+    of the test."""
 
     protocol_version = "HTTP/1.1"
 
@@ -159,7 +184,13 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         listing = b"<ListBucketResult><IsTruncated>false</IsTruncated><KeyCount>0</KeyCount></ListBucketResult>"
-        self._reply(*((200, listing) if "list-type" in self.path else (404, b"<Error><Code>NoSuchKey</Code></Error>")))
+        self._reply(
+            *(
+                (200, listing)
+                if "list-type" in self.path
+                else (404, b"<Error><Code>NoSuchKey</Code></Error>")
+            )
+        )
 
     def do_PUT(self) -> None:
         self.server.ended.wait(PATIENCE)
@@ -188,7 +219,10 @@ def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> N
         server.ended = threading.Event()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-        options = {"endpoint_url": endpoint, "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}}}
+        options = {
+            "endpoint_url": endpoint,
+            "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}},
+        }
         monkeypatch.setitem(fsspec.config.conf, "s3", options)
         try:
             with pytest.raises(StorageError, match="s3://silent/new"):

@@ -1,4 +1,5 @@
-"""DATA, JOB, predictions, report and models on a store of objects: a server of the S3 protocol on this machine.
+"""DATA, JOB, predictions, report and models on a store of objects: a server of the S3 protocol on
+this machine.
 
 The killed fit is a process of its own. The results are compared with those on a local disk.
 """
@@ -29,7 +30,17 @@ from partirvm.report.page import Report
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "5", "--neighbours", "20", "--quiet")
+CHOICES = (
+    "--gamma",
+    "0.5",
+    "--partition-size",
+    "40",
+    "--max-rounds",
+    "5",
+    "--neighbours",
+    "20",
+    "--quiet",
+)
 
 
 def run(*arguments: str) -> str:
@@ -48,7 +59,9 @@ def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
     s3fs.S3FileSystem().mkdir("experiments")
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (3000, 2))
-    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 3000)})
+    table = pd.DataFrame(
+        {"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 3000)}
+    )
     table.to_csv(f"{folder}/table.csv", index=False)
     for place in (folder, bucket):
         run("ingest", f"{folder}/table.csv", f"{place}/table.zarr", "--target", "y", "--quiet")
@@ -58,9 +71,12 @@ def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
 
 @pytest.mark.slow
 def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
-    """kill −9 after the first round. A second driver gets ``LeaseError`` before, and goes on after it."""
+    """kill −9 after the first round. A second driver gets ``LeaseError`` before, and goes on after
+    it."""
     folder, bucket = places
-    fit = subprocess.Popen([sys.executable, "-m", "partirvm", "fit", f"{bucket}/table.zarr", f"{bucket}/job", *CHOICES])
+    fit = subprocess.Popen(
+        [sys.executable, "-m", "partirvm", "fit", f"{bucket}/table.zarr", f"{bucket}/job", *CHOICES]
+    )
     job = open_job(wait_for(lambda: _there(f"{bucket}/job"), "the job"))
     wait_for(lambda: job.state().history, "a round", pause=0.05)
     with pytest.raises(LeaseError, match="is in use by process"):

@@ -12,7 +12,17 @@ from sklearn.base import clone
 
 import partirvm
 from benchmarks.estimator_parameters import grouped
-from partirvm import AlphaPrior, Gaussian, Incremental, Laplacian, Matern52, Noise, Polynomial, RVMRegressor, WorkingSet
+from partirvm import (
+    AlphaPrior,
+    Gaussian,
+    Incremental,
+    Laplacian,
+    Matern52,
+    Noise,
+    Polynomial,
+    RVMRegressor,
+    WorkingSet,
+)
 from partirvm.errors import UsageError
 from partirvm.kernels import WITH_GAMMA
 from partirvm.options import Request
@@ -50,15 +60,21 @@ ASKED = {
 def test_values_make_the_request_of_the_flags(case):
     """Both faces make the same flat request, and ``grouped`` is the inverse."""
     given, expected = ASKED[case]
-    assert RVMRegressor(**given, random_state=0).parameters() == replace(Request(classify=False), **expected)
+    assert RVMRegressor(**given, random_state=0).parameters() == replace(
+        Request(classify=False), **expected
+    )
     made = RVMRegressor(**grouped(expected), random_state=0).parameters()
     assert made == replace(Request(classify=False), **expected)
 
 
 def test_a_family_with_numbers_is_a_kernel():
     """Its multiples are options of the request."""
-    asked = RVMRegressor(kernel=Matern52(np.array([0.5, 2.0]), multiples=(1, 8)), random_state=0).parameters()
-    assert asked == replace(Request(classify=False), kernel=Matern52((0.5, 2.0)), gamma_multiples=(1.0, 8.0))
+    asked = RVMRegressor(
+        kernel=Matern52(np.array([0.5, 2.0]), multiples=(1, 8)), random_state=0
+    ).parameters()
+    assert asked == replace(
+        Request(classify=False), kernel=Matern52((0.5, 2.0)), gamma_multiples=(1.0, 8.0)
+    )
 
 
 @pytest.mark.parametrize("kind", [*VALUES, *WITH_GAMMA.values()])
@@ -77,7 +93,9 @@ def test_values_keep_scikit_learns_conventions(kind):
 def test_nested_names():
     """As scikit-learn writes them; a clone has values of its own."""
     model = RVMRegressor(strategy=WorkingSet(sample_rows=30), kernel=Gaussian(np.array([1.0, 2.0])))
-    other = clone(model).set_params(strategy__selection="gain", strategy__sample_rows=40, kernel__gamma=0.5)
+    other = clone(model).set_params(
+        strategy__selection="gain", strategy__sample_rows=40, kernel__gamma=0.5
+    )
     assert other.strategy == WorkingSet("gain", sample_rows=40) != WorkingSet("gain")
     assert other.kernel == Gaussian(0.5) != Laplacian(0.5)
     assert model.strategy == WorkingSet(sample_rows=30)
@@ -88,18 +106,36 @@ def test_nested_names():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"strategy": WorkingSet(selection="all")}, r"WorkingSet\.selection is 'all'; known: auto, error"),
-        ({"strategy": Incremental(sample_rows=0)}, r"Incremental\.sample_rows is 0: it must be a whole number ≥ 1 or"),
+        (
+            {"strategy": WorkingSet(selection="all")},
+            r"WorkingSet\.selection is 'all'; known: auto, error",
+        ),
+        (
+            {"strategy": Incremental(sample_rows=0)},
+            r"Incremental\.sample_rows is 0: it must be a whole number ≥ 1 or",
+        ),
         ({"strategy": "workingset"}, "strategy is 'workingset'; known: auto, basic"),
         ({"strategy": WorkingSet}, "strategy is <class .*; known: auto, basic"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
-        ({"kernel": Gaussian(), "gamma": "learn-shared"}, "gamma is 'learn-shared', and Gaussian.*leave gamma out"),
-        ({"kernel": Polynomial("scale", 2)}, r"Polynomial\(gamma='scale', degree=2\) needs a numeric gamma"),
+        (
+            {"kernel": Gaussian(), "gamma": "learn-shared"},
+            "gamma is 'learn-shared', and Gaussian.*leave gamma out",
+        ),
+        (
+            {"kernel": Polynomial("scale", 2)},
+            r"Polynomial\(gamma='scale', degree=2\) needs a numeric gamma",
+        ),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
-        ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must not set multiples or metric here"),
+        (
+            {"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]},
+            "must not set multiples or metric here",
+        ),
         ({"noise": Noise(prior=(1,))}, r"Noise\.prior is \(1,\): it must be 2 numbers"),
-        ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
+        (
+            {"alpha_prior": AlphaPrior(-1.0)},
+            r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0",
+        ),
     ],
 )
 def test_what_is_refused(asked, message):
@@ -142,13 +178,24 @@ def test_a_type_checker_finds_wrong_options_and_names(tmp_path):
     """mypy --strict of a user's script: the lines after the comment are wrong, the others right."""
     pytest.importorskip("mypy")
     (tmp_path / "script.py").write_text(SCRIPT)
-    asked = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
+    asked = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--ignore-missing-imports",
+    ]
     asked += ["--cache-dir", str(tmp_path / "cache"), "script.py"]
     where = {**os.environ, "MYPYPATH": str(Path(partirvm.__file__).parents[1])}
-    found = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, env=where, check=False)
+    found = subprocess.run(
+        asked, capture_output=True, text=True, cwd=tmp_path, env=where, check=False
+    )
     lines = [line for line in found.stdout.splitlines() if ": error:" in line]
     script = SCRIPT.splitlines()
     wrong = range(script.index("# The lines below are wrong.") + 2, len(script) + 1)
-    assert sorted({int(line.split(":")[1]) for line in lines}) == list(wrong), found.stdout + found.stderr
+    assert sorted({int(line.split(":")[1]) for line in lines}) == list(wrong), (
+        found.stdout + found.stderr
+    )
     kinds = {"arg-type", "call-arg", "attr-defined", "union-attr"}
     assert {line.rpartition("[")[2].rstrip("]") for line in lines} == kinds

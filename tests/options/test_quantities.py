@@ -8,7 +8,12 @@ from partirvm.errors import UsageError
 from partirvm.options.constraints import parse_bytes, parse_duration
 
 
-@given(st.integers(1, 999), st.sampled_from(["KiB", "MiB", "GiB", "TiB"]), st.sampled_from(["", " "]), st.booleans())
+@given(
+    st.integers(1, 999),
+    st.sampled_from(["KiB", "MiB", "GiB", "TiB"]),
+    st.sampled_from(["", " "]),
+    st.booleans(),
+)
 def test_units_of_bytes(number, unit, space, lower):
     """Binary units, a single letter is binary too, and kB MB GB TB are decimal."""
     power = "KMGT".index(unit[0]) + 1
@@ -27,7 +32,9 @@ def test_durations(seconds):
 
 
 @pytest.mark.parametrize("parse", [parse_bytes, parse_duration])
-@pytest.mark.parametrize("text", ["", "much", "-1", "0", "1 parsec", "1 2", "nan", "inf", None, "1h30"])
+@pytest.mark.parametrize(
+    "text", ["", "much", "-1", "0", "1 parsec", "1 2", "nan", "inf", None, "1h30"]
+)
 def test_what_is_no_quantity(parse, text):
     """UsageError that names the option, the text and an example."""
     with pytest.raises(UsageError, match=r"limit .*expected a (size|duration) such as"):

@@ -42,7 +42,8 @@ GIVEN = {
     "stop_fraction": ("0.25", 0.25),
     "tol": ("1e-3", 1e-3),
 }
-"""A text for each flag that takes more than words and whole numbers, and what the request then holds."""
+"""A text for each flag that takes more than words and whole numbers, and what the request then
+holds."""
 
 
 def text_for(name):
@@ -73,7 +74,9 @@ def test_every_option_has_a_flag_that_agrees(name):
     context = group.commands["fit"].make_context("fit", ["d", "j"])
     assert options.parameters({name: context.params[name]}) == Request()
     if row.check.kind == "switch":
-        arguments, value = ([flag.secondary_opts[0]], False) if flag.secondary_opts else ([row.flag], True)
+        arguments, value = (
+            ([flag.secondary_opts[0]], False) if flag.secondary_opts else ([row.flag], True)
+        )
     else:
         text, value = text_for(name)
         arguments = [row.flag, text]
@@ -98,7 +101,9 @@ def test_the_words_are_those_that_are_known(words, known):
 
 def test_one_text_for_each_option():
     """In the help of the command line, and in the docstrings of estimators and values."""
-    out = " ".join(CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split())
+    out = " ".join(
+        CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split()
+    )
     for name, row in TABLE.items():
         assert row.help
         assert " ".join(help_of(row.help).split()) in out, name
@@ -115,11 +120,20 @@ def test_one_text_for_each_option():
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_constructors_follow_the_table(estimator):
-    """Names and defaults; at most 24 parameters; every option is a parameter of an estimator or in a value of one."""
+    """Names and defaults; at most 24 parameters; every option is a parameter of an estimator or in
+    a value of one."""
     parameters = inspect.signature(estimator).parameters
     assert len(parameters) <= 24
     for name in set(parameters) - {"random_state", "client", "verbose"}:
         assert parameters[name].default == TABLE[name].default, name
-    reached = {*inspect.signature(RVMRegressor).parameters, *inspect.signature(RVMClassifier).parameters}
-    reached |= {each.metadata["option"] for kind in VALUES for each in fields(kind) if "option" in each.metadata}
+    reached = {
+        *inspect.signature(RVMRegressor).parameters,
+        *inspect.signature(RVMClassifier).parameters,
+    }
+    reached |= {
+        each.metadata["option"]
+        for kind in VALUES
+        for each in fields(kind)
+        if "option" in each.metadata
+    }
     assert set(TABLE) - reached == {"seed", "classify"}

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.planning.cost import Rates, RowsRead, Work, gram_cost, levels_cost, rounds_cost, search_cost
+from partirvm.planning.cost import (
+    Rates,
+    RowsRead,
+    Work,
+    gram_cost,
+    levels_cost,
+    rounds_cost,
+    search_cost,
+)
 from partirvm.planning.memory import DataShape
 
 READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
@@ -14,7 +22,9 @@ RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
 
 
 def work(n=10**6, rows=None, threads=1, **search):
-    return Work(DataShape(n, 4, 1, 1024), RowsRead(n if rows is None else rows, **search), RATES, threads)
+    return Work(
+        DataShape(n, 4, 1, 1024), RowsRead(n if rows is None else rows, **search), RATES, threads
+    )
 
 
 def gram(rows, kept, new):
@@ -30,7 +40,8 @@ def dense(columns):
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
 def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
-    """2MP + P² products and M + P elements per row; 20 dense iterations; it is a pass only over all rows."""
+    """2MP + P² products and M + P elements per row; 20 dense iterations; it is a pass only over all
+    rows."""
     cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
     seconds = gram(rows, kept, new)[1]
     assert cost.pass_seconds == pytest.approx(seconds / threads)
@@ -39,7 +50,13 @@ def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
     assert cost.columns == kept + new
 
 
-@given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.sampled_from("eEg"), st.integers(1, 16))
+@given(
+    st.integers(2, 10**6),
+    st.integers(0, 500),
+    st.integers(1, 500),
+    st.sampled_from("eEg"),
+    st.integers(1, 16),
+)
 def test_the_look_for_candidates(n, kept, pool, look, threads):
     """M elements for each row whose residual is taken, all (E) or half of them (e).
 
@@ -49,13 +66,16 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
     cost = search_cost(work(n, threads=threads, **search), kept)
     rows = n // 2 if look == "e" else n
     elements, products = (kept + pool, 2 * kept * pool) if look == "g" else (kept, 0)
-    assert cost.pass_seconds == pytest.approx(rows * (READ + elements * ELEMENT + products / PRODUCT) / threads)
+    assert cost.pass_seconds == pytest.approx(
+        rows * (READ + elements * ELEMENT + products / PRODUCT) / threads
+    )
     assert cost.passes == (look != "e")
 
 
 @given(st.integers(10, 300), st.integers(1, 12))
 def test_sets_grow_as_in_the_paper(partition_size, rounds):
-    """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias aside)."""
+    """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias
+    aside)."""
     assume(partition_size % 2 == 0)
     costs = rounds_cost(work(searched=10**6), partition_size, rounds, 0.5)
     totals = [cost.columns - 1 for cost in costs]
@@ -70,12 +90,14 @@ def residuals(n, kept):
 
 
 def settling(n, kept):
-    """The residual pass of the last fit, and its leverages: two blocks, and a product of one with an M × M matrix."""
+    """The residual pass of the last fit, and its leverages: two blocks, and a product of one with
+    an M × M matrix."""
     return n * READ + 2 * n * kept * ELEMENT + 2 * n * kept**2 / PRODUCT
 
 
 def test_rounds_look_but_for_the_first_and_settle_at_the_end():
-    """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows before two of them."""
+    """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows
+    before two of them."""
     n, kept = 10**4, (1, 51, 76)
     costs = rounds_cost(work(n, searched=n), 100, 3, 0.5)
     expected = [gram(n, m, 100)[1] + (residuals(n, m) if k else 0) for k, m in enumerate(kept)]
@@ -86,19 +108,25 @@ def test_rounds_look_but_for_the_first_and_settle_at_the_end():
 
 
 def test_the_last_round_sees_all_rows():
-    """The columns that the last round keeps come in one pass over all rows, and a residual pass follows."""
+    """The columns that the last round keeps come in one pass over all rows, and a residual pass
+    follows."""
     n = 10**4
     costs = rounds_cost(work(n, rows=500), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
     assert costs[-1].columns == 176
-    assert costs[-1].pass_seconds == pytest.approx(gram(500, 76, 100)[1] + gram(n, 0, 88)[1] + settling(n, 88))
+    assert costs[-1].pass_seconds == pytest.approx(
+        gram(500, 76, 100)[1] + gram(n, 0, 88)[1] + settling(n, 88)
+    )
 
 
 def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
-    """4·10⁶ operations for each of its rows; the 88 kept columns are fitted and left out once more."""
+    """4·10⁶ operations for each of its rows; the 88 kept columns are fitted and left out once
+    more."""
     n, rows = 10**4, 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
-    costs = rounds_cost(replace(work(n), shape=DataShape(n, 4, 1, 1024, local_noise_rows=rows)), 100, 3, 0.5)
+    costs = rounds_cost(
+        replace(work(n), shape=DataShape(n, 4, 1, 1024, local_noise_rows=rows)), 100, 3, 0.5
+    )
     assert costs[:-1] == plain[:-1]
     assert costs[-1].passes == plain[-1].passes + 3
     more = costs[-1].pass_seconds - plain[-1].pass_seconds
@@ -116,13 +144,17 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     ],
 )
 def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expected):
-    """10¹⁰ operations to try residuals, 8·10¹⁰ where they are taken; 3·10¹⁰ for trees, and 10⁶ for each row."""
-    plain, more = (rounds_cost(replace(work(n), **{what: tried}), 100, 3, 0.5)[-1] for tried in (False, True))
+    """10¹⁰ operations to try residuals, 8·10¹⁰ where they are taken; 3·10¹⁰ for trees, and 10⁶ for
+    each row."""
+    plain, more = (
+        rounds_cost(replace(work(n), **{what: tried}), 100, 3, 0.5)[-1] for tried in (False, True)
+    )
     assert more.solve_seconds - plain.solve_seconds == pytest.approx(expected / PRODUCT)
 
 
 def test_levels_cost_what_their_fits_cost():
-    """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last with its residual pass."""
+    """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last with its residual
+    pass."""
     n = 400
     costs = levels_cost(work(n, threads=2), 100, 0.5)
     seconds = gram(n, 1, 100)[1]

@@ -55,9 +55,15 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool
     batch = f * C * elements * (4 * threads + max(levels, 1) + 9)
     node = f * max((M + P) * P, M * pool)
     node = C * node if shape.newton else node + f * shape.n_classes * P
-    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + Q + d + shape.n_classes + 2), 2 * node
+    tile, panel, block = (
+        3 * f * R * (d + T + 1),
+        2 * f * B * (M + Q + d + shape.n_classes + 2),
+        2 * node,
+    )
     held, solved = (3 * C, 12 * C) if shape.newton else (C + 3, 4 * C + 6)
-    passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
+    passing = (
+        threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
+    )
     S = shape.local_noise_rows
     noise = f * S * (d + 256) + (C + 3) * f * (M + P) ** 2 if S else 0
     solving = max(solved * f * (M + P) ** 2, noise)
@@ -87,7 +93,11 @@ def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out,
         columns
         for columns in range(candidates + 1, 700)
         if step_bytes(
-            shape, 0 if whole else columns - candidates, columns if whole else candidates, threads, held_out=held_out
+            shape,
+            0 if whole else columns - candidates,
+            columns if whole else candidates,
+            threads,
+            held_out=held_out,
         ).peak
         <= budget
     ]
@@ -97,7 +107,8 @@ def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out,
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(-(10**6), 10**9))
 def test_the_batch_that_fits(shape, candidates, threads, spare):
-    """As large as the spare bytes allow; one fit of P candidates and the bias in any case, 64 of them at most."""
+    """As large as the spare bytes allow; one fit of P candidates and the bias in any case, 64 of
+    them at most."""
     one, found = (candidates + 1) ** 2, batch_elements(shape, candidates, threads, spare)
     assert one <= found <= BATCH * one
     alone = step_bytes(shape, 0, 1, threads).peak
@@ -108,10 +119,12 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
 
 
 def test_the_stages_after_the_rounds_by_hand():
-    """3,000 rows × 5 features: records of 9 numbers. 3,000 rows learn with 40 of 60 neighbours, 1,024 judge with 60.
+    """3,000 rows × 5 features: records of 9 numbers. 3,000 rows learn with 40 of 60 neighbours,
+    1,024 judge with 60.
 
-    Of 10,000 rows, 4,096 learn, with at most all 20 neighbours. With 60 features, the search of the metric takes most:
-    1,000 rows with 20 neighbours, whose differences along 60 coordinates are held for each pair.
+    Of 10,000 rows, 4,096 learn, with at most all 20 neighbours. With 60 features, the search of the
+    metric takes most: 1,000 rows with 20 neighbours, whose differences along 60 coordinates are
+    held for each pair.
     """
     shape = DataShape(3000, 5, 1, 1000)
     numbers = 3000 * (3 * 9 + 5 + 20) + 3000 * (40 + 60) * 9 + 1024 * 60 * (30 + 2 * 9)
@@ -125,28 +138,41 @@ def test_the_stages_after_the_rounds_by_hand():
 
 
 def test_residuals_of_all_rows_by_hand():
-    """Of 200,000 rows, 50,000 are left out. Records of 9 numbers: three times in memory, or sorted in files."""
+    """Of 200,000 rows, 50,000 are left out. Records of 9 numbers: three times in memory, or sorted
+    in files."""
     shape = DataShape(200_000, 5, 1, 1000)
     left_out = residual_stage_bytes(DataShape(50_000, 5, 1, 1000), 50_000, 60)
     assert residual_stage_bytes(shape, 50_000, 60) == left_out + 3 * 8 * 200_000 * 9
-    assert residual_stage_bytes(shape, 50_000, 60, in_memory=False) == left_out + 4 * 8 * 200_000 * 9
+    assert (
+        residual_stage_bytes(shape, 50_000, 60, in_memory=False) == left_out + 4 * 8 * 200_000 * 9
+    )
     shape = DataShape(20_000_000, 5, 1, 1000)
-    assert residual_stage_bytes(shape, 50_000, 60, in_memory=False) == left_out + (128 << 20) + (256 << 20)
+    assert residual_stage_bytes(shape, 50_000, 60, in_memory=False) == left_out + (128 << 20) + (
+        256 << 20
+    )
 
 
 @pytest.mark.parametrize(("features", "classes"), [(5, 0), (5, 2), (60, 5), (500, 0)])
 def test_the_bytes_of_boosted_trees_by_hand(features, classes):
-    """Rows, twice in double precision, with six scores of each class; histograms of 32 nodes × 256 bins × 20 bytes."""
+    """Rows, twice in double precision, with six scores of each class; histograms of 32 nodes × 256
+    bins × 20 bytes."""
     shape = DataShape(3000, features, 1, 1000, n_classes=classes)
     rows, histograms = 8 * 3000 * (4 * (features + 1) + 6 * classes), 32 * 256 * 20 * features
-    assert comparison_bytes(shape, 3000, 7, 120) == 7 + (16 << 20) + 120 * (16 << 10) + rows + histograms
+    assert (
+        comparison_bytes(shape, 3000, 7, 120)
+        == 7 + (16 << 20) + 120 * (16 << 10) + rows + histograms
+    )
 
 
 def test_what_local_residuals_may_take_by_hand():
-    """Records of 9 numbers: the rows, twice while they are made, and 4,096 rows with 40 (20) neighbours that teach.
+    """Records of 9 numbers: the rows, twice while they are made, and 4,096 rows with 40 (20)
+    neighbours that teach.
 
     In a trial, 1,024 rows have two matrices of 60 × 60 numbers each.
     """
-    assert bytes_of_residuals(9, 3000, 60) == (8 * 3000 * 9, 8 * (2 * 3000 * 9 + 4096 * 40 * (40 + 9)))
+    assert bytes_of_residuals(9, 3000, 60) == (
+        8 * 3000 * 9,
+        8 * (2 * 3000 * 9 + 4096 * 40 * (40 + 9)),
+    )
     assert bytes_of_residuals(9, 3000, 20)[1] == 8 * (2 * 3000 * 9 + 4096 * 20 * (20 + 9))
     assert trial_bytes(60) == 2 * 1024 * 8 * 60 * 60

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.memory import ALLOWANCE, DataShape, comparison_bytes, residual_stage_bytes, step_bytes
+from partirvm.planning.memory import (
+    ALLOWANCE,
+    DataShape,
+    comparison_bytes,
+    residual_stage_bytes,
+    step_bytes,
+)
 from partirvm.planning.plan import Machine, affordable, kernel_store, make_plan
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
@@ -26,7 +32,9 @@ def plan_of(**changes):
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
     pool, facts = changes.pop("pool", 0), changes.pop("facts", {})
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_partition") if name in changes}
-    request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
+    request = Request(
+        strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5
+    )
     request = replace(request, **changes)
     schedule = STRATEGIES[request.strategy].schedule
     read = replace(rows_read(request, shape, shuffled=True), searched=0, pool=pool)
@@ -52,8 +60,8 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
 def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     """Its rounds take less than either: of the libraries, what the process has yet to load.
 
-    Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain with the process;
-    those by which it has grown during kernel learning count among them.
+    Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain
+    with the process; those by which it has grown during kernel learning count among them.
     """
     shape, libraries = DataShape(3000, 5, 1, 1000), 70 << 20
     machine = Machine(threads=2, base=90 << 20, limit=4 << 30, libraries=libraries)
@@ -70,10 +78,17 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     trees = min(kept + stage, 80 << 20) + comparison_bytes(shape, 3000, libraries, 120)
     assert compared.peak == machine.base + ALLOWANCE + trees
     grown = plan_of(**small, neighbours=60, facts={"learned": "gaussian", "grown": 100 << 20})
-    assert grown.peak == machine.base + (100 << 20) + ALLOWANCE + comparison_bytes(shape, 3000, libraries, 120)
-    parts = f"neighbours {format_bytes(stage)}, boosting {format_bytes(comparison_bytes(shape, 3000, libraries, 120))}"
+    assert grown.peak == machine.base + (100 << 20) + ALLOWANCE + comparison_bytes(
+        shape, 3000, libraries, 120
+    )
+    parts = (
+        f"neighbours {format_bytes(stage)}, boosting "
+        f"{format_bytes(comparison_bytes(shape, 3000, libraries, 120))}"
+    )
     assert parts in str(compared)
-    judged = plan_of(**small, neighbours=60)  # without a learned kernel, only a model without vectors is compared
+    judged = plan_of(
+        **small, neighbours=60
+    )  # without a learned kernel, only a model without vectors is compared
     assert judged.comparison is None
     assert judged.comparison_bytes == comparison_bytes(shape, 2000, libraries, 100)
     less = replace(machine, limit=(1 << 30) - 1)
@@ -82,26 +97,32 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
 
 
 def test_what_local_residuals_take():
-    """12 numbers of each of 10⁶ rows: twice these in a tenth of the memory, with a search, or else in files."""
+    """12 numbers of each of 10⁶ rows: twice these in a tenth of the memory, with a search, or else
+    in files."""
     plan = plan_of(neighbours=30)
     size, columns = 8 * 12 * 10**6, plan.rounds[-1].columns
     seconds = 10**6 * (RATES.read + columns * RATES.element + 2 * columns / RATES.product) / 2
     taken = (
-        f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 predictions per second"
+        f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 "
+        "predictions per second"
     )
     assert taken in str(plan)
     limit = 20 * size + 10 * 8 * 4096 * 40 * (40 + 12)
     for place, less in (("in memory", 0), ("in files of a job", 1)):
         assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))
     limit = 10 * 8 * (2 * 50_000 * 12 + 4096 * 40 * (40 + 12))
-    assert f"not tried below a memory_limit of {format_bytes(limit)}" in str(plan_of(machine=Machine(1, 0, limit - 1)))
+    assert f"not tried below a memory_limit of {format_bytes(limit)}" in str(
+        plan_of(machine=Machine(1, 0, limit - 1))
+    )
     sizes = (300, 8, 1, 1024), (10**6, 8, 3, 16384, 3), (10**6, 8, 5, 16384, 5)
     few, several, many = ({"shape": DataShape(*each)} for each in sizes)
     for unusual in (few, many):
         assert "predictions per second" in plan_of(**unusual, residual="local").residuals
     for never in (few, many, {"residual": "none"}, {"noise_variance": 0.1}):
         assert plan_of(**never).residuals is None
-    found = plan_of(**several, neighbours=30).residuals  # 3 errors of each row; 12,000/s for one target, 2/3 for 3
+    found = plan_of(
+        **several, neighbours=30
+    ).residuals  # 3 errors of each row; 12,000/s for one target, 2/3 for 3
     assert f"{format_bytes(8 * 14 * 10**6)} in files of a job" in found
     assert "8,000 predictions per second" in found
 
@@ -120,22 +141,35 @@ def test_fewer_threads_where_all_would_not_fit():
 
 
 def test_a_partition_that_was_left_open_is_held_by_memory():
-    """Asked for, it is refused; left to the plan, it shrinks until a round of 2P columns fits, and the plan says so."""
+    """Asked for, it is refused; left to the plan, it shrinks until a round of 2P columns fits, and
+    the plan says so."""
     machine = Machine(threads=1, base=100 << 20, limit=200 << 20)
     with pytest.raises(MemoryLimitError):
         plan_of(machine=machine, partition_size=4000)
     plan = plan_of(machine=machine, partition_size=4000, shrink_partition=True)
     assert 50 <= plan.partition_size < 4000
     assert plan.max_columns >= 2 * plan.partition_size + 1
-    assert f"partition size lowered to {plan.partition_size} because of the memory limit" in str(plan)
+    assert f"partition size lowered to {plan.partition_size} because of the memory limit" in str(
+        plan
+    )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
-    """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a sample."""
-    options = {"strategy": strategy, "fit_rows": likelihood, "max_rounds": None, "sample_rows": 2000}
-    plan = plan_of(shape=DataShape(3000, 4, 1, 2048), partition_size=3000 if strategy == "basic" else 64, **options)
+    """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a
+    sample."""
+    options = {
+        "strategy": strategy,
+        "fit_rows": likelihood,
+        "max_rounds": None,
+        "sample_rows": 2000,
+    }
+    plan = plan_of(
+        shape=DataShape(3000, 4, 1, 2048),
+        partition_size=3000 if strategy == "basic" else 64,
+        **options,
+    )
     assert plan.peak <= plan.machine.limit
     found = json.loads(json.dumps(plan.to_json()))
     assert (found["strategy"], found["fit_rows"]) == (strategy, likelihood)
@@ -148,21 +182,31 @@ def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "most"), [("split-merge", 40), ("incremental", 40), ("working-set", 81), ("basic", 600)]
+    ("strategy", "most"),
+    [("split-merge", 40), ("incremental", 40), ("working-set", 81), ("basic", 600)],
 )
 def test_candidates_are_held_where_partitions_join_whole(strategy, most):
-    """max_vectors = 81: half of it where as many that were kept must have room beside a partition; basic has no P."""
-    plan = plan_of(shape=DataShape(600, 4, 1, 2048), strategy=strategy, partition_size=500, max_vectors=81)
+    """max_vectors = 81: half of it where as many that were kept must have room beside a partition;
+    basic has no P."""
+    plan = plan_of(
+        shape=DataShape(600, 4, 1, 2048), strategy=strategy, partition_size=500, max_vectors=81
+    )
     assert plan.partition_size == most
-    assert plan.notes == (() if strategy == "basic" else (f"partition size lowered to {most} because of max_vectors",))
+    assert plan.notes == (
+        () if strategy == "basic" else (f"partition size lowered to {most} because of max_vectors",)
+    )
     assert len(plan.rounds) == 1 or strategy != "basic"
 
 
 @given(st.integers(2, 3000), st.integers(1, 8), st.integers(60, 600), st.booleans())
 def test_what_can_be_measured_on(candidates, threads, limit, shrink):
-    """The heuristic's fit brings all its columns at once; as many as fit on the most threads that let them."""
+    """The heuristic's fit brings all its columns at once; as many as fit on the most threads that
+    let them."""
     least = 1 if shrink else threads
-    shape, machine = DataShape(10**6, 8, 1, 4096), Machine(threads, 50 << 20, limit << 20, least_threads=least)
+    shape, machine = (
+        DataShape(10**6, 8, 1, 4096),
+        Machine(threads, 50 << 20, limit << 20, least_threads=least),
+    )
     found, rows = affordable(shape, machine, candidates)
     room = machine.limit - machine.base - ALLOWANCE
     assert 2 <= rows <= candidates
@@ -177,7 +221,8 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
 
 @given(st.integers(10, 400), st.integers(0, 4), st.integers(1, 4), st.booleans(), st.booleans())
 def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newton, held_out):
-    """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays under the limit."""
+    """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays
+    under the limit."""
     plan = plan_of(
         shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, newton=newton),
         machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),

@@ -1,4 +1,5 @@
-"""What ``predict`` writes: a whole output or none, by one process at a time, and labels as they are."""
+"""What ``predict`` writes: a whole output or none, by one process at a time, and labels as they
+are."""
 
 import csv
 import errno
@@ -27,7 +28,22 @@ ASKED = {"strategy": "working-set", "selection": "error", "noise": "constant", "
 PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, **ASKED)
 TILES, TILE = 14, 40
 ENDINGS = (".zarr", ".parquet", ".csv")
-LABELS = ("=1+1", "+2", "-3", "@sum(a1)", 'a"b', "a,b", "two\nlines", "cr\rx", "", "NA", "01", "\ttab", " spaces ", "ü")
+LABELS = (
+    "=1+1",
+    "+2",
+    "-3",
+    "@sum(a1)",
+    'a"b',
+    "a,b",
+    "two\nlines",
+    "cr\rx",
+    "",
+    "NA",
+    "01",
+    "\ttab",
+    " spaces ",
+    "ü",
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
 
@@ -40,7 +56,8 @@ def rows(n=TILES * TILE - 7, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A JOB, DATA of 14 tiles, the last one short, and what is predicted of them without interruption."""
+    """A JOB, DATA of 14 tiles, the last one short, and what is predicted of them without
+    interruption."""
     place = tmp_path_factory.mktemp("outputs")
     ingest(rows(), place / "d.zarr", tile_rows=TILE, shuffle=3)
     jobs.fit(str(place / "d.zarr"), str(place / "job"), PARAMETERS)
@@ -57,7 +74,9 @@ def content(path):
     """Bytes of a file, or of every file below a folder by its name."""
     if path.is_file():
         return path.read_bytes()
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()
+    }
 
 
 def alone(out):
@@ -79,14 +98,19 @@ prediction.predict(*sys.argv[1:])
 
 
 @pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
-def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing_that_stays(folder, tmp_path, ending):
-    """The second is told who is at work; once that one is killed, it goes on at once and removes what was left."""
+def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing_that_stays(
+    folder, tmp_path, ending
+):
+    """The second is told who is at work; once that one is killed, it goes on at once and removes
+    what was left."""
     out = tmp_path / f"out{ending}"
     partial = out.with_name(f".{out.name}.partial")
     command = [sys.executable, "-c", HELD, str(folder / "job"), str(folder / "d.zarr"), str(out)]
     with subprocess.Popen(command) as process:
         wait_for(partial.exists, "unfinished rows")
-        with pytest.raises(LeaseError, match=rf"out\{ending} is in use by process {process.pid} on"):
+        with pytest.raises(
+            LeaseError, match=rf"out\{ending} is in use by process {process.pid} on"
+        ):
             predict(folder, out)
         os.kill(process.pid, signal.SIGKILL)
     assert not out.exists()
@@ -147,7 +171,9 @@ def test_an_output_inside_an_input_is_refused(folder):
             predict(folder, folder / given / "out.csv")
     store = open_folder("memory://a/")
     assert open_folder("memory://a/b.csv").is_inside(store)
-    assert not any(open_folder(other).is_inside(store) for other in ("memory://ab/c.csv", "/a/b.csv"))
+    assert not any(
+        open_folder(other).is_inside(store) for other in ("memory://ab/c.csv", "/a/b.csv")
+    )
 
 
 def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
@@ -206,7 +232,13 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
-    write_output(open_folder(str(place)), tmp_path / "part.csv", [{"label": written_labels(labels)}], 3, lambda: None)
+    write_output(
+        open_folder(str(place)),
+        tmp_path / "part.csv",
+        [{"label": written_labels(labels)}],
+        3,
+        lambda: None,
+    )
     assert place.read_text().split() == ['"label"', *map(str, labels)]
 
 
@@ -222,7 +254,14 @@ def test_a_damaged_chunk_of_predictions_is_no_prediction(tmp_path, labels, damag
     """A missing one reads as NaN or as no label, a changed one is an error of its checksum."""
     known, place = written_labels(labels), tmp_path / "p.zarr"
     table = {"label": known[[0, 1, 1]], "p_1": np.array([0.25, 0.5, 0.75])}
-    write_output(open_folder(str(place)), tmp_path / "part.zarr", [table], 3, lambda: None, set(known.tolist()))
+    write_output(
+        open_folder(str(place)),
+        tmp_path / "part.zarr",
+        [table],
+        3,
+        lambda: None,
+        set(known.tolist()),
+    )
     group = zarr.open_group(str(place), mode="r")
     np.testing.assert_array_equal(group["label"][:], known[[0, 1, 1]])
     for name in table:

@@ -11,7 +11,9 @@ from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 from partirvm.predict import prediction
 
-PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
+PARAMETERS = Request(
+    gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error"
+)
 N, TESTED = 900, 1100
 
 
@@ -19,12 +21,17 @@ def rows(n=N, seed=0):
     """A smooth function of two inputs, with weights; test rows reach beyond the others."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2)) * (3 if seed else 1)
-    return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n), rng.choice([0.5, 1.0, 3.0], size=n)
+    return (
+        X,
+        100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n),
+        rng.choice([0.5, 1.0, 3.0], size=n),
+    )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """DATA to train on and to test on, whose tiles are larger than a piece, a JOB, and augmented predictions."""
+    """DATA to train on and to test on, whose tiles are larger than a piece, a JOB, and augmented
+    predictions."""
     place = tmp_path_factory.mktemp("augmented")
     ingest(rows(), place / "train.zarr", tile_rows=128)
     ingest(rows(TESTED, seed=1), place / "test.zarr", tile_rows=300, shuffle=9)
@@ -36,21 +43,30 @@ def folder(tmp_path_factory):
 def predict(folder, output, **options):
     """With the DATA of the fit, unless told otherwise."""
     options = {"augment": str(folder / "train.zarr"), **options}
-    return prediction.predict(str(folder / "job"), str(folder / "test.zarr"), str(output), **options)
+    return prediction.predict(
+        str(folder / "job"), str(folder / "test.zarr"), str(output), **options
+    )
 
 
 def test_a_job_predicts_what_the_estimator_does(folder):
     """The same DATA: the same bits, in the order before shuffling."""
     estimator = RVMRegressor(
-        gamma=0.5, partition_size=30, max_rounds=2, strategy=WorkingSet(selection="error"), random_state=0
+        gamma=0.5,
+        partition_size=30,
+        max_rounds=2,
+        strategy=WorkingSet(selection="error"),
+        random_state=0,
     ).fit(str(folder / "train.zarr"))
-    mean, std = estimator.predict(str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr"))
+    mean, std = estimator.predict(
+        str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr")
+    )
     written = np.loadtxt(folder / "whole.csv", delimiter=",", skiprows=1)
     np.testing.assert_array_equal(written, np.column_stack([mean, std]))
 
 
 def test_progress_hears_of_every_tile_of_every_pass(folder, tmp_path):
-    """Test tiles of 300, 300, 300 and 200 rows are 11 pieces of at most 120 rows; a pass reads 8 training tiles."""
+    """Test tiles of 300, 300, 300 and 200 rows are 11 pieces of at most 120 rows; a pass reads 8
+    training tiles."""
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda *counts: seen.append(counts))
     assert seen[-1] == (8 * 11, 8 * 11)
@@ -58,7 +74,9 @@ def test_progress_hears_of_every_tile_of_every_pass(folder, tmp_path):
 
 
 def test_scores_are_those_of_the_augmented_predictions(folder):
-    found = prediction.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
+    found = prediction.evaluate(
+        str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr")
+    )
     written, y = pd.read_csv(folder / "whole.csv"), rows(TESTED, seed=1)[1]
     predictive = norm(written["mean"], written["std"])
     half = JobStore(str(folder / "job")).model().multiples([0.95])[0] * written["std"]
@@ -88,6 +106,8 @@ def test_classes_are_not_augmented(tmp_path):
     jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
                  lambda: prediction.evaluate(job, data, augment=data)):  # fmt: skip
-        with pytest.raises(UsageError, match="holds a classifier, but augment supports regression only"):
+        with pytest.raises(
+            UsageError, match="holds a classifier, but augment supports regression only"
+        ):
             call()
     assert not list(tmp_path.glob("*p.csv*"))

@@ -1,4 +1,5 @@
-"""Plans and histories of fits: rounds of a regression, and whole classification fits as drivers record them."""
+"""Plans and histories of fits: rounds of a regression, and whole classification fits as drivers
+record them."""
 
 import json
 import math
@@ -14,17 +15,37 @@ CHANCE = math.log(3)
 """Log loss of three classes, all held for equally probable."""
 
 
-def entry(seconds, *, kind="round", number=1, vectors=24, passes=17, held_out=True, fade=1.0, **changes):
+def entry(
+    seconds, *, kind="round", number=1, vectors=24, passes=17, held_out=True, fade=1.0, **changes
+):
     """A line of history; ``fade`` says how much of the log loss of mere chance is left."""
-    facts = {"kind": kind, "number": number, "rows": ROWS, "vectors": vectors, "candidates": 2 * vectors}
-    facts |= {"iterations": passes, "log_evidence": -ROWS * CHANCE * fade - 3.0 * vectors, "selection": "gain"}
+    facts = {
+        "kind": kind,
+        "number": number,
+        "rows": ROWS,
+        "vectors": vectors,
+        "candidates": 2 * vectors,
+    }
+    facts |= {
+        "iterations": passes,
+        "log_evidence": -ROWS * CHANCE * fade - 3.0 * vectors,
+        "selection": "gain",
+    }
     facts |= {"termination": Termination.CONVERGED if kind == "final" else Termination.HALVED}
     facts |= {"noise_variance": None, "train_rmse": None}
     facts |= {"train_log_loss": CHANCE * fade, "train_error": round(0.6 * fade * ROWS) / ROWS}
     if held_out:
-        facts |= {"held_out_log_loss": 1.1 * CHANCE * fade, "held_out_error": round(70 * fade) / 100}
+        facts |= {
+            "held_out_log_loss": 1.1 * CHANCE * fade,
+            "held_out_error": round(70 * fade) / 100,
+        }
     record = Record(**(facts | changes))
-    spent = {"pass_seconds": 0.03 * passes, "passes": passes, "pass_rows": passes * ROWS, "solve_seconds": 0.2}
+    spent = {
+        "pass_seconds": 0.03 * passes,
+        "passes": passes,
+        "pass_rows": passes * ROWS,
+        "solve_seconds": 0.2,
+    }
     line = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
     return json.loads(json.dumps({**line, "peak_memory": 300 << 20, "saved": kind != "part"}))
 
@@ -41,12 +62,18 @@ def history(strategy, *, held_out=True):
                 fade = 0.5 - 0.1 * level + 0.02 * number
                 place = {"kind": "part", "number": number, "level": level}
                 parts.append(entry(seconds, **place, held_out=False, fade=fade))
-        return [*parts, entry(6.0, kind="final", vectors=14, passes=33, held_out=held_out, fade=0.2)]
+        return [
+            *parts,
+            entry(6.0, kind="final", vectors=14, passes=33, held_out=held_out, fade=0.2),
+        ]
     rounds = [
         entry(0.8 * number, number=number, vectors=5 * number, held_out=held_out, fade=0.9 / number)
         for number in range(1, 6)
     ]
-    return [*rounds, entry(5.5, kind="final", number=5, vectors=14, passes=12, held_out=held_out, fade=0.16)]
+    return [
+        *rounds,
+        entry(5.5, kind="final", number=5, vectors=14, passes=12, held_out=held_out, fade=0.16),
+    ]
 
 
 def numbers(n=500, spread=0.0):
@@ -71,7 +98,14 @@ def regression(line):
 
 def round_of(number=1, seconds=1.0, **changes):
     """A round of a regression such as the driver records."""
-    facts = {"kind": "round", "level": None, "rows": 1000, "candidates": 50, "vectors": 25, "train_rmse": 0.5}
+    facts = {
+        "kind": "round",
+        "level": None,
+        "rows": 1000,
+        "candidates": 50,
+        "vectors": 25,
+        "train_rmse": 0.5,
+    }
     facts |= {"held_out_rmse": None, "log_evidence": -10.0, "pass_rows": 1000, "pass_seconds": 0.5}
     return {"number": number, "seconds": seconds, **facts, "peak_memory": 1 << 28, **changes}
 
@@ -79,8 +113,27 @@ def round_of(number=1, seconds=1.0, **changes):
 def plan(strategy="working-set", **changes):
     """The JSON of a plan."""
     facts = {"rows": 400, "features": 2, "tile_rows": 100, "tiles": 4, "selection": "gain"}
-    facts |= {"fit_rows": "full", "sample_rows": None, "notes": [], "partition_size": 50, "partitions": 8, "rho": None}
-    facts |= {"rounds": 9, "max_rounds": 9, "max_vectors": None, "max_columns": 900, "passes": 120, "threads": 2}
+    facts |= {
+        "fit_rows": "full",
+        "sample_rows": None,
+        "notes": [],
+        "partition_size": 50,
+        "partitions": 8,
+        "rho": None,
+    }
+    facts |= {
+        "rounds": 9,
+        "max_rounds": 9,
+        "max_vectors": None,
+        "max_columns": 900,
+        "passes": 120,
+        "threads": 2,
+    }
     facts |= {"workers": 1, "seconds": 80.0, "memory_limit": 512 << 20, "memory_peak": 300 << 20}
-    facts |= {"text": "data        400 rows × 2 features, 4 tiles of 100 rows\nwork        120 passes over the rows"}
+    facts |= {
+        "text": (
+            "data        400 rows × 2 features, 4 tiles of 100 rows\nwork        120 passes over "
+            "the rows"
+        )
+    }
     return {**facts, "strategy": strategy, **changes}

@@ -10,7 +10,8 @@ DRAWING = "data:image/svg+xml;base64,"
 
 
 class Checker(HTMLParser):
-    """Reads a page: text, elements with their attributes, and whether every element is closed where it should be."""
+    """Reads a page: text, elements with their attributes, and whether every element is closed where
+    it should be."""
 
     def __init__(self, source):
         super().__init__()
@@ -39,7 +40,9 @@ class Checker(HTMLParser):
     @property
     def titles(self):
         """The titles of the charts."""
-        return [attributes["alt"].partition(".")[0] for tag, attributes in self.elements if tag == "img"]
+        return [
+            attributes["alt"].partition(".")[0] for tag, attributes in self.elements if tag == "img"
+        ]
 
 
 def check(source):
@@ -58,7 +61,8 @@ def check(source):
 
 
 def check_drawing(svg):
-    """Return the text of a chart; it is well-formed, runs nothing, and has no coordinate that is not a number."""
+    """Return the text of a chart; it is well-formed, runs nothing, and has no coordinate that is
+    not a number."""
     root = ElementTree.fromstring(svg)
     assert not [element for element in root.iter() if element.tag.endswith("script")]
     values = [value for element in root.iter() for value in element.attrib.values()]

@@ -1,4 +1,5 @@
-"""What a real browser makes of the page of a job: everything is drawn, nothing is run, and it fits a phone."""
+"""What a real browser makes of the page of a job: everything is drawn, nothing is run, and it fits
+a phone."""
 
 import json
 import re
@@ -12,7 +13,9 @@ from by_default import some
 
 from partirvm import RVMRegressor, ingest, submit
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 
 MEASURE = """
 <script>
@@ -30,12 +33,27 @@ addEventListener("load", () => {
 
 
 def browse(folder, source, width):
-    """The measures of a page in a frame of this width, because a window may not be as narrow as a phone."""
+    """The measures of a page in a frame of this width, because a window may not be as narrow as a
+    phone."""
     inside = escape(source.replace("</body>", MEASURE + "</body>"))
     page = folder / "measured.html"
-    page.write_text(f'<meta charset="utf-8"><iframe width="{width}" height="3000" srcdoc="{inside}"></iframe>')
-    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    command = [CHROMIUM, *quiet, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()]
+    page.write_text(
+        f'<meta charset="utf-8"><iframe width="{width}" height="3000" srcdoc="{inside}"></iframe>'
+    )
+    quiet = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    command = [
+        CHROMIUM,
+        *quiet,
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     tree = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     return json.loads(unescape(re.search(r'data-measured="(.*?)"', tree)[1]))
 
@@ -49,7 +67,9 @@ def test_a_browser_draws_the_page(tmp_path, width):
     X = rng.uniform(-3, 3, (300, 2))
     ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)), tmp_path / "d.zarr")
     name = "<script>document.title = 'taken'<!--" + "x" * 100
-    model = RVMRegressor(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2, random_state=0)
+    model = RVMRegressor(
+        gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2, random_state=0
+    )
     job = submit(model, tmp_path / "d.zarr", tmp_path / name)
     job.wait(60)
     measured = browse(tmp_path, job.report().html, width)

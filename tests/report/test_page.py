@@ -23,7 +23,14 @@ from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColu
 from partirvm.model.fitted import directions_json
 from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
-from partirvm.report.history import CLASSIFICATION, MEASURED, format_error, format_evidence, format_share, kind_of
+from partirvm.report.history import (
+    CLASSIFICATION,
+    MEASURED,
+    format_error,
+    format_evidence,
+    format_share,
+    kind_of,
+)
 from partirvm.report.page import FEATURES, LISTS, Report, history_charts
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
@@ -63,14 +70,21 @@ def fitted(tables, tmp_path_factory):
     def of(strategy, held_out=True):
         if (strategy, held_out) not in reports:
             data, validation = tables
-            asked = Request(strategy=strategy, gamma=0.5, max_rounds=4 if strategy == "working-set" else None)
+            asked = Request(
+                strategy=strategy, gamma=0.5, max_rounds=4 if strategy == "working-set" else None
+            )
             if strategy in ("split-merge", "incremental"):
                 asked = replace(asked, partition_size=50)
             job = str(tmp_path_factory.mktemp("jobs") / strategy)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PartirvmWarning)
                 jobs.fit(data, job, asked, validation=validation if held_out else None)
-            times = {"queued": 1785600000.0, "began": 1785600001.0, "ended": 1785600100.0, "seconds": 99.0}
+            times = {
+                "queued": 1785600000.0,
+                "began": 1785600001.0,
+                "ended": 1785600100.0,
+                "seconds": 99.0,
+            }
             reports[strategy, held_out] = changed(jobs.open_job(job).report(), **times)
         return reports[strategy, held_out]
 
@@ -83,13 +97,26 @@ def without_charts(monkeypatch):
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
 
 
-@pytest.fixture(params=["queued", "planned", "running", "no model", "aborting", "aborted", "failed", "interrupted"])
+@pytest.fixture(
+    params=[
+        "queued",
+        "planned",
+        "running",
+        "no model",
+        "aborting",
+        "aborted",
+        "failed",
+        "interrupted",
+    ]
+)
 def unfinished(request, fitted):
     """A job in each state but done."""
     name = request.param
     job = fitted("split-merge", False) if name == "no model" else fitted("working-set")
     status = {"planned": "running", "no model": "running"}.get(name, name)
-    job = changed(job, status=status, status_advice=f"It is {status}.", reason="", advice="", ended=None)
+    job = changed(
+        job, status=status, status_advice=f"It is {status}.", reason="", advice="", ended=None
+    )
     if name == "queued":
         return changed(job, began=None, plan=None, history=[])
     if name == "planned":
@@ -107,15 +134,28 @@ def unfinished(request, fitted):
 def test_nearest_rows_of_the_largest_errors(fitted):
     """The page says what they correct, and what not."""
     job = fitted("working-set", False)
-    last = {**job.history[-1], "residuals": {"bytes": 1, "lacking": 0, "rmse": 0, "rmse_gain": 0, "density_gain": 0}}
+    last = {
+        **job.history[-1],
+        "residuals": {"bytes": 1, "lacking": 0, "rmse": 0, "rmse_gain": 0, "density_gain": 0},
+    }
     near = [[1234, 0.25, 0.5, -0.125], [1235, 0.5, -0.25, 2.0], [1236, 1.0, 0.0, 3.0]]
-    last["diagnostics"] = [{**each, "neighbours": [near] * len(each["largest"])} for each in last["diagnostics"]]
+    last["diagnostics"] = [
+        {**each, "neighbours": [near] * len(each["largest"])} for each in last["diagnostics"]
+    ]
     text, without = (
-        check(changed(job, history=[*job.history[:-1], line]).html).text for line in (last, job.history[-1])
+        check(changed(job, history=[*job.history[:-1], line]).html).text
+        for line in (last, job.history[-1])
     )
     row = last["diagnostics"][0]["largest"][0][0]
-    assert f"third {row:,} 1,234: 0.25, +0.50, -0.125 1,235: 0.5, -0.25, +2 1,236: 1, +0.00, +3" in text
-    for said in ("nearest training rows correct each", "are those of the vectors alone", "Their nearest training rows"):
+    assert (
+        f"third {row:,} 1,234: 0.25, +0.50, -0.125 1,235: 0.5, -0.25, +2 1,236: 1, +0.00, +3"
+        in text
+    )
+    for said in (
+        "nearest training rows correct each",
+        "are those of the vectors alone",
+        "Their nearest training rows",
+    ):
         assert said in text
         assert said not in without
 
@@ -186,7 +226,9 @@ def test_any_state(unfinished, request):
 def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
     found = jobs.fit(tables[0], str(tmp_path / "job"), Request(gamma=0.5, max_rounds=2))
     job = jobs.open_job(str(tmp_path / "job"))
-    plan, model, handle, report = (each._repr_html_() for each in (found.plan, found.model, job, job.report()))
+    plan, model, handle, report = (
+        each._repr_html_() for each in (found.plan, found.model, job, job.report())
+    )
     assert "<caption>Plan</caption>" in plan
     assert ">400 rows × 2 features, 1 tile of " in plan
     assert "<caption>Model</caption>" in model
@@ -246,7 +288,10 @@ def test_parameters_that_differ_come_first(fitted):
 
 def job_of(strategy, *, held_out=True, **changes):
     """A job of three classes with a history of ``histories``."""
-    plan, history = histories.plan(strategy, outputs=3), histories.history(strategy, held_out=held_out)
+    plan, history = (
+        histories.plan(strategy, outputs=3),
+        histories.history(strategy, held_out=held_out),
+    )
     parameters = json.loads(json.dumps(asdict(Request(gamma=0.5))))
     facts = {"plan": plan, "history": history, "seconds": 99.0, "parameters": parameters}
     facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
@@ -277,7 +322,9 @@ def with_every_part(kind):
     """A job with every part of the page."""
     history = histories.history("working-set")
     outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "several": ("y", "z")}[kind]
-    stored = {"several": [to_json(NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)))] * 2}
+    stored = {
+        "several": [to_json(NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)))] * 2
+    }
     for name, K in (("two", 2), ("three", 3)):
         codes, p = histories.classes(K, 200)
         scores = ClassScores.of(codes, p, p[:, 1].copy() if K == 2 else None)
@@ -286,17 +333,25 @@ def with_every_part(kind):
         history = [histories.regression(entry) for entry in history]
     history[-1]["diagnostics"] = stored[kind]
     long = [{**history[0], "number": number} for number in range(30)]
-    more = {"relevance": RELEVANCE, "directions": [{"share": 1.0, "loadings": {"a": 0.6, "b": 0.8}}]}
+    more = {
+        "relevance": RELEVANCE,
+        "directions": [{"share": 1.0, "loadings": {"a": 0.6, "b": 0.8}}],
+    }
     return job_of("working-set", history=[*long, *history], outputs=outputs, **more)
 
 
 NAMES = ["a<b>&c", "M" * 40, *(f"feature {k}" for k in range(28))]
-RELEVANCE = {name: 0.8**k for k, name in enumerate(NAMES)} | {"little": 1e-4} | {f"noise {k}": 0.0 for k in range(90)}
+RELEVANCE = (
+    {name: 0.8**k for k, name in enumerate(NAMES)}
+    | {"little": 1e-4}
+    | {f"noise {k}": 0.0 for k in range(90)}
+)
 
 
 @pytest.mark.parametrize("kind", some(["several", "two", "three"], {"three"}))
 def test_the_page_can_be_read_without_seeing_it(kind):
-    """Language, one main part, headings in order, a text for each drawing, and names of what a keyboard scrolls."""
+    """Language, one main part, headings in order, a text for each drawing, and names of what a
+    keyboard scrolls."""
     read = check(with_every_part(kind).html)
     tags = [tag for tag, _ in read.elements]
     assert read.elements[tags.index("html")][1]["lang"] == "en"
@@ -308,7 +363,9 @@ def test_the_page_can_be_read_without_seeing_it(kind):
     assert all(len(attributes["alt"]) > 10 for tag, attributes in read.elements if tag == "img")
     regions = [attributes for _, attributes in read.elements if attributes.get("class") == "scroll"]
     assert len({attributes["aria-label"] for attributes in regions}) == len(regions)
-    assert all(attributes["tabindex"] == "0" and attributes["role"] == "region" for attributes in regions)
+    assert all(
+        attributes["tabindex"] == "0" and attributes["role"] == "region" for attributes in regions
+    )
     assert tags.count("table") == tags.count("caption") == len(regions) >= 4
     scopes = [attributes.get("scope") for tag, attributes in read.elements if tag == "th"]
     assert scopes.count("row") == tags.count("tr") - tags.count("thead")
@@ -321,8 +378,16 @@ def test_tables_of_largest_errors():
     line, p = histories.history("basic")[-1], np.array([[0.9, 0.1], [0.4, 0.6]])
     t, mean, std = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 2.0])
     for found, outputs, said in (
-        (NumberDiagnostics.of(t, mean, std, np.array([1234, 7])), ("y",), "7 -2 1 2 -1.50 1,234 1 0.5 0.25 2.00"),
-        (ClassDiagnostics.of(np.array([1, 1]), p), ("no", "yes"), "0 yes no 10 % 90 % 1 yes yes 60 % 60 %"),
+        (
+            NumberDiagnostics.of(t, mean, std, np.array([1234, 7])),
+            ("y",),
+            "7 -2 1 2 -1.50 1,234 1 0.5 0.25 2.00",
+        ),
+        (
+            ClassDiagnostics.of(np.array([1, 1]), p),
+            ("no", "yes"),
+            "0 yes no 10 % 90 % 1 yes yes 60 % 60 %",
+        ),
     ):
         job = job_of("basic", history=[{**line, "diagnostics": [to_json(found)]}], outputs=outputs)
         assert said in check(job.html).text
@@ -331,7 +396,9 @@ def test_tables_of_largest_errors():
 @pytest.mark.usefixtures("without_charts")
 def test_features_are_ranked():
     """By relevance, those that are switched off last; nothing where all are alike."""
-    page = job_of("basic", relevance=dict(sorted(RELEVANCE.items()))).html.partition("<h2>Features</h2>")[2]
+    page = job_of("basic", relevance=dict(sorted(RELEVANCE.items()))).html.partition(
+        "<h2>Features</h2>"
+    )[2]
     rows = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', page.partition("</table>")[0])
     shown = [f"{100 * 0.8**k:.3g} %" for k in range(30)] + ["&lt; 0.1 %"] + ["switched off"] * 90
     assert [value for _, value in rows] == shown
@@ -351,10 +418,13 @@ FEATURE_NAMES = ("age", "zone", "height")
 
 
 def test_shares_and_loadings_of_a_product_with_categories():
-    """share_i = gamma_i Σ_j a_ij² v_j over their sum; loadings of unit length, by the names of the numeric columns."""
+    """share_i = gamma_i Σ_j a_ij² v_j over their sum; loadings of unit length, by the names of the
+    numeric columns."""
     axes, variance = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([1.0, 0.25, 4.0])
     directions = OnColumns(Directions(Gaussian((0.5, 2.0)), axes), (0, 2))
-    found = directions_json(Product((directions, OnColumns(Categorical(1.0), (1,)))), variance, FEATURE_NAMES)
+    found = directions_json(
+        Product((directions, OnColumns(Categorical(1.0), (1,)))), variance, FEATURE_NAMES
+    )
     weights = np.array([0.5 * (9 * 1 + 16 * 4), 2.0 * 1])
     assert [each["share"] for each in found] == pytest.approx(weights / weights.sum())
     assert found[0]["loadings"] == pytest.approx({"age": 0.6, "height": 0.8})
@@ -364,7 +434,8 @@ def test_shares_and_loadings_of_a_product_with_categories():
 
 @pytest.mark.usefixtures("without_charts")
 def test_the_page_lists_directions_by_share():
-    """Only the main features of a direction are named; a page without directions has no such section."""
+    """Only the main features of a direction are named; a page without directions has no such
+    section."""
     loadings = {f"feature {k}": 0.3 for k in range(FEATURES + 3)}
     pairs = [(0.2, {"age": -0.8, "height": 0.6}), (0.796, loadings), (0.004, {"age": 1.0})]
     given = [{"share": share, "loadings": own} for share, own in pairs]

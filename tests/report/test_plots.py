@@ -39,11 +39,15 @@ def points_of(panel):
 
 
 def test_panels_of_numbers_state_their_counts():
-    """Coverage and transform are fractions of all rows; errors stand beside deviations only if these vary."""
+    """Coverage and transform are fractions of all rows; errors stand beside deviations only if
+    these vary."""
     found = NumberDiagnostics.of(*numbers(spread=0.5), np.arange(500))
     panels = by_title(number_charts(found, "fare"))
     np.testing.assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
-    heights = [bar.get_height() for bar in drawn(panels["Position in the predicted distribution"]).containers[0]]
+    heights = [
+        bar.get_height()
+        for bar in drawn(panels["Position in the predicted distribution"]).containers[0]
+    ]
     assert np.mean(heights) == pytest.approx(1.0)
     tenth = found.sample.values[np.argsort(found.sample.values[:, 2], kind="stable")][:40]
     (errors,) = points_of(panels["Errors against predicted std"])
@@ -61,7 +65,9 @@ def test_panels_of_two_classes_are_of_the_second():
     shown = found.rows[1] >= 5
     (reliability,) = points_of(panels["Reliability of probabilities"])
     np.testing.assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
-    assert drawn(panels["Reliability of probabilities"]).get_xlabel() == "predicted probability of yes"
+    assert (
+        drawn(panels["Reliability of probabilities"]).get_xlabel() == "predicted probability of yes"
+    )
 
 
 def test_the_last_of_many_classes_have_one_name():
@@ -93,9 +99,13 @@ def test_a_regressor_draws_its_diagnostics(several):
     assert len(display.axes_) == 4 * (1 + several)
     mean, std = fitted.predict(X[150:], return_std=True)
     t = y[150:].reshape(150, -1)[:, 0]
-    expected = NumberDiagnostics.of(t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150))
+    expected = NumberDiagnostics.of(
+        t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150)
+    )
     np.testing.assert_array_equal(display.found[0].pit, expected.pit)
-    np.testing.assert_allclose(np.sort(display.found[0].sample.values, axis=0), np.sort(expected.sample.values, axis=0))
+    np.testing.assert_allclose(
+        np.sort(display.found[0].sample.values, axis=0), np.sort(expected.sample.values, axis=0)
+    )
     if not several:
         lower, upper = fitted.predict_interval(X[150:], 0.9)
         assert display.found[0].covered[9] == ((lower <= t) & (t <= upper)).sum()
@@ -103,7 +113,8 @@ def test_a_regressor_draws_its_diagnostics(several):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_without_rows_those_of_the_fit_are_drawn(held_out):
-    """Held-out rows, also after a round in which there were others; or the training left-out rows."""
+    """Held-out rows, also after a round in which there were others; or the training left-out
+    rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
@@ -145,7 +156,10 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     y = np.array(["low", "high"])[(y > 0).astype(int)] if kind == "classes" else y
     for name, rows in (("train", slice(0, 300)), ("held-out", slice(300, 400))):
         ingest((X[rows], y[rows]), str(tmp_path / name), classes=kind == "classes")
-    job, validation = str(tmp_path / "job"), None if kind == "left-out" else str(tmp_path / "held-out")
+    job, validation = (
+        str(tmp_path / "job"),
+        None if kind == "left-out" else str(tmp_path / "held-out"),
+    )
     jobs.fit(str(tmp_path / "train"), job, Request(gamma=1.0, max_rounds=3), validation=validation)
     for name in ("train", "held-out"):
         shutil.rmtree(tmp_path / name)

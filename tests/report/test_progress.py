@@ -59,10 +59,16 @@ def test_plain_lines():
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
-        (lambda progress, done: progress.on_tiles("gram", done, 10), "kernel products: {} of 10 tiles"),
+        (
+            lambda progress, done: progress.on_tiles("gram", done, 10),
+            "kernel products: {} of 10 tiles",
+        ),
         (lambda progress, done: progress.on_tiles("solve", done, 46), "dense fits: {} of 46 fits"),
         (lambda progress, done: progress.on_rows("read", done, None), "reading: {} rows"),
-        (lambda progress, done: progress.on_learning(done, 6, "widths"), "learning the kernel: {} of 6 stages"),
+        (
+            lambda progress, done: progress.on_learning(done, 6, "widths"),
+            "learning the kernel: {} of 6 stages",
+        ),
     ],
 )
 def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
@@ -78,7 +84,8 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
 
 
 def test_hearing_draws_nothing(monkeypatch):
-    """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of them."""
+    """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of
+    them."""
     monkeypatch.setenv("TERM", "xterm")
     drawn, draw, screen = [], Progress.state, Screen()
 
@@ -99,15 +106,29 @@ def test_hearing_draws_nothing(monkeypatch):
 def merge(progress: Progress) -> None:
     """A fit of split-merge with its partition size measured."""
     progress.on_plan(SomePlan())
-    measured = {"kind": "heuristic", "rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
+    measured = {
+        "kind": "heuristic",
+        "rows": 45,
+        "vectors": 5,
+        "partition_size": 250,
+        "heuristic_size": 9,
+    }
     progress.on_record({**ENTRY, **measured})
     for level, fits in enumerate((4, 2)):
         progress.on_tiles("gram", 4, 4)
         for done in range(fits + 1):
             progress.on_tiles("solve", done, fits)
         for number in range(1, fits + 1):
-            part = {"kind": "part", "level": level, "number": number, "candidates": 100 * number, "vectors": 50}
-            progress.on_record({**ENTRY, **part, "seconds": 1.5 * (level + 1), "saved": number == 2})
+            part = {
+                "kind": "part",
+                "level": level,
+                "number": number,
+                "candidates": 100 * number,
+                "vectors": 50,
+            }
+            progress.on_record(
+                {**ENTRY, **part, "seconds": 1.5 * (level + 1), "saved": number == 2}
+            )
     progress.on_record({**ENTRY, "kind": "final", "seconds": 4.0})
 
 

@@ -33,7 +33,9 @@ def part(level):
 def facts_of(history, seconds=1.5, **plans):
     """The facts of a job that is done, with this history."""
     request = {"versions": {}}
-    state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history), request=request)
+    state = JobState(
+        Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history), request=request
+    )
     fits = sum(entry["kind"] != "heuristic" for entry in history)
     progress = {"status": "done", "advice": advice_of(state), "fits": fits, "seconds": seconds}
     progress |= {"job": "jobs/run1", "reason": "converged", "since": 0.0, "attempt": 2, "doing": ""}
@@ -46,7 +48,12 @@ def facts_of(history, seconds=1.5, **plans):
     ("strategy", "history", "rounds", "fits"),
     [
         ("basic", [round_of(kind="final")], 1, 1),
-        ("working-set", [HEURISTIC, round_of(), round_of(number=2), round_of(number=2, kind="final")], 2, 3),
+        (
+            "working-set",
+            [HEURISTIC, round_of(), round_of(number=2), round_of(number=2, kind="final")],
+            2,
+            3,
+        ),
         ("incremental", [round_of(), round_of(number=2, kind="final")], 2, 2),
         ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), round_of(kind="final")], 1, 5),
     ],
@@ -56,14 +63,39 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
     found = {**facts_of(history, strategy=strategy, fit_rows="sample", rho=0.12), "target": "fare"}
     assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 400)
-    assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (strategy, "sample", 50)
+    assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (
+        strategy,
+        "sample",
+        50,
+    )
     assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
-    said = {"n_rows": 36_000, "n_vectors": 1, "train_rmse": 0.5, "log_evidence": -99.5, "seconds": 80.0}
+    said = {
+        "n_rows": 36_000,
+        "n_vectors": 1,
+        "train_rmse": 0.5,
+        "log_evidence": -99.5,
+        "seconds": 80.0,
+    }
     said |= {"advice": "More rounds may help.", "peak_memory": 320 << 20}
-    text = status_text({**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625})
-    for piece in ("1 relevance vector of", "36,000", "0.5 ", "'fare'", "0.25", "-0.625", "-99.5", "jobs/run1"):
+    text = status_text(
+        {**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625}
+    )
+    for piece in (
+        "1 relevance vector of",
+        "36,000",
+        "0.5 ",
+        "'fare'",
+        "0.25",
+        "-0.625",
+        "-99.5",
+        "jobs/run1",
+    ):
         assert piece in text
-    for piece in ("More rounds may help.", "1 min 20 s (1 min 20 s planned)", "320 MiB (300 MiB planned)"):
+    for piece in (
+        "More rounds may help.",
+        "1 min 20 s (1 min 20 s planned)",
+        "320 MiB (300 MiB planned)",
+    ):
         assert piece in text
     assert "held-out" not in status_text({**found, "held_out_rmse": None, "held_out_nlpd": None})
 
@@ -72,14 +104,24 @@ def test_what_the_nearest_rows_change_or_would_change():
     """The training error and the noise are then said to be those of the vectors."""
     gains = "-18%, log density +0.03 nats per row"
     would = (
-        f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a job folder or a larger"
+        f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a "
+        "job folder or a larger"
     )
     changed = f"RMSE of left-out rows 0.25 ({gains}), 12 MiB; residual='none' keeps the 25"
     said = {(0, 0): f"not used: RMSE of left-out rows {gains}", (0, 960): f"{would} memory_limit"}
     for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
-        found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
+        found = {
+            "rmse_gain": 0.18,
+            "density_gain": 0.03,
+            "rmse": 0.25,
+            "bytes": kept << 20,
+            "lacking": lacking << 20,
+        }
         facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)])
-        lines = dict(re.split(" {2,}", line, maxsplit=1) for line in status_text({**facts, "target": "y"}).splitlines())
+        lines = dict(
+            re.split(" {2,}", line, maxsplit=1)
+            for line in status_text({**facts, "target": "y"}).splitlines()
+        )
         alone = " of the vectors alone" if kept else ""
         assert lines["neighbours"] == expected
         assert lines["training error"] == f"0.5 (RMSE{alone}, in the units of 'y')"
@@ -87,11 +129,14 @@ def test_what_the_nearest_rows_change_or_would_change():
 
 
 def test_what_came_of_a_fit_of_classes():
-    """Log loss, error in per cent, vectors, and the passes of all fits without the heuristic's, as in the plan."""
+    """Log loss, error in per cent, vectors, and the passes of all fits without the heuristic's, as
+    in the plan."""
     history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
     found = {**facts_of(history), "target": "species"}
     assert found["passes"] == 5 * 17 + 12
-    assert {found[name] for name in ("train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd")} == {None}
+    assert {
+        found[name] for name in ("train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd")
+    } == {None}
     for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
         assert found[key] == history[-1][key]
     json.dumps(found)
@@ -103,12 +148,15 @@ def test_what_came_of_a_fit_of_classes():
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
     assert lines["held-out error"] == "11 % (log loss 0.1934)"
     assert lines["passes"] == "97 over the rows (120 planned)"
-    assert "held-out" not in status_text({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
+    assert "held-out" not in status_text(
+        {**facts_of(histories.history("basic", held_out=False)), "target": "species"}
+    )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two jobs of the same DATA with other widths, the second with held-out rows; and a job of classes."""
+    """Two jobs of the same DATA with other widths, the second with held-out rows; and a job of
+    classes."""
     place = tmp_path_factory.mktemp("jobs")
     rng = np.random.default_rng(5)
     X = rng.uniform(-3, 3, (600, 1))
@@ -128,11 +176,20 @@ def test_histories_of_these_tests_are_as_drivers_write_them(folder):
 
 
 def test_jobs_of_both_kinds_in_one_table(folder):
-    """Each line says what its errors are; a job without a fit has none, an unreadable one as many cells."""
+    """Each line says what its errors are; a job without a fit has none, an unreadable one as many
+    cells."""
     classes, keys = open_job(str(folder / "classes")).progress(), list(QUANTITIES)
-    numbers = {**classes, **dict.fromkeys(keys), "job": "a/numbers", "train_rmse": 0.5, "held_out_rmse": 0.25}
+    numbers = {
+        **classes,
+        **dict.fromkeys(keys),
+        "job": "a/numbers",
+        "train_rmse": 0.5,
+        "held_out_rmse": 0.25,
+    }
     waiting = {**classes, **dict.fromkeys(keys), "job": "a/waiting", "vectors": None}
-    header, *rows = jobs_table([classes, numbers, waiting, {"job": "a/bad", "error": "damaged"}]).splitlines()
+    header, *rows = jobs_table(
+        [classes, numbers, waiting, {"job": "a/bad", "error": "damaged"}]
+    ).splitlines()
     titles = re.split(" {2,}", header)
     cells = [dict(zip(titles, re.split(" {2,}", row), strict=True)) for row in rows]
     errors = [(one["measure"], one["training"], one["held-out"]) for one in cells]
@@ -141,11 +198,20 @@ def test_jobs_of_both_kinds_in_one_table(folder):
 
 
 def test_the_table_of_jobs_fits_the_terminal(folder):
-    """Narrow ones show fewer columns; a long reason is cut, and whole where there is no terminal."""
+    """Narrow ones show fewer columns; a long reason is cut, and whole where there is no
+    terminal."""
     job = {**open_job(str(folder / "narrow")).progress(), "reason": "no space is left " * 9}
     narrow, wide, whole = (jobs_table([job], width).splitlines() for width in (80, 120, 0))
     assert {len(narrow[1]), len(wide[1])} == {80, 120}
-    assert re.split(" {2,}", narrow[0]) == ["job", "status", "vectors", "measure", "training", "held-out", "reason"]
+    assert re.split(" {2,}", narrow[0]) == [
+        "job",
+        "status",
+        "vectors",
+        "measure",
+        "training",
+        "held-out",
+        "reason",
+    ]
     assert len(re.split(" {2,}", wide[0])) == 10
     assert job["reason"].strip() in whole[1]
     assert narrow[1].endswith("…")
@@ -169,7 +235,9 @@ def test_the_table_has_a_column_for_each_job_and_the_parameters_that_differ(fold
     assert "--partition-size" not in text
     found = job_facts(open_job(str(folder / "wide")))
     assert compare_text([found]).splitlines()[0].strip() == "wide"
-    assert "gamma" in compare_text([found, {**found, "parameters": {**found["parameters"], "gamma": 3.0}}])
+    assert "gamma" in compare_text(
+        [found, {**found, "parameters": {**found["parameters"], "gamma": 3.0}}]
+    )
 
 
 def test_followed_states_print_each_change_once():
@@ -186,13 +254,18 @@ def test_followed_states_print_each_change_once():
     assert [line.split()[0] for line in (shown[0], shown[1], shown[3])] == ["1", "2", "3"]
     assert [line.split()[-1] for line in (shown[2], shown[4])] == ["there", "rounds"]
     assert len(shown) == 5
-    assert [json.loads(line)["number"] for line in followed([first, again, more, ended], True)] == [1, 2, 3]
+    assert [json.loads(line)["number"] for line in followed([first, again, more, ended], True)] == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_follower_tells_each_stage_of_learning_once():
     """Its rate changes with every look at the job."""
     said = [
-        f"learning the kernel, {n} of 6: widths, {rate} evaluations/s" for n, rate in ((1, 2.0), (1, 2.1), (2, 2.1))
+        f"learning the kernel, {n} of 6: widths, {rate} evaluations/s"
+        for n, rate in ((1, 2.0), (1, 2.1), (2, 2.1))
     ]
     states = [JobState(Status.RUNNING, attempt=1, doing=text) for text in said]
     assert [line for line in followed(states) if "learning" in line] == [said[0], said[2]]

@@ -23,14 +23,21 @@ from partirvm.strategies import STRATEGIES
     ],
 )
 def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
-    """All rows up to 2·10¹² flops of intermediate passes, 2·N²·P, a sample beyond; the working set always all."""
-    assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (expected, min(20 * size, n))
+    """All rows up to 2·10¹² flops of intermediate passes, 2·N²·P, a sample beyond; the working set
+    always all."""
+    assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (
+        expected,
+        min(20 * size, n),
+    )
 
 
 @pytest.mark.parametrize(("new", "expected"), [(0, "sample"), (1_000, "full"), (100_000, "sample")])
 def test_few_new_rows_can_afford_all_rows(new, expected):
     """2·N·n·P flops of n new rows, where N²·P are too many."""
-    assert resolve_fit_rows(Request(), STRATEGIES["incremental"].schedule, 1_000_000, 500, new=new)[0] == expected
+    assert (
+        resolve_fit_rows(Request(), STRATEGIES["incremental"].schedule, 1_000_000, 500, new=new)[0]
+        == expected
+    )
 
 
 def test_a_likelihood_that_was_asked_for():
@@ -59,7 +66,13 @@ def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic):
 
 def test_few_rows_are_one_basic_fit():
     """Up to 200 rows, or C·N² = 10⁶ of classes, unless a partition size was asked for."""
-    assert [schedule_for(Request(), n, GAUSSIAN).name for n in (200, 201)] == ["basic", "working-set"]
-    assert [schedule_for(Request(), n, SOFTMAX, 4).name for n in (500, 501)] == ["basic", "working-set"]
+    assert [schedule_for(Request(), n, GAUSSIAN).name for n in (200, 201)] == [
+        "basic",
+        "working-set",
+    ]
+    assert [schedule_for(Request(), n, SOFTMAX, 4).name for n in (500, 501)] == [
+        "basic",
+        "working-set",
+    ]
     assert schedule_for(Request(partition_size=10), 200, GAUSSIAN).name == "working-set"
     assert schedule_for(Request(strategy="incremental"), 200, GAUSSIAN).name == "incremental"

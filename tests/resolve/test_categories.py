@@ -1,4 +1,5 @@
-"""Categorical columns: the kernel that numbers and categories share, frames, jobs, what is told of them."""
+"""Categorical columns: the kernel that numbers and categories share, frames, jobs, what is told of
+them."""
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,12 @@ def resolved(columns=COLUMNS, **asked):
     X, y = rows()
     moments = Moments.of(coded(X), y[:, None], None, 0)
     d = len(columns.features)
-    return resolve_kernel(Request(**asked), moments, columns, Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1)))
+    return resolve_kernel(
+        Request(**asked),
+        moments,
+        columns,
+        Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1)),
+    )
 
 
 def mixed(of_numbers, of_zone, kernel=Gaussian):
@@ -64,12 +70,14 @@ OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
     ],
 )
 def test_what_gamma_means(gamma, kernel):
-    """One scale for each kind; one gamma for all, or one for each feature in their order; a zero leaves a kind out."""
+    """One scale for each kind; one gamma for all, or one for each feature in their order; a zero
+    leaves a kind out."""
     assert resolved(gamma=gamma) == kernel
 
 
 def test_scales_of_inputs_as_they_are():
-    """Codes have no part in the variance of the numbers: 1/(d·var) of all values of these together."""
+    """Codes have no part in the variance of the numbers: 1/(d·var) of all values of these
+    together."""
     numbers = coded(rows()[0])[:, [0, 2]]
     kernel = resolved(gamma="scale", standardize=False, kernel="laplacian")
     expected = mixed(1 / (3 * numbers.var()), OF_ZONE, Laplacian)
@@ -78,10 +86,13 @@ def test_scales_of_inputs_as_they_are():
 
 
 def test_kernels_that_stay_as_they_are():
-    """Data without categories; sums, products and kernels on columns; all columns as codes; a category alone."""
+    """Data without categories; sums, products and kernels on columns; all columns as codes; a
+    category alone."""
     assert resolved(Columns(("a", "b", "c")), gamma="scale") == Gaussian(THIRD)
     assert resolved(kernel=Gaussian(2.0)) == mixed(2.0, 2.0)
-    assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn-shared") == mixed((1.0, 3.0), 2.0)
+    assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn-shared") == mixed(
+        (1.0, 3.0), 2.0
+    )
     every = OnColumns(Gaussian(2.0), (0, 1, 2))
     assert resolved(kernel=every) == every
     assert resolved(kernel="categorical", gamma=0.5) == Categorical(0.5)
@@ -98,7 +109,12 @@ def test_what_is_learned_is_told_by_names():
     asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}
     fitted = RVMRegressor(kernel="gaussian", **asked).fit(X, y)
     text = next(entry["text"] for entry in fitted.history_ if entry["kind"] == "kernel")
-    for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "not in the kernel: noise"):
+    for part in (
+        " × categorical, gamma of ",
+        "gamma of x ",
+        "gamma of zone ",
+        "not in the kernel: noise",
+    ):
         assert part in text
     assert text in str(fitted.plan_)
     (of_noise, of_x), (of_zone,) = (part.kernel.gamma for part in fitted.kernel_.parts)

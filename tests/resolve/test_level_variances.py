@@ -1,6 +1,8 @@
-"""Levels of several targets and of classes: predictions and their uncertainty for known, rare, new and missing levels.
+"""Levels of several targets and of classes: predictions and their uncertainty for known, rare, new
+and missing levels.
 
-Planted tables have effects of levels whose variance is known, so the variance of a new target follows by a formula.
+Planted tables have effects of levels whose variance is known, so the variance of a new target
+follows by a formula.
 """
 
 import importlib.util
@@ -23,7 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 @dataclass
 class Planted:
-    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with the standard deviation given."""
+    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with the standard
+    deviation given."""
 
     n_levels: int
     effects: np.ndarray
@@ -35,7 +38,9 @@ class Planted:
         return cls(n_levels, strength * rng.normal(size=(n_levels + 600, outputs)), rng)
 
     def frame(self, codes: np.ndarray) -> pd.DataFrame:
-        return pd.DataFrame({"x": self.rng.normal(size=len(codes)), "k": pd.Categorical([f"l{c}" for c in codes])})
+        return pd.DataFrame(
+            {"x": self.rng.normal(size=len(codes)), "k": pd.Categorical([f"l{c}" for c in codes])}
+        )
 
     def numbers(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
         """Targets (n, T): sin 1.5x, effects, and noise of variance 1."""
@@ -46,7 +51,9 @@ class Planted:
     def classes(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
         """Classes whose logits are x and the effects; the first class has the logit 0."""
         frame = self.frame(codes)
-        logits = np.column_stack([np.zeros(len(codes)), frame.x.to_numpy()[:, None] + self.effects[codes]])
+        logits = np.column_stack(
+            [np.zeros(len(codes)), frame.x.to_numpy()[:, None] + self.effects[codes]]
+        )
         noisy = logits + self.rng.gumbel(size=logits.shape)
         return frame, noisy.argmax(axis=1)
 
@@ -80,16 +87,23 @@ TARGETS = [
 
 
 def outside(n_effects):
-    """The share of normal errors outside intervals of 95 % that are too narrow by two errors of a deviation."""
+    """The share of normal errors outside intervals of 95 % that are too narrow by two errors of a
+    deviation."""
     return 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_effects)))
 
 
-@pytest.mark.parametrize(("n_levels", "per_level", "strength", "n_targets", "seed"), some(TARGETS, set(TARGETS[:1])))
-def test_deviations_of_several_targets_hold_for_known_and_new_levels(n_levels, per_level, strength, n_targets, seed):
-    """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and effects, within 1/4.
+@pytest.mark.parametrize(
+    ("n_levels", "per_level", "strength", "n_targets", "seed"), some(TARGETS, set(TARGETS[:1]))
+)
+def test_deviations_of_several_targets_hold_for_known_and_new_levels(
+    n_levels, per_level, strength, n_targets, seed
+):
+    """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and
+    effects, within 1/4.
 
-    With one row in each level, noise and effects cannot be told apart: a known level is then as a new one. The standard
-    deviation of L effects has the relative error 1/√(2L), of which intervals of one target may be too narrow by two.
+    With one row in each level, noise and effects cannot be told apart: a known level is then as a
+    new one. The standard deviation of L effects has the relative error 1/√(2L), of which intervals
+    of one target may be too narrow by two.
     """
     planted = Planted.of(n_levels, strength, n_targets, seed)
     frame, y = planted.numbers(np.repeat(np.arange(n_levels), per_level))
@@ -121,12 +135,18 @@ CLASSES = [
 """Levels, rows per level, standard deviation of effects on logits, classes, seed."""
 
 
-@pytest.mark.parametrize(("n_levels", "per_level", "strength", "n_classes", "seed"), some(CLASSES, {CLASSES[1]}))
-def test_probabilities_of_classes_hold_for_known_and_new_levels(n_levels, per_level, strength, n_classes, seed):
-    """No log loss exceeds that of the classes' shares; shares of right labels are near their probabilities.
+@pytest.mark.parametrize(
+    ("n_levels", "per_level", "strength", "n_classes", "seed"), some(CLASSES, {CLASSES[1]})
+)
+def test_probabilities_of_classes_hold_for_known_and_new_levels(
+    n_levels, per_level, strength, n_classes, seed
+):
+    """No log loss exceeds that of the classes' shares; shares of right labels are near their
+    probabilities.
 
-    The shares of a few levels differ from those of all, which costs at most .02 + .2/√L for the logit of one class.
-    For known levels, the log loss is at most .06 above that of logistic regression on cross-fitted target encodings.
+    The shares of a few levels differ from those of all, which costs at most .02 + .2/√L for the
+    logit of one class. For known levels, the log loss is at most .06 above that of logistic
+    regression on cross-fitted target encodings.
     """
     from sklearn.compose import make_column_transformer
     from sklearn.linear_model import LogisticRegression
@@ -147,7 +167,8 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(n_levels, per_le
         assert loss < log_loss(encoded.predict_proba(new), labels) + 0.06
         likeliest = probabilities.argmax(axis=1)
         right = (likeliest == labels).mean()
-        # two deviations of a share of 600 rows, and those of the effects that old and new levels happen to have
+        # two deviations of a share of 600 rows, and those of the effects that old and new levels
+        # happen to have
         among = len(np.unique(levels))
         allowed = 0.04 + 2.0 * 0.5 * np.sqrt(1.0 / among + 1.0 / n_levels)
         assert abs(probabilities.max(axis=1).mean() - right) < allowed
@@ -181,26 +202,36 @@ def onnx_of(model, path, numbers):
     model.to_onnx(path / "model.onnx", dtype="float64")
     session = onnxruntime.InferenceSession(str(path / "model.onnx"))
     names = [each.name for each in session.get_outputs()]
-    return dict(zip(names, session.run(names, {session.get_inputs()[0].name: numbers}), strict=True))
+    return dict(
+        zip(names, session.run(names, {session.get_inputs()[0].name: numbers}), strict=True)
+    )
 
 
 def table_with_gaps(n_levels: int, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Rows with a number and a label, of which some are missing, their codes, and effects of levels (L + 1,)."""
+    """Rows with a number and a label, of which some are missing, their codes, and effects of levels
+    (L + 1,)."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, n_levels + 1, 300)
     x = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
     labels = [None if code == n_levels else f"l{code:03d}" for code in codes]
     levels = [f"l{code:03d}" for code in range(n_levels)]
-    frame = pd.DataFrame({"x": x, "z": rng.normal(size=300), "k": pd.Categorical(labels, categories=levels)})
+    frame = pd.DataFrame(
+        {"x": x, "z": rng.normal(size=300), "k": pd.Categorical(labels, categories=levels)}
+    )
     return frame, codes, 3.0 * rng.normal(size=n_levels + 1)
 
 
-INTERFACES = [(kind, n_levels) for kind in ("numbers", "targets", "two", "three") for n_levels in (2, 6, 16, 120)]
+INTERFACES = [
+    (kind, n_levels)
+    for kind in ("numbers", "targets", "two", "three")
+    for n_levels in (2, 6, 16, 120)
+]
 
 
 @pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
 def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
-    """Known, unknown and missing labels, beside missing numbers: NumPy, ONNX, a saved model, DATA."""
+    """Known, unknown and missing labels, beside missing numbers: NumPy, ONNX, a saved model,
+    DATA."""
     frame, codes, effects = table_with_gaps(n_levels, n_levels)
     rng = np.random.default_rng(1)
     signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]
@@ -212,7 +243,9 @@ def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     if kind == "three":
         y = np.digitize(y, [-2.0, 2.0])
     classifies = kind in ("two", "three")
-    model = (RVMClassifier(**QUICK) if classifies else RVMRegressor(residual="none", **QUICK)).fit(frame, y)
+    model = (RVMClassifier(**QUICK) if classifies else RVMRegressor(residual="none", **QUICK)).fit(
+        frame, y
+    )
     new = frame.iloc[:40].copy()
     numbers = np.column_stack([new.x, new.z, np.where(new.k.isna(), np.nan, new.k.cat.codes)])
     numbers[:5, 2] = n_levels + 7.0  # an unknown label
@@ -226,12 +259,18 @@ def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     if classifies:
         expected = {"probabilities": model.predict_proba(new)}
         np.testing.assert_array_equal(loaded.predict_proba(new), expected["probabilities"])
-        np.testing.assert_allclose(model.predict_proba(later), expected["probabilities"], rtol=1e-12)
+        np.testing.assert_allclose(
+            model.predict_proba(later), expected["probabilities"], rtol=1e-12
+        )
     else:
         mean, std = model.predict(new, return_std=True)
         expected = {"mean": mean, "std": std}
         np.testing.assert_array_equal(loaded.predict(new, return_std=True)[1], std)
         np.testing.assert_allclose(model.predict(later), mean, rtol=1e-12)
     for name, values in expected.items():
-        np.testing.assert_allclose(exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6
+        )

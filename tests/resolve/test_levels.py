@@ -1,4 +1,5 @@
-"""Levels of a category: how the kernel sees them, and how well their effects are known, in predictions and exports."""
+"""Levels of a category: how the kernel sees them, and how well their effects are known, in
+predictions and exports."""
 
 import importlib.util
 
@@ -13,20 +14,29 @@ QUICK = {"random_state": 0, "effort": "quick", "reference": "none"}
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 
-def planted(n_levels: int, n: int, spread: float, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Rows of levels with normal effects and noise of variance 1, their targets, and the effects."""
+def planted(
+    n_levels: int, n: int, spread: float, seed: int
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Rows of levels with normal effects and noise of variance 1, their targets, and the
+    effects."""
     rng = np.random.default_rng(seed)
-    effects, codes, x = spread * rng.normal(size=n_levels), rng.integers(0, n_levels, n), rng.normal(size=n)
+    effects, codes, x = (
+        spread * rng.normal(size=n_levels),
+        rng.integers(0, n_levels, n),
+        rng.normal(size=n),
+    )
     labels = pd.Categorical.from_codes(codes, [f"l{code}" for code in range(n_levels)])
     return pd.DataFrame({"x": x, "label": labels}), effects[codes] + x + rng.normal(size=n), effects
 
 
 @pytest.mark.parametrize(
-    "n_levels", [pytest.param(3, marks=pytest.mark.slow), 8, pytest.param(12, marks=pytest.mark.slow)]
+    "n_levels",
+    [pytest.param(3, marks=pytest.mark.slow), 8, pytest.param(12, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_few_levels_with_large_effects_are_not_lost(n_levels, seed):
-    """x + effect + noise of sd .1, with effects 0, 1, 2, …: the error is that of the noise, as in least squares."""
+    """x + effect + noise of sd .1, with effects 0, 1, 2, …: the error is that of the noise, as in
+    least squares."""
     rng = np.random.default_rng(seed)
     codes, x = rng.integers(0, n_levels, 600), rng.normal(size=600)
     y = x + codes + 0.1 * rng.normal(size=600)
@@ -36,10 +46,11 @@ def test_few_levels_with_large_effects_are_not_lost(n_levels, seed):
 
 
 def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
-    """400 levels of sd 4 with three rows on average and noise of sd 1, against the posterior of each effect.
+    """400 levels of sd 4 with three rows on average and noise of sd 1, against the posterior of
+    each effect.
 
-    The variance of a target in a level of n rows is 1 + 1/(n + 1/16), and 17 in a level without rows. The NumPy export,
-    and a saved model, give the same deviations, also for unknown labels.
+    The variance of a target in a level of n rows is 1 + 1/(n + 1/16), and 17 in a level without
+    rows. The NumPy export, and a saved model, give the same deviations, also for unknown labels.
     """
     frame, y, effects = planted(400, 1200, 4.0, 0)
     model = RVMRegressor(**QUICK).fit(frame, y)
@@ -54,7 +65,9 @@ def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
         error = np.sqrt(np.mean((mean - effects)[group] ** 2 + 1))
         np.testing.assert_allclose(error, expected, rtol=0.2)
     numbers = np.array([[0.5, 3.0], [0.5, 400.0], [0.5, 999.0], [-1.0, 17.0]])
-    mean, std = (values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2))
+    mean, std = (
+        values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2)
+    )
     np.testing.assert_allclose(std[1:3], np.sqrt(17), rtol=0.2)
     model.to_numpy(tmp_path / "model.npz")
     spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
@@ -77,7 +90,9 @@ def test_a_missing_label_is_an_embedded_level_of_its_own(tmp_path):
     frame.loc[gone, "label"] = None
     model = RVMRegressor(**QUICK).fit(frame, y)
     numbers = np.array([[0.0, np.nan], [0.0, 77.0], [0.0, 4.0]])
-    mean, std = (values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2))
+    mean, std = (
+        values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2)
+    )
     np.testing.assert_allclose(mean[0], 5.0, atol=0.4)
     assert std[1] > 1.2 * std[0]
     model.to_numpy(tmp_path / "model.npz")
@@ -100,9 +115,12 @@ def test_intervals_hold_for_known_and_new_levels(per_level, strength):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="with indicators of levels, x has too narrow a width: .918, logistic regression .978")
+@pytest.mark.xfail(
+    reason="with indicators of levels, x has too narrow a width: .918, logistic regression .978"
+)
 def test_classes_with_few_levels():
-    """A class that depends on one of eight levels and on a number is predicted as well as it can be."""
+    """A class that depends on one of eight levels and on a number is predicted as well as it can
+    be."""
     rng = np.random.default_rng(5)
     codes, x = rng.integers(0, 8, 800), rng.normal(size=800)
     classes = (x + 1.5 * (codes % 3) - 1.5) > 0

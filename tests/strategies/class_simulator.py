@@ -19,7 +19,8 @@ from partirvm.types import BIAS
 
 @dataclass
 class ClassSimulator(Simulator):
-    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes that the fits of the last run asked for."""
+    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes that the fits of the last
+    run asked for."""
 
     n_classes: int = 2
     likelihood: str = "bernoulli"
@@ -66,34 +67,52 @@ class ClassSimulator(Simulator):
     def found(self) -> list[int]:
         """Row numbers that error passes found, in order."""
         pairs = zip(self.turns, self.answers, strict=False)
-        return [row for turn, answer in pairs if isinstance(turn[0], ErrorPass) for row in answer[0].rows.tolist()]
+        return [
+            row
+            for turn, answer in pairs
+            if isinstance(turn[0], ErrorPass)
+            for row in answer[0].rows.tolist()
+        ]
 
     def candidates(self) -> list[int]:
         """Row numbers of the columns that fits began with, those of a round together."""
         return [int(row) for task in self.passes(Newton) for row in task.design.labels]
 
 
-def groups(n: int = 120, K: int = 2, seed: int = 0, spread: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
-    """Rows about two places of each of K classes, of random shares; the first rows are one of each class."""
+def groups(
+    n: int = 120, K: int = 2, seed: int = 0, spread: float = 0.8
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows about two places of each of K classes, of random shares; the first rows are one of each
+    class."""
     rng = np.random.default_rng(seed)
-    codes = np.r_[np.arange(K), rng.choice(K, size=max(n - K, 0), p=np.arange(1, K + 1) / (K * (K + 1) / 2))][:n]
+    codes = np.r_[
+        np.arange(K), rng.choice(K, size=max(n - K, 0), p=np.arange(1, K + 1) / (K * (K + 1) / 2))
+    ][:n]
     angle = 2 * np.pi * (codes / K + rng.integers(2, size=n)) / 2
-    return 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + spread * rng.normal(size=(n, 2)), codes.astype(float)
+    return 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + spread * rng.normal(
+        size=(n, 2)
+    ), codes.astype(float)
 
 
 def usable(save, simulator):
-    """A model that predicts: all finite, its vectors distinct rows of weight, each output's covariance there."""
+    """A model that predicts: all finite, its vectors distinct rows of weight, each output's
+    covariance there."""
     fit, labels = save.fit, save.fit.labels
     C = simulator.problem.n_outputs
     mean, roots = (
-        (fit.posterior.mean, fit.posterior.root()) if simulator.likelihood == "pooled" else (fit.mean, fit.roots())
+        (fit.posterior.mean, fit.posterior.root())
+        if simulator.likelihood == "pooled"
+        else (fit.mean, fit.roots())
     )
     np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
     assert ((labels == BIAS).any()) == save.design.bias
     np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
     assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
     assert (simulator.weight(save.design.labels) > 0).all()
-    assert mean.shape == (len(labels), simulator.n_classes if simulator.likelihood == "pooled" else C)
+    assert mean.shape == (
+        len(labels),
+        simulator.n_classes if simulator.likelihood == "pooled" else C,
+    )
     assert roots.shape[-2:] == (len(labels), len(labels))
     for value in (mean, roots, fit.alpha, fit.log_evidence, save.record.train_log_loss):
         assert np.isfinite(value).all()

@@ -1,6 +1,7 @@
 """Answers a strategy's instructions: passes over one tile in memory, no threads, no files.
 
-The statistics of passes are compared with dense formulas in ``execution/test_executors.py`` and ``core``.
+The statistics of passes are compared with dense formulas in ``execution/test_executors.py`` and
+``core``.
 """
 
 import pickle
@@ -32,10 +33,12 @@ UNLIMITED = {Termination.CONVERGED, Termination.ITERATIONS}
 
 @dataclass
 class Simulator:
-    """A problem in memory: inputs X (N, d), targets y (N,), weights, held-out rows; the kernel is Gaussian.
+    """A problem in memory: inputs X (N, d), targets y (N,), weights, held-out rows; the kernel is
+    Gaussian.
 
-    ``turns`` are the instructions of the last run, those yielded at once together, ``answers`` the answers to them.
-    ``lines`` are the states after each step that stored lines of history, with the number of turns so far.
+    ``turns`` are the instructions of the last run, those yielded at once together, ``answers`` the
+    answers to them. ``lines`` are the states after each step that stored lines of history, with the
+    number of turns so far.
     """
 
     X: np.ndarray
@@ -55,7 +58,13 @@ class Simulator:
         d = self.X.shape[1]
         self.scaling = Scaling(np.zeros(d), np.ones(d), np.array([shift]), np.ones(1))
         self.t = (self.y - shift)[:, None]
-        self.empty = Design(Gaussian((self.gamma,)), self.scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False)
+        self.empty = Design(
+            Gaussian((self.gamma,)),
+            self.scaling,
+            np.zeros((0, d)),
+            np.zeros(0, np.int64),
+            bias=False,
+        )
 
     @property
     def problem(self) -> Problem:
@@ -71,9 +80,14 @@ class Simulator:
         return np.hstack([np.ones((len(X), int(design.bias))), kernels])
 
     def run(
-        self, name: str | AnyStrategy, options: Options, stop_at: int | None = None, state: Any = None
+        self,
+        name: str | AnyStrategy,
+        options: Options,
+        stop_at: int | None = None,
+        state: Any = None,
     ) -> Termination:
-        """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn ``stop_at``."""
+        """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn
+        ``stop_at``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name
         self.turns, self.answers, self.lines = [], [], []
         state = strategy.start(self.problem, options) if state is None else state
@@ -103,14 +117,16 @@ class Simulator:
                 return end.value
 
     def keeps_the_rules(self, name: str, reason: Termination) -> None:
-        """Of the run that ended for this reason: rows are candidates at most once, all of them where no limit stops
-        ``basic``, ``split-merge`` or ``incremental``; vectors come back only with the best round; the model
-        saved last, and no other, is the final one."""
+        """Of the run that ended for this reason: rows are candidates at most once, all of them
+        where no limit stops ``basic``, ``split-merge`` or ``incremental``; vectors come back only
+        with the best round; the model saved last, and no other, is the final one."""
         rows = self.proposed()
         assert len(rows) == len(set(rows))
         if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
             assert sorted(rows) == list(range(len(self.X)))
-        restored = len(self.saves) > 1 and self.saves[-1].record.number < self.saves[-2].record.number
+        restored = (
+            len(self.saves) > 1 and self.saves[-1].record.number < self.saves[-2].record.number
+        )
         assert restored or self.returned() == []
         assert len(self.heard) == len(self.said)
         assert self.said[-1] is self.saves[-1]
@@ -140,7 +156,8 @@ class Simulator:
         return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
 
     def resumes(self, name: str, options: Options) -> None:
-        """Resume a finished run from the state after each of its lines, pickled: the same instructions follow."""
+        """Resume a finished run from the state after each of its lines, pickled: the same
+        instructions follow."""
         expected = [spelled(turn) for turn in self.turns]
         for state, done in list(self.lines)[:-1]:
             self.run(name, options, state=pickle.loads(pickle.dumps(state)))
@@ -176,7 +193,8 @@ class Simulator:
         return [one for one in self.said if isinstance(one, Save) and one.record.kind == "part"]
 
     def proposed(self) -> list[int]:
-        """Row numbers that were made candidates, in order: gathered for it, or found by their errors or gains."""
+        """Row numbers that were made candidates, in order: gathered for it, or found by their
+        errors or gains."""
         pools = {id(p.new) for p in self.passes(GramPass) if p.diagonal}
         rows: list[int] = []
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
@@ -186,8 +204,16 @@ class Simulator:
                 rows += turn[0].rows.tolist()
             elif isinstance(turn[0], ErrorPass):
                 rows += answer[0].rows.tolist()
-            elif isinstance(turn[0], GramPass) and turn[0].diagonal and isinstance(following[0], GramPass):
-                rows += [row for row in following[0].new.labels.tolist() if row in set(turn[0].new.labels.tolist())]
+            elif (
+                isinstance(turn[0], GramPass)
+                and turn[0].diagonal
+                and isinstance(following[0], GramPass)
+            ):
+                rows += [
+                    row
+                    for row in following[0].new.labels.tolist()
+                    if row in set(turn[0].new.labels.tolist())
+                ]
         return rows
 
     def returned(self) -> list[int]:
@@ -212,7 +238,9 @@ class Simulator:
 def spelled(value: Any) -> Any:
     """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
     if is_dataclass(value):
-        return type(value).__name__, *(spelled(getattr(value, field.name)) for field in fields(value))
+        return type(value).__name__, *(
+            spelled(getattr(value, field.name)) for field in fields(value)
+        )
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
     if isinstance(value, list | tuple):
@@ -220,7 +248,9 @@ def spelled(value: Any) -> Any:
     return value
 
 
-def wave(n: int = 120, seed: int = 0, noise: float = 0.1, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
+def wave(
+    n: int = 120, seed: int = 0, noise: float = 0.1, d: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of a smooth function of d inputs plus noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))

@@ -1,4 +1,5 @@
-"""Strategies for classes as lists of instructions: candidates, rounds, limits, ends. No data on disk, no cluster."""
+"""Strategies for classes as lists of instructions: candidates, rounds, limits, ends. No data on
+disk, no cluster."""
 
 from itertools import product
 
@@ -31,13 +32,18 @@ KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
     ),
 )
 def test_every_partition_and_every_random_round_has_rows_of_all_classes(name, kind, shuffled):
-    """Sorted by class, one of which has four rows of 90: as long as it has rows that were no candidates yet."""
+    """Sorted by class, one of which has four rows of 90: as long as it has rows that were no
+    candidates yet."""
     K, likelihood = kind
     X, codes = groups(90, K, seed=3)
     codes = np.sort(np.where(np.arange(90) < 4, K - 1, np.minimum(codes, K - 2)))
     simulator = ClassSimulator(X, codes, n_classes=K, likelihood=likelihood, shuffled=shuffled)
     simulator.run(name, Options(30, "random", max_rounds=None if name == "split-merge" else 3))
-    gathered = [rows for pass_ in simulator.passes(Gather) for rows in np.split(pass_.rows, len(pass_.rows) // 30)]
+    gathered = [
+        rows
+        for pass_ in simulator.passes(Gather)
+        for rows in np.split(pass_.rows, len(pass_.rows) // 30)
+    ]
     assert len(gathered) == 3
     left = np.ones(90, dtype=bool)
     for rows in gathered:
@@ -46,11 +52,14 @@ def test_every_partition_and_every_random_round_has_rows_of_all_classes(name, ki
 
 
 def test_a_sample_of_rows_has_ten_of_every_class():
-    """LEAST rows of each class, or all of them, that the posterior of every intermediate fit sees."""
+    """LEAST rows of each class, or all of them, that the posterior of every intermediate fit
+    sees."""
     codes = np.r_[np.zeros(170), np.ones(26), np.full(4, 2.0)]
     X = groups(200, 3, seed=1)[0]
     simulator = ClassSimulator(X, codes, n_classes=3, likelihood="multinomial")
-    simulator.run("working-set", Options(15, "random", "sample", sample_rows=40, max_rounds=3, max_passes=10))
+    simulator.run(
+        "working-set", Options(15, "random", "sample", sample_rows=40, max_rounds=3, max_passes=10)
+    )
     tasks = simulator.passes(Newton)
     assert len(tasks[0].rows) == 40
     assert np.bincount(codes[tasks[0].rows].astype(int)).tolist() == [26, LEAST, 4]
@@ -63,11 +72,17 @@ def test_a_sample_of_rows_has_ten_of_every_class():
     ("name", "bias", "max_rounds"),
     some(
         product(NAMES, [True, False], [None, 1]),
-        {("basic", True, None), ("split-merge", False, 1), ("incremental", True, None), ("working-set", False, 1)},
+        {
+            ("basic", True, None),
+            ("split-merge", False, 1),
+            ("incremental", True, None),
+            ("working-set", False, 1),
+        },
     ),
 )
 def test_first_candidates_without_weight(name, bias, max_rounds):
-    """Of 60 rows the first 40 are absent; the run goes on to the others, or ends with what is left to fit."""
+    """Of 60 rows the first 40 are absent; the run goes on to the others, or ends with what is left
+    to fit."""
     X, codes = groups(60, 2)
     w = np.r_[np.zeros(40), np.ones(20)]
     simulator = ClassSimulator(X, codes, w=w, bias=bias)
@@ -86,7 +101,8 @@ def test_first_candidates_without_weight(name, bias, max_rounds):
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)
 def test_candidates_by_surprise(K, likelihood):
-    """Rows that were no candidates, drawn anew in each round; by ``largest-error`` those of least probable class."""
+    """Rows that were no candidates, drawn anew in each round; by ``largest-error`` those of least
+    probable class."""
     for selection in ("error", "largest-error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
@@ -103,7 +119,9 @@ def test_candidates_by_surprise(K, likelihood):
                 missed = 1 - simulator.probabilities(simulator.phi(look.design) @ look.mean)
                 missed = missed[np.arange(100), simulator.y.astype(int)]
                 missed[look.exclude] = -1
-                assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-missed)[:10].tolist())
+                assert set(rows[10 * number : 10 * number + 10]) == set(
+                    np.argsort(-missed)[:10].tolist()
+                )
 
 
 @pytest.mark.slow
@@ -129,7 +147,8 @@ def test_a_fit_begins_where_the_last_one_stood():
     ),
 )
 def test_absent_rows_are_no_rows(name, kind):
-    """Where every row joins at once the fit is that without them, to the last digits; elsewhere none is a vector."""
+    """Where every row joins at once the fit is that without them, to the last digits; elsewhere
+    none is a vector."""
     K, likelihood = kind
     X, codes = groups(60, K, seed=5)
     w = np.where(np.arange(60) % 4 == 3, 0.0, 1.0)
@@ -139,7 +158,9 @@ def test_absent_rows_are_no_rows(name, kind):
     alone.run(name, Options(60, "order", max_passes=40))
     one, other = simulator.saves[-1], alone.saves[-1]
     np.testing.assert_allclose(one.design.centres, other.design.centres)
-    means = (fit.posterior.mean if likelihood == "pooled" else fit.mean for fit in (one.fit, other.fit))
+    means = (
+        fit.posterior.mean if likelihood == "pooled" else fit.mean for fit in (one.fit, other.fit)
+    )
     np.testing.assert_allclose(*means, atol=1e-6)
     assert one.record.train_error == other.record.train_error
     assert one.record.rows == other.record.rows == 45

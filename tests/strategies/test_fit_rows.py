@@ -41,7 +41,8 @@ def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
 
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_a_centre_far_from_every_row_of_the_sample(name):
-    """Its column is zero there: an intermediate fit that has it prunes it at once, and nothing is divided by it."""
+    """Its column is zero there: an intermediate fit that has it prunes it at once, and nothing is
+    divided by it."""
     X, y = wave(300, noise=0.3)
     X[250] = 1e3
     simulator = Simulator(X, y)
@@ -54,8 +55,8 @@ def test_a_centre_far_from_every_row_of_the_sample(name):
 
 @pytest.mark.parametrize(("selection", "share"), [("largest-error", 1.0), ("error", 20 * 6 / 400)])
 def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share):
-    """``error`` searches 20·P of shuffled rows, ``largest-error`` all; both take P unused rows (Ben-Shimon & Shmilovici
-    2006)."""
+    """``error`` searches 20·P of shuffled rows, ``largest-error`` all; both take P unused rows
+    (Ben-Shimon & Shmilovici 2006)."""
     rng = np.random.default_rng(2)
     X = rng.uniform(-3, 3, (400, 2))
     simulator = Simulator(X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=400))
@@ -77,23 +78,30 @@ def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share
 
 @pytest.mark.parametrize("new_rows", [[7], [7, 11, 2], [40, 41]])
 def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
-    """Actions begin without all columns that have entered, and with no other; the statistics are the dense ones."""
+    """Actions begin without all columns that have entered, and with no other; the statistics are
+    the dense ones."""
     simulator = Simulator(*wave(60))
-    kept_rows, alpha, new_rows = np.array([9, 3, 30]), np.array([1e-3, 2.0, 0.5]), np.array(new_rows)
+    kept_rows, alpha, new_rows = (
+        np.array([9, 3, 30]),
+        np.array([1e-3, 2.0, 0.5]),
+        np.array(new_rows),
+    )
     kept = simulator.empty.with_centres(simulator.X[kept_rows], kept_rows)
     new = simulator.empty.with_centres(simulator.X[new_rows], new_rows)
     Phi, added, t = simulator.phi(kept), simulator.phi(new), simulator.t
     block = GramBlock.of(Phi[:, :0], Phi, t)
     before = HyperState(GramStatistics.of(kept.labels, block), alpha, 50.0, target_variance=1.0)
 
-    fit = GAUSSIAN.join(simulator.problem, replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t))
+    fit = GAUSSIAN.join(
+        simulator.problem, replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t)
+    )
 
     labels = fit.statistics.labels
     assert sorted(labels) == sorted([*kept_rows, *new_rows])
     assert fit.entered.tolist() == [label in new_rows for label in labels]
-    assert {label: a for label, a, new in zip(labels, fit.alpha, fit.entered, strict=True) if not new} == dict(
-        zip(kept_rows, alpha, strict=True)
-    )
+    assert {
+        label: a for label, a, new in zip(labels, fit.alpha, fit.entered, strict=True) if not new
+    } == dict(zip(kept_rows, alpha, strict=True))
     design = naive.gaussian(simulator.X, simulator.X[labels], simulator.gamma)
     np.testing.assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)
 
@@ -151,9 +159,15 @@ def classes(draw):
     return codes, K
 
 
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(0, 120), EVENS, st.integers(0, 5))
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=8),
+    st.integers(0, 120),
+    EVENS,
+    st.integers(0, 5),
+)
 def test_quotas(sizes, count, even, least):
-    """As many as asked for or there are, none above a class's size, ``least`` of each where that is possible."""
+    """As many as asked for or there are, none above a class's size, ``least`` of each where that is
+    possible."""
     sizes = np.array(sizes)
     found = quotas(sizes, count, even, least)
     assert found.sum() == min(count, sizes.sum())
@@ -176,12 +190,28 @@ BOTH = st.booleans()
 PURPOSES = st.sampled_from([Purpose.SAMPLE, Purpose.CANDIDATES])
 
 
-@given(classes(), st.integers(0, 60), st.integers(0, 5), st.integers(0, 4), BOTH, BOTH, PURPOSES, st.data())
+@given(
+    classes(),
+    st.integers(0, 60),
+    st.integers(0, 5),
+    st.integers(0, 4),
+    BOTH,
+    BOTH,
+    PURPOSES,
+    st.data(),
+)
 def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data):
-    """Unused rows, increasing, as many as asked for or left; of each class that has one, if as many are asked for."""
+    """Unused rows, increasing, as many as asked for or left; of each class that has one, if as many
+    are asked for."""
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
-    options = {"seed": seed, "draw": draw, "shuffled": shuffled, "purpose": purpose, "numbers": numbers}
+    options = {
+        "seed": seed,
+        "draw": draw,
+        "shuffled": shuffled,
+        "purpose": purpose,
+        "numbers": numbers,
+    }
     rows = drawn(codes, K, used, count, **options)
     left = np.setdiff1d(np.arange(len(codes)), used)
     assert len(rows) == min(count, len(left))
@@ -195,7 +225,9 @@ def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data
 def test_unshuffled_rows_are_drawn_from_everywhere():
     """Not a run of neighbours, and another seed draws others."""
     codes, how = np.zeros(10_000, np.int8), {"numbers": True, "purpose": Purpose.SAMPLE}
-    one, other = (drawn(codes, 1, codes[:0], 200, seed=seed, draw=0, shuffled=False, **how) for seed in (0, 1))
+    one, other = (
+        drawn(codes, 1, codes[:0], 200, seed=seed, draw=0, shuffled=False, **how) for seed in (0, 1)
+    )
     assert np.ptp(one) > 9_000
     assert set(one.tolist()) != set(other.tolist())
     assert np.ptp(drawn(codes, 1, codes[:0], 200, seed=0, draw=3, shuffled=True, **how)) == 199
@@ -216,7 +248,9 @@ def test_stratified_partitions(problem, size, seed, shuffled):
     """Together every row once; sizes, and the rows of each class, differ by one at most."""
     codes, K = problem
     count = -(-len(codes) // size)
-    parts = [stratified_partition(codes, K, count, k, seed=seed, shuffled=shuffled) for k in range(count)]
+    parts = [
+        stratified_partition(codes, K, count, k, seed=seed, shuffled=shuffled) for k in range(count)
+    ]
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(codes)))
     assert max(map(len, parts)) <= size
     shares = np.array([np.bincount(codes[part], minlength=K) for part in parts])
@@ -226,7 +260,8 @@ def test_stratified_partitions(problem, size, seed, shuffled):
 
 
 def test_partitions_of_shuffled_rows_are_neighbours_among_their_class():
-    """The members of a partition have ranks in a row; elsewhere they come from everywhere, by the seed."""
+    """The members of a partition have ranks in a row; elsewhere they come from everywhere, by the
+    seed."""
     codes = (np.arange(1000) % 10 == 0).astype(np.int8)
     for number in range(4):
         part = stratified_partition(codes, 2, 4, number, seed=0, shuffled=True)
@@ -245,5 +280,7 @@ def test_ranked(spans, seed, data):
     n = spans * SPAN - 7
     members = rng.random(n) < 0.001
     expected = np.flatnonzero(members)
-    ranks = np.array(sorted(data.draw(st.sets(st.integers(0, len(expected) - 1), max_size=20))), dtype=np.int64)
+    ranks = np.array(
+        sorted(data.draw(st.sets(st.integers(0, len(expected) - 1), max_size=20))), dtype=np.int64
+    )
     np.testing.assert_array_equal(ranked(members, ranks), expected[ranks])

@@ -1,4 +1,5 @@
-"""Samples that grow: which rows each fit uses, that their statistics are sums, and when a sample is enlarged."""
+"""Samples that grow: which rows each fit uses, that their statistics are sums, and when a sample is
+enlarged."""
 
 from itertools import pairwise
 
@@ -33,7 +34,8 @@ def simulated(shuffled=True, **options):
 
 
 def samples(simulator):
-    """The rows of each fit's statistics before the last fit, as sets, in order and without repetition."""
+    """The rows of each fit's statistics before the last fit, as sets, in order and without
+    repetition."""
     found = [set(range(80)) if simulator.shuffled else None]
     for pass_ in simulator.passes(GramPass):
         rows = set(range(len(simulator.X))) if pass_.rows is None else set(map(int, pass_.rows))
@@ -46,7 +48,8 @@ def samples(simulator):
 
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_a_larger_sample_holds_the_smaller_one(shuffled):
-    """Fresh rows are read alone; every fit has enough rows; the last fit has all, and rounds did not."""
+    """Fresh rows are read alone; every fit has enough rows; the last fit has all, and rounds did
+    not."""
     simulator, reason = simulated(shuffled)
     assert reason is Termination.ROUNDS
     found = samples(simulator)
@@ -80,7 +83,8 @@ def test_statistics_of_samples_add_up(weighted):
 
 
 def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
-    """Few columns explain this target, so that their number asks for no more rows: flat rounds do, then end the run."""
+    """Few columns explain this target, so that their number asks for no more rows: flat rounds do,
+    then end the run."""
     simulator = Simulator(*wave(2000, noise=0.05), gamma=0.3)
     options = Options(10, "random", "growing", sample_rows=200, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
@@ -92,7 +96,8 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
 
 
 def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
-    """After growth, the next round is compared with the evidence of the same α and β over the larger sample."""
+    """After growth, the next round is compared with the evidence of the same α and β over the
+    larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
     compared, enlarge = [], rounds.enlarge
 
@@ -115,10 +120,13 @@ def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes_begin_again_with_more_rows(n_classes):
-    """Their statistics hold for the weights of one fit alone: the next fit is over the whole larger sample."""
+    """Their statistics hold for the weights of one fit alone: the next fit is over the whole larger
+    sample."""
     likelihood = "bernoulli" if n_classes == 2 else "multinomial"
     simulator = ClassSimulator(*groups(500, n_classes), n_classes=n_classes, likelihood=likelihood)
-    simulator.run("working-set", Options(15, "random", "growing", sample_rows=60, max_rounds=4, max_passes=10))
+    simulator.run(
+        "working-set", Options(15, "random", "growing", sample_rows=60, max_rounds=4, max_passes=10)
+    )
     fits = simulator.passes(Newton)
     sizes = [500 if fit.rows is None else len(fit.rows) for fit in fits]
     assert sizes == sorted(sizes)

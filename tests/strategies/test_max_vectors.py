@@ -1,4 +1,5 @@
-"""``max_vectors`` limits the vectors of every strategy, at any number of rows, and for every kind of target."""
+"""``max_vectors`` limits the vectors of every strategy, at any number of rows, and for every kind
+of target."""
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ def test_every_strategy_respects_the_limit(strategy, n_rows):
     assert model.predict(X).std() > 0.1
 
 
-@pytest.mark.parametrize("kind", ["several targets", "several kernels", "two classes", "three classes", "softmax"])
+@pytest.mark.parametrize(
+    "kind", ["several targets", "several kernels", "two classes", "three classes", "softmax"]
+)
 def test_one_fit_of_all_rows_respects_the_limit(kind):
     X, y = waves(150)
     asked = {**ASKED, "strategy": "basic", "max_vectors": 7}
@@ -45,7 +48,8 @@ def test_one_fit_of_all_rows_respects_the_limit(kind):
 
 
 def test_the_statistics_are_those_of_the_remaining_vectors():
-    """Noise and intervals agree with errors of new rows; the error is that of pruning a full model."""
+    """Noise and intervals agree with errors of new rows; the error is that of pruning a full
+    model."""
     X, y = waves(300)
     new, target = waves(2000, seed=1)
     asked = {**ASKED, "strategy": "basic", "residual": "none", "noise": "constant"}
@@ -70,5 +74,7 @@ def test_a_limit_above_the_number_of_vectors_changes_nothing():
 def test_a_limit_below_one_kernel_column_per_row_and_kernel():
     """Rounds of two kernels need two columns a row."""
     X, y = waves(100)
-    model = RVMRegressor(kernel=["gaussian", "matern52"], strategy="working-set", max_vectors=9, random_state=0)
+    model = RVMRegressor(
+        kernel=["gaussian", "matern52"], strategy="working-set", max_vectors=9, random_state=0
+    )
     assert model.fit(X, y).n_relevance_vectors_ <= 9

@@ -1,4 +1,5 @@
-"""A kernel learned again as the vectors grow: what comes back, what is refused, and the same bits from everywhere."""
+"""A kernel learned again as the vectors grow: what comes back, what is refused, and the same bits
+from everywhere."""
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -29,7 +30,8 @@ from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
 LOST = Gaussian((1.0, 1e-7, 1e-7))
-"""What few centres may make of the data below: feature 1 is off, and is missed; so is feature 2, which is noise."""
+"""What few centres may make of the data below: feature 1 is off, and is missed; so is feature 2,
+which is noise."""
 
 
 def rows(seed=0):
@@ -43,8 +45,12 @@ def rows(seed=0):
 def problem_of(X, y, kernel=LOST, held_out=False):
     d = X.shape[1]
     scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
-    empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
-    return Problem(len(X), empty, True, float(np.mean(y**2)), None, 1.0, shuffled=True, held_out=held_out)
+    empty = Design(
+        kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d)
+    )
+    return Problem(
+        len(X), empty, True, float(np.mean(y**2)), None, 1.0, shuffled=True, held_out=held_out
+    )
 
 
 OPTIONS = Options(PART, "random", max_rounds=6, tol=1e-6, centres=5, learning_columns=1000)
@@ -53,7 +59,8 @@ OPTIONS = Options(PART, "random", max_rounds=6, tol=1e-6, centres=5, learning_co
 
 @dataclass
 class Keeping(MemoryJournal):
-    """Models by the line of history that they came before, and checkpoints as they are written and read.
+    """Models by the line of history that they came before, and checkpoints as they are written and
+    read.
 
     That of the end is left out.
     """
@@ -73,11 +80,20 @@ class Keeping(MemoryJournal):
         self.checkpoints.append((again, len(self.history)))
 
 
-def fitted(options=OPTIONS, name="working-set", threads=1, resume=None, interrupted=lambda: None, held_out=None):
+def fitted(
+    options=OPTIONS,
+    name="working-set",
+    threads=1,
+    resume=None,
+    interrupted=lambda: None,
+    held_out=None,
+):
     X, y = rows()
     journal, executor = Keeping(), LocalExecutor(threads)
     validation = None if held_out is None else ArraySource(*rows(held_out), None, tile_rows=200)
-    run = Driver(executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted)
+    run = Driver(
+        executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted
+    )
     run.usable = resume is not None
     problem = problem_of(X, y, held_out=validation is not None)
     outcome = run.run(STRATEGIES[name](), problem, options, journal, resume)
@@ -87,7 +103,8 @@ def fitted(options=OPTIONS, name="working-set", threads=1, resume=None, interrup
 
 @pytest.mark.parametrize("name", some(["working-set", "incremental"], {"incremental"}))
 def test_a_feature_that_few_centres_lost_comes_back(name):
-    """And noise does not; the error falls to that of the noise, which is out of reach without the feature."""
+    """And noise does not; the error falls to that of the noise, which is out of reach without the
+    feature."""
     journal, _ = fitted(name=name, options=replace(OPTIONS, max_rounds=None))
     taken = [entry for entry in journal.history if entry["taken"]]
     gamma = np.array(journal.model.design.kernel.gamma)
@@ -101,15 +118,20 @@ def test_a_feature_that_few_centres_lost_comes_back(name):
 
 
 def test_what_is_taken_is_the_evidence_over_all_rows():
-    """Of each model that a line of history tells of: by eq. 15 from the model's own columns, α and noise. It never
-    falls where a kernel is learned, and vectors have doubled each time."""
+    """Of each model that a line of history tells of: by eq. 15 from the model's own columns, α and
+    noise. It never falls where a kernel is learned, and vectors have doubled each time."""
     X, y = rows()
     journal, _ = fitted()
     kernels = [k for k, entry in enumerate(journal.history) if entry["kind"] == "kernel"]
     assert any(journal.history[k]["taken"] for k in kernels)
     for line, model in journal.models:
         entry, design = journal.history[line], model.design
-        Phi = np.hstack([np.ones((ROWS, int(design.bias))), naive.gaussian(X, design.centres, design.kernel.gamma)])
+        Phi = np.hstack(
+            [
+                np.ones((ROWS, int(design.bias))),
+                naive.gaussian(X, design.centres, design.kernel.gamma),
+            ]
+        )
         expected = naive.log_evidence(Phi, y, model.alpha, 1 / model.evidence_noise)
         assert entry["log_evidence"] == pytest.approx(expected, rel=1e-6)
         if entry["taken"]:
@@ -124,10 +146,13 @@ def test_what_is_taken_is_the_evidence_over_all_rows():
 
 
 def test_a_worse_kernel_leaves_no_trace(monkeypatch):
-    """One that is far too narrow: the models and the rounds are those of a fit whose kernel stays."""
+    """One that is far too narrow: the models and the rounds are those of a fit whose kernel
+    stays."""
     narrow = Gaussian((1e3, 1e3, 1e3))
     learn_again = driver.learn_again
-    monkeypatch.setattr(driver, "learn_again", lambda *asked: replace(learn_again(*asked), kernel=narrow))
+    monkeypatch.setattr(
+        driver, "learn_again", lambda *asked: replace(learn_again(*asked), kernel=narrow)
+    )
     journal, _ = fitted()
     alone, _ = fitted(replace(OPTIONS, centres=0))
     tried = [entry for entry in journal.history if entry["kind"] == "kernel"]
@@ -136,7 +161,10 @@ def test_a_worse_kernel_leaves_no_trace(monkeypatch):
     assert all(entry["gain"] < 0 and kernel_from_spec(entry["kernel"]) == narrow for entry in tried)
     rounds = [entry for entry in journal.history if entry["kind"] != "kernel"]
     other = {*TIMES, "passes", "pass_rows"}
-    plain = [[{k: v for k, v in one.items() if k not in other} for one in found] for found in (rounds, alone.history)]
+    plain = [
+        [{k: v for k, v in one.items() if k not in other} for one in found]
+        for found in (rounds, alone.history)
+    ]
     assert plain[0] == plain[1]
     for (_, one), (_, two) in zip(journal.models, alone.models, strict=True):
         assert one.digest() == two.digest()
@@ -144,7 +172,8 @@ def test_a_worse_kernel_leaves_no_trace(monkeypatch):
 
 @pytest.mark.slow
 def test_bits_do_not_depend_on_threads_nor_on_interruptions():
-    """Two threads; and on from every checkpoint, those after a kernel was taken or not among them."""
+    """Two threads; and on from every checkpoint, those after a kernel was taken or not among
+    them."""
     whole, _ = fitted()
     assert left(fitted(threads=2)[0]) == left(whole)
     kinds = set()
@@ -170,7 +199,13 @@ def test_the_best_round_comes_back_with_its_kernel():
     design = state.design
     best = replace(state, round=1, seen="full", scores=scores_of(0.1))
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
-    later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best_round=best, round=3)
+    later = replace(
+        state,
+        problem=other,
+        design=replace(design, kernel=other.empty.kernel),
+        best_round=best,
+        round=3,
+    )
     steps = WorkingSetRounds().ended(later, Termination.VALIDATION)
     next(steps)
     settling = steps.send((scores_of(9.0),))
@@ -178,7 +213,8 @@ def test_the_best_round_comes_back_with_its_kernel():
 
 
 def test_when_it_is_due():
-    """From 3.2 times the centres up to a share of the rows and what memory allows; never where nothing was learned."""
+    """From 3.2 times the centres up to a share of the rows and what memory allows; never where
+    nothing was learned."""
     problem = problem_of(*rows())
     fit = SimpleNamespace(n_vectors=100)
     assert due(problem, OPTIONS, fit, 0)

@@ -1,4 +1,5 @@
-"""Split-and-merge and incremental as lists of instructions: levels, pairs, limits, what each fit sees."""
+"""Split-and-merge and incremental as lists of instructions: levels, pairs, limits, what each fit
+sees."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -28,10 +29,12 @@ def levels(simulator):
 
 
 @pytest.mark.parametrize(
-    ("size", "expected"), [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])]
+    ("size", "expected"),
+    [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])],
 )
 def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
-    """⌈N/P⌉ fits, then ⌊half⌋ of the parts at hand each level; the last two parts make the last fit."""
+    """⌈N/P⌉ fits, then ⌊half⌋ of the parts at hand each level; the last two parts make the last
+    fit."""
     simulator = Simulator(*wave(120, noise=0.3))
     assert simulator.run("split-merge", Options(size, "order")) is Termination.CONVERGED
     assert levels(simulator) == expected
@@ -40,7 +43,8 @@ def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
 
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_the_best_part_so_far_is_the_model(likelihood):
-    """A part is saved where it has more evidence per row than all before it, on any level; the others are logged."""
+    """A part is saved where it has more evidence per row than all before it, on any level; the
+    others are logged."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(13, "order", likelihood, sample_rows=50))
     fits = [event.fit for event in simulator.heard_of(Solved)]
@@ -52,7 +56,9 @@ def test_the_best_part_so_far_is_the_model(likelihood):
     for line, fit in zip(simulator.parts, fits, strict=False):
         if line.model:
             assert line.fit is fit
-            assert line.design.labels.tolist() == [label for label in fit.labels.tolist() if label != BIAS]
+            assert line.design.labels.tolist() == [
+                label for label in fit.labels.tolist() if label != BIAS
+            ]
 
 
 def test_a_merge_has_the_survivors_of_both():
@@ -80,7 +86,8 @@ def test_how_many_run_side_by_side_changes_no_bit(likelihood):
 
 
 def test_a_limit_costs_the_vectors_that_matter_least():
-    """At most max_vectors join a merge: those whose loss would cost the evidence of their own fit most (eq. 27)."""
+    """At most max_vectors join a merge: those whose loss would cost the evidence of their own fit
+    most (eq. 27)."""
     simulator = Simulator(*wave(100, noise=0.01), gamma=2.0)
     limit = 24
     simulator.run("split-merge", Options(25, "order", max_vectors=limit, stop_fraction=0.0))
@@ -88,11 +95,15 @@ def test_a_limit_costs_the_vectors_that_matter_least():
     gains = {}
     for fit in parts:
         labels = fit.statistics.labels
-        Phi = np.hstack([np.ones((100, 1)), naive.gaussian(simulator.X, simulator.X, 2.0)])[:, labels + 1]
+        Phi = np.hstack([np.ones((100, 1)), naive.gaussian(simulator.X, simulator.X, 2.0)])[
+            :, labels + 1
+        ]
         for k, label in enumerate(labels):
             if label != BIAS:
                 rest = np.delete(np.arange(len(labels)), k)
-                s, q = naive.sparsity_quality(Phi[:, k], Phi[:, rest], simulator.t[:, 0], fit.alpha[rest], fit.beta)
+                s, q = naive.sparsity_quality(
+                    Phi[:, k], Phi[:, rest], simulator.t[:, 0], fit.alpha[rest], fit.beta
+                )
                 gains[int(label)] = naive.best_gain(s, q)
     merged = simulator.passes(GramPass)[4].new.labels
     assert len(gains) > limit, "the example has nothing to leave out"
@@ -125,7 +136,9 @@ def test_incremental_takes_the_partitions_in_order(shuffled):
     if shuffled:
         assert np.concatenate(gathers).tolist() == list(range(110))
     else:
-        assert all(rows.max() - rows.min() > 40 for rows in gathers), "an order that means something is broken up"
+        assert all(rows.max() - rows.min() > 40 for rows in gathers), (
+            "an order that means something is broken up"
+        )
     records = [save.record for save in simulator.saves]
     assert [record.kind for record in records] == ["round"] * 4 + ["final"]
     for before, record in pairwise(records):
@@ -149,7 +162,8 @@ def simulators(classes):
 
 
 def drive(simulator, rounds, state=None):
-    """Go on for so many saved models, or to the end; the state after the last of them, and all instructions."""
+    """Go on for so many saved models, or to the end; the state after the last of them, and all
+    instructions."""
     simulator.run("incremental", OPTIONS, state=state)
     state, turns = simulator.lines[:rounds][-1]
     return state, [each for turn in simulator.turns[:turns] for each in turn]
@@ -158,14 +172,22 @@ def drive(simulator, rounds, state=None):
 @pytest.mark.parametrize("classes", [0, 2])
 @pytest.mark.parametrize("rounds", [2, 99])
 def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, rounds):
-    """Once each, whether the run had ended or was ended after two rounds. Of rows that were there the merge asks
-    nothing for numbers."""
+    """Once each, whether the run had ended or was ended after two rounds. Of rows that were there
+    the merge asks nothing for numbers."""
     every, before = simulators(classes)
     state, first = drive(before, rounds)
-    state = with_appended_rows(state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS)
+    state = with_appended_rows(
+        state, joined(state.problem, OPTIONS, every.problem, OPTIONS.partition_size), OPTIONS
+    )
     kept = state.fit.n_vectors
     _, then = drive(every, 99, state)
-    rows = [row for each in (first, then) for i in each if isinstance(i, Gather) for row in i.rows.tolist()]
+    rows = [
+        row
+        for each in (first, then)
+        for i in each
+        if isinstance(i, Gather)
+        for row in i.rows.tolist()
+    ]
     assert sorted(rows) == list(range(AFTER))
     assert max(rows[:BEFORE]) < BEFORE
     if classes:
@@ -181,7 +203,8 @@ def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, ro
 
 @pytest.mark.parametrize("classes", [0, 3])
 def test_lots_make_partitions_of_their_own(classes):
-    """Those of a second and a third batch hold each of its rows once, no more than P; beyond the last there is none."""
+    """Those of a second and a third batch hold each of its rows once, no more than P; beyond the
+    last there is none."""
     every, before = simulators(classes)
     state, _ = drive(before, 1)
     for n, size in ((80, 10), (AFTER, 7)):
@@ -190,10 +213,18 @@ def test_lots_make_partitions_of_their_own(classes):
         now = replace(every.problem, n_rows=n, codes=None if codes is None else codes[:n])
         state = with_appended_rows(state, joined(state.problem, state.options, now, size), options)
     problem = state.problem
-    assert [(batch.stop, batch.partitions) for batch in problem.batches] == [(BEFORE, 5), (80, 2), (AFTER, 5)]
+    assert [(batch.stop, batch.partitions) for batch in problem.batches] == [
+        (BEFORE, 5),
+        (80, 2),
+        (AFTER, 5),
+    ]
     parts = [partition(problem, state.options, k) for k in range(12)]
     assert not len(partition(problem, state.options, 12))
-    batches = ((0, BEFORE), slice(0, 5), 15), ((BEFORE, 80), slice(5, 7), 10), ((80, AFTER), slice(7, 12), 7)
+    batches = (
+        ((0, BEFORE), slice(0, 5), 15),
+        ((BEFORE, 80), slice(5, 7), 10),
+        ((80, AFTER), slice(7, 12), 7),
+    )
     for batch, few, most in batches:
         assert np.sort(np.concatenate(parts[few])).tolist() == list(range(*batch))
         assert max(map(len, parts[few])) <= most

@@ -1,4 +1,5 @@
-"""Strategies as lists of instructions: what they ask, in which order, and how they end. No data on disk, no cluster."""
+"""Strategies as lists of instructions: what they ask, in which order, and how they end. No data on
+disk, no cluster."""
 
 from itertools import pairwise
 from math import log2
@@ -36,7 +37,10 @@ def test_the_rules_that_every_run_keeps(run):
     reason = simulator.run(name, options)
     simulator.keeps_the_rules(name, reason)
     dense = {Termination.CONVERGED, Termination.HALVED, Termination.ITERATIONS}
-    assert all(save.record.termination in dense for save in simulator.saves) or reason is Termination.CONSTANT
+    assert (
+        all(save.record.termination in dense for save in simulator.saves)
+        or reason is Termination.CONSTANT
+    )
     for save in simulator.saves:
         labels = save.fit.labels
         np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
@@ -56,7 +60,9 @@ def test_limits_are_never_exceeded(run):
     """max_vectors bounds every model, max_columns every dense fit, max_rounds the rounds."""
     name, simulator, options = run
     first = options.partition_size
-    if name == "split-merge" and first > min(options.max_vectors or first, (options.max_columns or first + 1) - 1):
+    if name == "split-merge" and first > min(
+        options.max_vectors or first, (options.max_columns or first + 1) - 1
+    ):
         return  # a plan holds P to these
     simulator.run(name, options)
     if options.max_vectors is not None:
@@ -81,13 +87,16 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
     steps = [turn for turn in simulator.turns[:at] if isinstance(turn[0], Solve | Newton)]
     if name == "incremental":
         asked = isinstance(simulator.turns[at][0], Save | Pass)
-        assert len(simulator.saves) >= len(steps) - 1 or asked, "each step but the one under way left a model"
+        assert len(simulator.saves) >= len(steps) - 1 or asked, (
+            "each step but the one under way left a model"
+        )
 
 
 @given(runs())
 @settings(max_examples=examples(3))
 def test_a_run_is_a_function_of_its_state(run):
-    """The same again says the same; so does a run that goes on from the state after any line of history."""
+    """The same again says the same; so does a run that goes on from the state after any line of
+    history."""
     name, simulator, options = run
     simulator.run(name, options)
     expected = spelled(simulator.turns)
@@ -98,7 +107,8 @@ def test_a_run_is_a_function_of_its_state(run):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_gram_is_extended_never_recomputed(selection):
-    """Each gram pass brings new columns only, against those that survived, with the offset of their statistics."""
+    """Each gram pass brings new columns only, against those that survived, with the offset of their
+    statistics."""
     simulator = Simulator(*wave(150))
     simulator.run("working-set", Options(15, selection, max_rounds=4))
     grams = [p for p in simulator.passes(GramPass) if not p.diagonal]
@@ -112,9 +122,12 @@ def test_the_gram_is_extended_never_recomputed(selection):
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-@pytest.mark.parametrize(("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample")])
+@pytest.mark.parametrize(
+    ("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample")]
+)
 def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
-    """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and 15)."""
+    """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and
+    15)."""
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
@@ -144,7 +157,8 @@ def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
 
 
 def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
-    """From a pool of 4P random rows: the P of largest ½[q²/s − 1 − log(q²/s)], s and q by C⁻¹ (Tipping & Faul 2003)."""
+    """From a pool of 4P random rows: the P of largest ½[q²/s − 1 − log(q²/s)], s and q by C⁻¹
+    (Tipping & Faul 2003)."""
     simulator = Simulator(*wave(200))
     simulator.run("working-set", Options(8, "gain", max_rounds=2))
     first, pool, chosen = simulator.passes(GramPass)[:3]
@@ -157,7 +171,9 @@ def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
     gains = []
     for centre in pool.new.centres:
         phi = naive.gaussian(simulator.X, centre[None], simulator.gamma)[:, 0]
-        gains.append(naive.best_gain(*naive.sparsity_quality(phi, Phi, t, model.fit.alpha, model.fit.beta)))
+        gains.append(
+            naive.best_gain(*naive.sparsity_quality(phi, Phi, t, model.fit.alpha, model.fit.beta))
+        )
     best = np.argsort(-np.array(gains))[:8]
     assert set(chosen.new.labels.tolist()) == set(pool.new.labels[best].tolist())
 
@@ -171,7 +187,10 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
     G, b, sum_squares = naive.gram(Phi, t)
     fit = HyperState(
-        GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120), np.ones(5), 50.0, target_variance=1.0
+        GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
+        np.ones(5),
+        50.0,
+        target_variance=1.0,
     )
     whole = GramBlock.of(Phi, new, t, diagonal=True)
     half = GramBlock.of(Phi[:60], new[:60], t[:60], diagonal=True)
@@ -188,15 +207,22 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     ],
 )
 def test_how_a_working_set_ends(limits, reason):
-    """Every row has been a candidate, the model is full, the bias and P candidates of a round have no room, or a number
-    of rounds was asked for, the last of which converges without a second solve on the same columns."""
+    """Every row has been a candidate, the model is full, the bias and P candidates of a round have
+    no room, or a number of rounds was asked for, the last of which converges without a second solve
+    on the same columns."""
     exhausts = reason is Termination.EXHAUSTED
-    simulator = Simulator(*wave(40 if exhausts else 150, noise=0.3 if exhausts else 0.01), gamma=0.5 if exhausts else 2)
+    simulator = Simulator(
+        *wave(40 if exhausts else 150, noise=0.3 if exhausts else 0.01),
+        gamma=0.5 if exhausts else 2,
+    )
     assert simulator.run("working-set", Options(selection="error", **limits)) is reason
     if exhausts:
         assert sorted(simulator.candidates()) == list(range(40))
     if reason is Termination.ROUNDS:
-        assert [(save.record.kind, save.record.number) for save in simulator.saves] == [("round", 1), ("final", 2)]
+        assert [(save.record.kind, save.record.number) for save in simulator.saves] == [
+            ("round", 1),
+            ("final", 2),
+        ]
         assert [solve.rule.vectors is None for solve in simulator.passes(Solve)] == [False, True]
     assert max(save.record.vectors for save in simulator.saves) <= limits.get("max_vectors", 150)
     columns = [len(solve.start.labels) for solve in simulator.passes(Solve)]
@@ -205,7 +231,8 @@ def test_how_a_working_set_ends(limits, reason):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
-    """The evidence is flat twice in turn (converged fits, rise below FLAT·tol·N), the last check with random rows."""
+    """The evidence is flat twice in turn (converged fits, rise below FLAT·tol·N), the last check
+    with random rows."""
     simulator = Simulator(*wave(400, noise=0.05, d=1))
     options = Options(25, selection, stop_fraction=0.1, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
@@ -224,7 +251,9 @@ def overfitted(fit_rows):
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
     test = np.linspace(-3, 3, 400)[:, None]
-    simulator = Simulator(X, y, gamma=200.0, held_out=(test, np.sin(2 * test[:, 0])), noise_variance=1e-4)
+    simulator = Simulator(
+        X, y, gamma=200.0, held_out=(test, np.sin(2 * test[:, 0])), noise_variance=1e-4
+    )
     options = Options(6, "error", fit_rows, sample_rows=40, stop_fraction=0.0)
     assert simulator.run("working-set", options) is Termination.VALIDATION
     curve = [save.record.held_out_rmse for save in simulator.saves[:-1]]
@@ -233,7 +262,8 @@ def overfitted(fit_rows):
 
 
 def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
-    """PATIENCE rounds without a better error: the model of the best round is settled, saved and keeps its number."""
+    """PATIENCE rounds without a better error: the model of the best round is settled, saved and
+    keeps its number."""
     simulator, curve, best, last = overfitted("full")
     assert len(curve) == best.record.number + PATIENCE
     assert last.record.number == best.record.number
@@ -244,7 +274,8 @@ def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
 
 
 def test_a_round_that_comes_back_is_fitted_to_all_rows():
-    """The best round saw some rows only: its columns are fitted to all of them, and the line of history says so."""
+    """The best round saw some rows only: its columns are fitted to all of them, and the line of
+    history says so."""
     _, _, best, last = overfitted("sample")
     assert (last.record.number, last.record.candidates) == (best.record.number, best.record.vectors)
     assert (last.record.rows, last.record.fit_rows) == (60, "full")
@@ -276,7 +307,8 @@ def test_a_pruned_bias_is_offered_again():
 
 @pytest.mark.parametrize("name", GROWING)
 def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
-    """A target in the span: Solve → CANCELLED → ResidualPass of that mean → Solve from statistics with that offset."""
+    """A target in the span: Solve → CANCELLED → ResidualPass of that mean → Solve from statistics
+    with that offset."""
     rng = np.random.default_rng(2)
     X = rng.uniform(-3, 3, size=(40, 1))
     y = naive.gaussian(X, X[:3], 0.5) @ [1.0, -2.0, 0.5]
@@ -298,15 +330,19 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
 
 
 def test_no_error_after_local_residuals_is_asked_for_if_the_noise_is_given():
-    """Such a fit has no local residuals; of more rows than are left out there would be no pass to ask for."""
-    simulator = Simulator(np.arange(2000.0)[:, None], np.sin(np.arange(2000.0)), noise_variance=0.01)
+    """Such a fit has no local residuals; of more rows than are left out there would be no pass to
+    ask for."""
+    simulator = Simulator(
+        np.arange(2000.0)[:, None], np.sin(np.arange(2000.0)), noise_variance=0.01
+    )
     options = Options(50, "random", residual="auto", residual_bytes=1 << 40, effort="balanced")
     assert list(stages.corrected(stages.first_state(simulator.problem, options))) == []
 
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
-    """The criterion, from the evidence and the columns of the history alone: true at the end, and never before it."""
+    """The criterion, from the evidence and the columns of the history alone: true at the end, and
+    never before it."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # small fits end by their effort, too
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
