@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +41,9 @@ ROOT = Path(__file__).parents[1]
 
 WIDTH = 100
 """Greatest width of a line, in characters."""
+
+PRAGMA = re.compile(r"\s+# (type: ignore|noqa).*$")
+"""A comment for tools, which must stand on the line that it concerns."""
 
 FUNCTION_NODES = 400
 """Greatest number of syntax nodes of a function."""
@@ -195,11 +199,11 @@ def densest_room(sources: Iterable[Source]) -> float:
 
 
 def wide_lines(sources: Iterable[Source]) -> list[str]:
-    """Return the places of lines that are too wide, the widest first."""
+    """Return the places of lines that are too wide without a final pragma, the widest first."""
     found: list[tuple[int, str]] = []
     for source in sources:
         for number, line in enumerate(source.lines, 1):
-            if len(line) > WIDTH:
+            if len(PRAGMA.sub("", line)) > WIDTH:
                 found.append((len(line), f"{source.path}:{number}"))
     return worst_first(found, "columns")
 
@@ -406,14 +410,14 @@ class Limit:
 
 
 LIMITS = (
-    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 253_200, 222_000),
-    Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 11.0, 10.5),
-    Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 14.2, 12.0),
-    Limit("nodes per code line of tests", lambda code: density(code.tests), 11.4, 10.5),
+    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 251_400, 222_000),
+    Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 10.6, 10.5),
+    Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 13.4, 12.0),
+    Limit("nodes per code line of tests", lambda code: density(code.tests), 11.2, 10.5),
     Limit("nodes per code line of benchmarks", lambda code: density(code.benchmarks), 10.1, 10.5),
-    Limit("parallel assignments, 1,000 lines", lambda code: parallel_rate(code.partirvm), 36, 10),
+    Limit("parallel assignments, 1,000 lines", lambda code: parallel_rate(code.partirvm), 10, 10),
     Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 0, 0),
-    Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 69, 0),
+    Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 68, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 60, 0),
     Limit("files of partirvm", lambda code: len(code.partirvm), 175, 175),
     Limit("lines of partirvm", lambda code: total_lines(code.partirvm), 37_500, 36_000),

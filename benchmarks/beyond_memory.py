@@ -52,7 +52,8 @@ def generate(data: str, rows: int) -> dict[str, Any]:
 
 def plain_read(data: str, most: int = 8 * 10**9) -> dict[str, Any]:
     """Read at most this many bytes of the files of DATA, without any other work."""
-    began, done = time.perf_counter(), 0
+    began = time.perf_counter()
+    done = 0
     for file in sorted(Path(data).rglob("*")):
         if file.is_file() and done < most:
             done += len(file.read_bytes())
@@ -63,7 +64,8 @@ class Cluster:
     """A scheduler and workers, each a process."""
 
     def __init__(self, folder: Path) -> None:
-        self.file, self.folder = folder / "scheduler.json", folder
+        self.file = folder / "scheduler.json"
+        self.folder = folder
         self.scheduler = self._start(
             "scheduler", "--scheduler-file", str(self.file), "--port", "0", "--no-dashboard"
         )
@@ -121,7 +123,8 @@ class Command:
     """A running ``partirvm`` command."""
 
     def __init__(self, *arguments: str) -> None:
-        self.began, self.arguments = time.perf_counter(), arguments
+        self.began = time.perf_counter()
+        self.arguments = arguments
         self.process = subprocess.Popen(
             [sys.executable, "-m", "partirvm", *arguments], stdout=subprocess.PIPE
         )

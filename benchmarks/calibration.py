@@ -116,7 +116,8 @@ DATASETS = {
 
 def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
     """Yield the splits of a set; no splits if its file is missing."""
-    dataset, rng = DATASETS[name], np.random.default_rng(seed)
+    dataset = DATASETS[name]
+    rng = np.random.default_rng(seed)
     if dataset.rows is not None and not dataset.folds:
         for _ in range(dataset.draws):
             yield Split(name, *dataset.rows(dataset.train, rng), *dataset.rows(dataset.test, rng))
@@ -126,7 +127,8 @@ def splits(name: str, folder: str | Path, seed: int = 1) -> Iterator[Split]:
         X, y = dataset.rows(0, None)
     elif path.exists():
         with np.load(path) as file:
-            X, y = file["X"], file["y"]
+            X = file["X"]
+            y = file["y"]
     else:
         measure.say(f"{path} does not exist: {name} is skipped")
         return
@@ -147,9 +149,13 @@ def run(name: str, folder: str | Path) -> dict[str, Any] | None:
     inside: list[NDArray[np.bool_]] = []
     plain: list[NDArray[np.bool_]] = []
     surprise: list[Float] = []
-    train, vectors, began = 0, [], time.perf_counter()
+    train = 0
+    vectors = []
+    began = time.perf_counter()
     for split in splits(name, folder):
-        X, y, train = split.X_test, split.y_test, len(split.y)
+        X = split.X_test
+        y = split.y_test
+        train = len(split.y)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartirvmWarning)
             model = RVMRegressor(random_state=0).fit(split.X, split.y)
@@ -158,12 +164,14 @@ def run(name: str, folder: str | Path) -> dict[str, Any] | None:
             mean, std = model.predict(X, return_std=True)
         inside.append(np.array([(low <= y) & (y <= high) for low, high in ends]))
         plain.append((narrow[0] <= y) & (y <= narrow[1]))
-        std, error = std / split.deviation, (y - mean) / split.deviation
+        std = std / split.deviation
+        error = (y - mean) / split.deviation
         surprise.append(0.5 * (np.log(2 * np.pi * std**2) + (error / std) ** 2))
         vectors.append(model.n_relevance_vectors_)
     if not inside:
         return None
-    curve, rows = np.hstack(inside).mean(axis=1), sum(map(len, plain))
+    curve = np.hstack(inside).mean(axis=1)
+    rows = sum(map(len, plain))
     coverage = float(curve[LEVELS == NOMINAL][0])
     error = float(np.sqrt(NOMINAL * (1 - NOMINAL) / rows))
     if DATASETS[name].draws > 1:

@@ -116,15 +116,21 @@ METHODS: dict[str, Callable[[Float, Float, int], Any]] = {
 def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
     """Fit one method at one size, and return seconds and RMSE."""
     split = load(folder, name)
-    shift, scale, unit = split.X.mean(axis=0), split.X.std(axis=0), split.deviation
-    X, y = (split.X - shift) / scale, (split.y - split.y.mean()) / unit
-    new, truth = (split.X_test - shift) / scale, (split.y_test - split.y.mean()) / unit
+    shift = split.X.mean(axis=0)
+    scale = split.X.std(axis=0)
+    unit = split.deviation
+    X = (split.X - shift) / scale
+    y = (split.y - split.y.mean()) / unit
+    new = (split.X_test - shift) / scale
+    truth = (split.y_test - split.y.mean()) / unit
     began = time.perf_counter()
     model = METHODS[method](X, y, size)
-    seconds, found = time.perf_counter() - began, model.predict(new)
+    seconds = time.perf_counter() - began
+    found = model.predict(new)
     vectors = getattr(model, "n_relevance_vectors_", None)
     if method == "svgp":
-        found, vectors = found[0], None
+        found = found[0]
+        vectors = None
     rmse = float(np.sqrt(np.mean((found - truth) ** 2)))
     return {"rows": len(X), "seconds": seconds, "rmse": rmse, "vectors": vectors}
 

@@ -62,7 +62,8 @@ def load(folder: str | Path, name: str, column: int = 0) -> Split:
     """Read a set and split it by column ``column`` of its test mask, or without a mask at random
     (10 % test rows)."""
     with np.load(_path(folder, name)) as file:
-        X, y = file["X"], file["y"]
+        X = file["X"]
+        y = file["y"]
         if "test_mask" in file:
             test = file["test_mask"][:, column].astype(bool)
         else:
@@ -78,7 +79,8 @@ def load_random(folder: str | Path, name: str, train: int, test: int, seed: int)
     """
     X, y = read(folder, name)
     order = np.random.default_rng(seed).permutation(len(y))
-    training, testing = order[test : test + train], order[:test]
+    training = order[test : test + train]
+    testing = order[:test]
     return Split(name, X[training], y[training], X[testing], y[testing])
 
 

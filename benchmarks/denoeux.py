@@ -29,7 +29,9 @@ from partirvm.errors import PartirvmWarning
 Float = NDArray[np.float64]
 
 COUNTS = (1, 2, 4, 25)
-ALPHA, SIGMA, WIDTH = 2.0, 0.2, 0.1
+ALPHA = 2.0
+SIGMA = 0.2
+WIDTH = 0.1
 CENTRES = np.linspace(0.0, 1.0, 9)
 GRID = np.linspace(0.0, 1.0, 201)
 
@@ -50,13 +52,15 @@ def functions(X: Float) -> Float:
 def rows(n: int) -> tuple[Float, Float]:
     """Return the first n rows: inputs (n, 1) and targets (n,)."""
     rng = np.random.default_rng(4)
-    x, noise = rng.uniform(size=max(COUNTS)), rng.normal(size=max(COUNTS))
+    x = rng.uniform(size=max(COUNTS))
+    noise = rng.normal(size=max(COUNTS))
     return x[:n, None], (np.sin(2 * np.pi * x) + SIGMA * noise)[:n]
 
 
 def by_formula(X: Float, t: Float) -> tuple[Float, Float]:
     """Return mean and standard deviation (201,) on the grid."""
-    Phi, new = functions(X), functions(GRID[:, None])
+    Phi = functions(X)
+    new = functions(GRID[:, None])
     Sigma = np.linalg.inv(ALPHA * np.eye(Phi.shape[1]) + Phi.T @ Phi / SIGMA**2)
     mean = Sigma @ Phi.T @ t / SIGMA**2
     return new @ mean, np.sqrt(SIGMA**2 + np.einsum("nm,mk,nk->n", new, Sigma, new))

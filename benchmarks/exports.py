@@ -46,7 +46,8 @@ def in_c(model: Any, folder: Path, dtype: str) -> Any:
         cwd=folder,
         check=True,
     )
-    library, found = ctypes.CDLL(str(folder / name)), np.empty((2, 1 << 20), dtype)
+    library = ctypes.CDLL(str(folder / name))
+    found = np.empty((2, 1 << 20), dtype)
     return lambda X: library.run(
         len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found))
     )
@@ -79,12 +80,15 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and write the table."""
     parser = command_line(__doc__, data=False)
     parser.add_argument("--vectors", type=int, default=100, metavar="M")
-    options, table = parser.parse_args(arguments), list[dict[str, Any]]()
+    options = parser.parse_args(arguments)
+    table = list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as place:
-        folder, model = Path(place), fitted(options.vectors)
+        folder = Path(place)
+        model = fitted(options.vectors)
         for form, dtype, file, run in forms(model, folder):
             X = np.random.default_rng(1).normal(size=(20_000, 8)).astype(dtype)
-            size, one = (folder / file).stat().st_size / 1000, X[:1].copy()
+            size = (folder / file).stat().st_size / 1000
+            one = X[:1].copy()
             run(one)
             whole = median(seconds_of(lambda X=X, run=run: run(X)) for _ in range(3)) / len(X)
             single = median(seconds_of(lambda one=one, run=run: run(one)) for _ in range(101))

@@ -65,11 +65,9 @@ def compare(folder: str) -> dict[str, Any]:
 def measure(rows: int, vectors: int) -> dict[str, Any]:
     """Measure a fit to this number of rows."""
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as folder:
-        written, fitted, bare = (
-            apart(ingest, folder, rows),
-            apart(fit, folder, vectors),
-            apart(compare, folder),
-        )
+        written = apart(ingest, folder, rows)
+        fitted = apart(fit, folder, vectors)
+        bare = apart(compare, folder)
     return {
         "rows": rows,
         "vectors": fitted["vectors"],

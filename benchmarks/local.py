@@ -115,7 +115,8 @@ def fit(folder: str, name: str, method: str, seed: int) -> dict[str, Any]:
     """Return the figures of one fit."""
     name, _, gaps = name.partition("~")
     X, y = read(folder, name)
-    X, rows = with_gaps(X, y, gaps) if gaps else X, int(0.9 * len(y))
+    X = with_gaps(X, y, gaps) if gaps else X
+    rows = int(0.9 * len(y))
     return {"rows": rows, **regressors.run(METHODS[method], X, y, rows, seed, MOST_NEW)}
 
 
@@ -162,7 +163,8 @@ def first(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
             compared = [method for method in ("default", *OTHERS) if method in own]
             if "default" in own and len(compared) > 1:
                 best[name] = min(compared, key=own.__getitem__)
-        count, elsewhere = sum(each == "default" for each in best.values()), best.items()
+        count = sum(each == "default" for each in best.values())
+        elsewhere = best.items()
         others = ", ".join(
             f"{name} ({method})" for name, method in elsewhere if method != "default"
         )

@@ -42,7 +42,8 @@ SETS = (
     "auto",
 )
 SETS += ("abalone", "pumadyn_8nm", "protein", "kin40k")
-NEW_ROWS, FITTED = 20_000, 0.7
+NEW_ROWS = 20_000
+FITTED = 0.7
 OPTIONS: dict[str, dict[str, Any]] = {
     "demo": {"gamma": 80.0, "partition_size": 350, "max_rounds": 4}
 }

@@ -23,7 +23,9 @@ import partirvm
 from benchmarks import measure
 from partirvm.cli import main as main_of_command
 
-FEATURES, NOISE, LIMIT = 8, 0.1, "1GiB"
+FEATURES = 8
+NOISE = 0.1
+LIMIT = "1GiB"
 COLUMNS = {
     "rows": ",",
     "vectors": ".0f",
@@ -72,7 +74,8 @@ def fit(data: str, job: str) -> dict[str, Any]:
     began = time.perf_counter()
     if main_of_command(["fit", data, job, "--reference", "none", "--seed", "0", *how]):
         raise SystemExit("the fit failed")
-    seconds, lines = time.perf_counter() - began, partirvm.open_job(job).state().history
+    seconds = time.perf_counter() - began
+    lines = partirvm.open_job(job).state().history
     return {"fit_seconds": seconds, "cells_seconds": lines[-1]["seconds"] - lines[-2]["seconds"]}
 
 
@@ -83,7 +86,8 @@ def predict(job: str, new: int) -> dict[str, Any]:
     y = target(X, np.sin, np.cos) + NOISE * np.random.default_rng(3).standard_normal(new)
     began = time.perf_counter()
     mean, variance, _ = model.moments(X)
-    seconds, alone = time.perf_counter() - began, model.sparse().moments(X)[0]
+    seconds = time.perf_counter() - began
+    alone = model.sparse().moments(X)[0]
     inside = np.abs(y - mean) < model.multiples([0.95])[0] * np.sqrt(variance)
     errors = {"RMSE": y - mean, "alone": y - alone}
     return {
@@ -115,15 +119,15 @@ def main(arguments: list[str] | None = None) -> None:
         help="rows that are predicted (default: 100000)",
     )
     parser.add_argument("--folder", help="folder for DATA and jobs (default: a temporary one)")
-    options, table = parser.parse_args(arguments), list[dict[str, Any]]()
+    options = parser.parse_args(arguments)
+    table = list[dict[str, Any]]()
     for rows in options.rows:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            data, job = f"{folder}/data.zarr", f"{folder}/job"
+            data = f"{folder}/data.zarr"
+            job = f"{folder}/job"
             measure.apart(generate, data, rows)
-            fitted, predicted = (
-                measure.apart(fit, data, job),
-                measure.apart(predict, job, options.new),
-            )
+            fitted = measure.apart(fit, data, job)
+            predicted = measure.apart(predict, job, options.new)
             peaks = {"peak_mib": max(fitted["peak_mib"], predicted["peak_mib"])}
             table.append({"rows": rows, **fitted, **predicted, **peaks})
             measure.write(options.output, "local_scale", table, COLUMNS)

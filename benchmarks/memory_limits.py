@@ -93,11 +93,17 @@ DATA: dict[str, Callable[[], tuple[Any, Any]]] = {
     "600 × 4, 2 classes": classification(600, 4, 2),
 }
 
-MANY, SOME = "80,000 × 4", "8,000 × 4"
+MANY = "80,000 × 4"
+SOME = "8,000 × 4"
 LEAST = "400 × 3"
-WIDE, FEW, LESS = "20,000 × 500", "1,200 × 3, hardly noisy", "1,200 × 3"
-TARGETS, FEW_TARGETS = "20,000 × 6, 30 targets", "600 × 6, 30 targets"
-TWO, FIFTY, FEW_OF_TWO = "30,000 × 4, 2 classes", "6,000 × 8, 50 classes", "600 × 4, 2 classes"
+WIDE = "20,000 × 500"
+FEW = "1,200 × 3, hardly noisy"
+LESS = "1,200 × 3"
+TARGETS = "20,000 × 6, 30 targets"
+FEW_TARGETS = "600 × 6, 30 targets"
+TWO = "30,000 × 4, 2 classes"
+FIFTY = "6,000 × 8, 50 classes"
+FEW_OF_TWO = "600 × 4, 2 classes"
 
 
 def rounds(partition: int, number: int, gamma: Any = 2.0, **options: Any) -> dict[str, Any]:
@@ -187,11 +193,9 @@ def after(folder: str, setting: Setting, job: str) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     place = Path(folder, setting.data)
-    train, other, output = (
-        str(place / "train.zarr"),
-        str(place / "other.zarr"),
-        f"{job}-{setting.then}.parquet",
-    )
+    train = str(place / "train.zarr")
+    other = str(place / "other.zarr")
+    output = f"{job}-{setting.then}.parquet"
     if setting.then == "evaluate":
         predict.evaluate(job, train)
     elif setting.then == "augment":

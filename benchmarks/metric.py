@@ -54,7 +54,10 @@ SETS += (
     "pumadyn_32fm",
 )
 SETS += ("pumadyn_32nh", "pumadyn_32nm", "kin40k", "protein", "etopo20", "nyc_green_taxi")
-NEW_ROWS, FITTED, MOST_GP_ROWS, MOST_VECTORS = 10_000, 0.7, 1100, 1600
+NEW_ROWS = 10_000
+FITTED = 0.7
+MOST_GP_ROWS = 1100
+MOST_VECTORS = 1600
 
 COLUMNS = {
     "set": "",

@@ -62,7 +62,8 @@ def serve() -> None:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    store, counts = DomainDispatcherApplication(create_backend_app), Counter[str]()
+    store = DomainDispatcherApplication(create_backend_app)
+    counts = Counter[str]()
 
     def counted(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] == "/requests":
@@ -114,7 +115,8 @@ class Steps:
     def run(self, step: str, *arguments: str, killed_at: int = 0) -> None:
         """Run a command and count its requests. ``killed_at`` is the round after which a fit is
         killed."""
-        before, began = self.counts(), time.perf_counter()
+        before = self.counts()
+        began = time.perf_counter()
         if killed_at:
             kill_after(killed_at, *arguments)
         else:
@@ -168,10 +170,8 @@ def bits(folder: str) -> None:
         load_model(place).digest()
         for place in (f"{folder}/job", f"{BUCKET}/job", f"{BUCKET}/killed")
     ]
-    here, there = (
-        Path(folder, "p.csv").read_bytes(),
-        s3fs.S3FileSystem().cat_file(f"{BUCKET[5:]}/p.csv"),
-    )
+    here = Path(folder, "p.csv").read_bytes()
+    there = s3fs.S3FileSystem().cat_file(f"{BUCKET[5:]}/p.csv")
     print(
         f"models have equal bits: {len(set(digests)) == 1}; predictions have equal bytes: "
         f"{here == there}"

@@ -82,7 +82,8 @@ def seconds_of(function: Callable[[], Any]) -> float:
 
 def measure(vectors: int, n_rows: int, repeats: int) -> list[dict[str, Any]]:
     """Measure predictions of the mean, and of mean and standard deviation."""
-    model, X = fitted(vectors), np.random.default_rng(1).normal(size=(n_rows, 8))
+    model = fitted(vectors)
+    X = np.random.default_rng(1).normal(size=(n_rows, 8))
     model.predict(X[:10], return_std=True)
     rows = []
     for std in (False, True):

@@ -84,9 +84,11 @@ def run(method: Method, X: Float, y: Float, rows: int, seed: int, most: int) -> 
     target's sd.
     """
     order = np.random.default_rng(seed).permutation(len(y))
-    train, test = order[:rows], order[rows : rows + most]
+    train = order[:rows]
+    test = order[rows : rows + most]
     importlib.import_module(method.needs)
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     fitted = method.fit(X[train], y[train])
     found = {
         "wall s": time.perf_counter() - wall,
@@ -136,7 +138,8 @@ def _rvm(options: dict[str, Any], X: Float, y: Float) -> Fitted:
 
     warnings.simplefilter("ignore", PartirvmWarning)
     model = RVMRegressor(random_state=0, **options).fit(X, y)
-    kernel, noise = model.kernel_.spec(), model.model_.design.noise
+    kernel = model.kernel_.spec()
+    noise = model.model_.design.noise
     family = kernel.get("kernel", kernel)["name"]
     form = "directions" if kernel["name"] == "directions" else "widths"
     facts = {
@@ -189,7 +192,8 @@ def vecchia_inducing_points(X: Float, y: Float) -> Fitted:
 
     scaled, targets, of = standardised(X, y)
     order = np.random.default_rng(0).permutation(len(y))
-    few, some = order[:WIDTH_ROWS], order[:RANGE_ROWS]
+    few = order[:WIDTH_ROWS]
+    some = order[:RANGE_ROWS]
     widths = _exact(scaled[few], targets[few], SHAPE).kernel_.k1.k2.length_scale
     asked = {"cov_function": "matern", "cov_fct_shape": SHAPE, "gp_approx": "full_scale_vecchia"}
     model = gpboost.GPModel(gp_coords=scaled[some] / widths, **asked)
@@ -310,7 +314,8 @@ def svgp(X: Float, y: Float, *, inducing: int = 500, steps: int = STEPS) -> Fitt
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     scaled, standard, of = standardised(X, y)
-    inputs, targets = torch.from_numpy(scaled), torch.from_numpy(standard)
+    inputs = torch.from_numpy(scaled)
+    targets = torch.from_numpy(standard)
 
     class Process(gpytorch.models.ApproximateGP):  # type: ignore[misc]
         def __init__(self, places: Any) -> None:
@@ -364,7 +369,8 @@ def recursive_features(X: Float, y: Float) -> Fitted:
     from xrfm import xRFM
 
     scaled, standard, of = standardised(X, y)
-    inputs, targets = torch.from_numpy(scaled).float(), torch.from_numpy(standard).float()[:, None]
+    inputs = torch.from_numpy(scaled).float()
+    targets = torch.from_numpy(standard).float()[:, None]
     held, rest = _held_out(len(y))
     found = []
     for bandwidth in BANDWIDTHS:

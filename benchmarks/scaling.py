@@ -102,7 +102,8 @@ def fit(folder: str, workers: int) -> dict[str, Any]:
 
 
 def _fitted(folder: str, client: Any) -> dict[str, Any]:
-    began, cpu = time.perf_counter(), time.process_time()
+    began = time.perf_counter()
+    cpu = time.process_time()
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-") as place:
         fitted = jobs.fit(f"{folder}/rows.zarr", f"{place}/job", ASKED, client=client)
     return {

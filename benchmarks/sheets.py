@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.measure import say
 
-INK, GRID = "#222222", "#dddddd"
+INK = "#222222"
+GRID = "#dddddd"
 
 PANEL = (4.6, 3.4)
 """Default width and height of a panel in inches."""

@@ -109,7 +109,10 @@ def ripley(folder: str, draws: int) -> list[Row]:
     if not path.exists():
         return []
     with np.load(path) as file:
-        X, y, train, test = file["X"], file["y"], file["train_idx"][0], file["test_idx"][0]
+        X = file["X"]
+        y = file["y"]
+        train = file["train_idx"][0]
+        test = file["test_idx"][0]
     fits = []
     for seed in range(draws):
         some = np.random.default_rng(seed).permutation(train)[:100]

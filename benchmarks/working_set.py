@@ -181,7 +181,8 @@ def bare(place: str, way: Way, cores: int) -> dict[str, Any]:
     """Measure the bare pass at the final number of vectors, and its flop rate compared with
     ``dgemm``."""
     _use(cores)
-    model, source = load_model(f"{place}/job-{way.name}-model"), ZarrSource(f"{place}/train.zarr")
+    model = load_model(f"{place}/job-{way.name}-model")
+    source = ZarrSource(f"{place}/train.zarr")
     seconds = bare_pass(model, source)
     flops = source.n_rows * model.design.n_columns**2
     return {"bare_seconds": seconds, "bare_rate": flops / seconds / dgemm_rate()}
@@ -270,9 +271,11 @@ def main() -> None:
         help="number of runs of each fit; the table has the median (default: 3)",
     )
     options = parser.parse_args()
-    name, ways = "working_set", [Way()]
+    name = "working_set"
+    ways = [Way()]
     if options.selections:
-        name, ways = "selections", [Way(selection) for selection in ("error", "random", "gain")]
+        name = "selections"
+        ways = [Way(selection) for selection in ("error", "random", "gain")]
     if options.fit_rows:
         name = "fit_rows"
         ways = [

@@ -156,12 +156,16 @@ def warn(message: str, category: type[Warning]) -> None:
     fit. For calls by scikit-learn, warnings that differ only in numbers are therefore issued once
     per user line and process.
     """
-    frame, level, searched = sys._getframe(1), 2, False
+    frame = sys._getframe(1)
+    level = 2
+    searched = False
     while (
         frame.f_back
         and (package := frame.f_globals.get("__name__", "").partition(".")[0]) in BETWEEN
     ):
-        frame, level, searched = frame.f_back, level + 1, searched or package == "sklearn"
+        frame = frame.f_back
+        level = level + 1
+        searched = searched or package == "sklearn"
     key = category, re.sub(r"\d[\d,.]*", "", message), frame.f_code.co_filename, frame.f_lineno
     if not (searched and key in _warned):
         warnings.warn(message, category, level)

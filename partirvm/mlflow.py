@@ -55,7 +55,8 @@ def _predictions(model: Any, data: Any, params: dict[str, Any] | None = None) ->
     """Return a data frame of predictions for rows, as described in ``log_model``."""
     import pandas as pd
 
-    X, asked = checked_rows(data, model.columns), {"level": 0.95, "quantiles": (), **(params or {})}
+    X = checked_rows(data, model.columns)
+    asked = {"level": 0.95, "quantiles": (), **(params or {})}
     values = model.predictive.values(X, model.multiples([asked["level"]])[:, 0])[0]
     found = pd.DataFrame(values, columns=list(model.value_names(interval=True)))
     if model.columns.classes is not None:

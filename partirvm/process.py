@@ -27,11 +27,10 @@ from threadpoolctl import ThreadpoolController
 
 from partirvm.errors import VersionWarning, warn
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
-RETURNED, KEPT = (
-    4 << 20,
-    32 << 20,
-)  # minimum bytes of blocks that are returned to the system once freed
+M_TRIM_THRESHOLD = -1  # option numbers of glibc's malloc.h
+M_MMAP_THRESHOLD = -3
+RETURNED = 4 << 20  # minimum bytes of blocks that are returned to the system once freed
+KEPT = 32 << 20
 
 _lock = threading.Lock()
 _inside = 0
@@ -96,10 +95,8 @@ def in_threads(
 def _routine(name: str) -> Callable[..., None]:
     from scipy.linalg import cython_blas, cython_lapack
 
-    capsule, api = (
-        {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name],
-        ctypes.pythonapi,
-    )
+    capsule = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name]
+    api = ctypes.pythonapi
     signature = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(
         capsule
     )

@@ -18,8 +18,10 @@ LONGEST_VALUE = 60  # maximum characters of a value in a message
 
 
 LOGIN = re.compile(
-    r"(?P<scheme>(?i:https?)://)(?P<login>[^\s/?#'\"`<>]*|[^\s:/?#@\[]*:(?!\d{0,5}[/?#])[^\s@'\"`<>]*)@"
-    r"|(?P<other>(?<![A-Za-z])(?!(?i:https?)://)[A-Za-z][\w+.-]*://)(?P<pair>[^\s:/?@\['\"`<>]*:[^\s@'\"`<>]*)@"
+    r"(?P<scheme>(?i:https?)://)"
+    r"(?P<login>[^\s/?#'\"`<>]*|[^\s:/?#@\[]*:(?!\d{0,5}[/?#])[^\s@'\"`<>]*)@"
+    r"|(?P<other>(?<![A-Za-z])(?!(?i:https?)://)[A-Za-z][\w+.-]*://)"
+    r"(?P<pair>[^\s:/?@\['\"`<>]*:[^\s@'\"`<>]*)@"
 )
 """A user name and password, or for HTTP also a token, in an address. The password may contain a
 slash.

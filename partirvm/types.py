@@ -33,14 +33,10 @@ COMPARED_MEMORY = (
     1 << 30
 )  # minimum memory of a fit that is compared with boosted trees: scikit-learn's take 170 MiB
 JUDGED_ROWS = 50, 2000  # minimum and maximum rows that judge a model without vectors
-TREES, TREES_OF_CLASSES = (
-    40,
-    120,
-)  # number of trees in a comparison, and of those for three or more classes together
-RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = (
-    4096,
-    40,
-)  # maximum rows that teach local residuals; neighbours
+TREES = 40  # number of trees in a comparison, and of those for three or more classes together
+TREES_OF_CLASSES = 120
+RESIDUAL_TEACHERS = 4096  # maximum rows that teach local residuals; neighbours
+RESIDUAL_NEIGHBOURS = 40
 RESIDUAL_TRIAL = 1000, 20  # maximum rows and neighbours in a trial of local residuals
 RESIDUAL_COLUMNS = 3  # numbers of a local residual row besides its point and its errors
 RESIDUAL_TARGETS = (
@@ -270,7 +266,8 @@ class FeatureMap(DeclaredState):
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
-        names, further = list(features), list[str]()
+        names = list(features)
+        further = list[str]()
         for j in np.flatnonzero(self.spreads).tolist():
             names[j] = f"asinh(({features[j]} − {self.centres[j]:.3g})/{self.spreads[j]:.3g})"
         for j, table in self.tables:
@@ -315,7 +312,8 @@ class TargetMap(DeclaredState):
         closed form."""
         if self.kind == "none":
             return mean, variance
-        grown, tail = np.exp(0.5 * variance), np.expm1(variance)
+        grown = np.exp(0.5 * variance)
+        tail = np.expm1(variance)
         if self.kind == "log":
             middle = grown * np.exp(mean)
             return middle, tail * middle**2
@@ -422,10 +420,8 @@ class Scaling(DeclaredState):
         found = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
         if self.regressions is None:
             return found
-        some, gone = (
-            found[rows],
-            missing[rows],
-        )  # each missing input is predicted from the others of its row
+        some = found[rows]  # each missing input is predicted from the others of its row
+        gone = missing[rows]
         for j in SWEEPS * np.flatnonzero(gone.any(axis=0) & self.regressions.any(axis=1)).tolist():
             some[gone[:, j], j] = (some[gone[:, j]] * self.regressions[j]).sum(axis=1)
         found[rows] = some
@@ -525,7 +521,8 @@ def is_frame(value: Any) -> bool:
 def pandas_frame(X: Any, name: str = "X") -> Any:
     """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy:
     ``DataError``."""
-    module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
+    module = module_of(X)
+    arrow = hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
         raise DataError(
             f"{name} is a {module} {type(X).__name__}, not yet computed: call collect() first"

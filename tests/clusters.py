@@ -42,7 +42,9 @@ class Processes:
     those of workers."""
 
     def __init__(self, folder: Path, n_workers: int, *options: str, **environment: str) -> None:
-        self._folder, self._options, self._environment = folder, options, environment
+        self._folder = folder
+        self._options = options
+        self._environment = environment
         self._all: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
         contact = folder / "scheduler.json"

@@ -51,7 +51,8 @@ def matern(nu, gamma):
 
 def spline(X, Z):
     """Tipping (2001), eq. 29, as it is printed."""
-    x, z = X[:, None], Z[None]
+    x = X[:, None]
+    z = Z[None]
     least = np.minimum(x, z)
     return (1 + x * z + x * z * least - (x + z) / 2 * least**2 + least**3 / 3).prod(axis=-1)
 

@@ -109,9 +109,11 @@ def log_prior(x, shape, rate):
 def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
     """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d)
     (app. A)."""
-    w, (a, b, c, d) = ones(Phi, w), prior
+    w = ones(Phi, w)
+    (a, b, c, d) = prior
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
-    N, squares = (w > 0).sum(), w @ (t - Phi @ mu) ** 2
+    N = (w > 0).sum()
+    squares = w @ (t - Phi @ mu) ** 2
     gamma = 1 - alpha * np.diagonal(Sigma)
     return (gamma + 2 * a) / (mu**2 + 2 * b), (N - gamma.sum() + 2 * c) / (squares + 2 * d)
 
@@ -145,7 +147,8 @@ def calibration_error(codes, probabilities, bins=15):
     """Σ_b |B_b|/n · |accuracy_b − confidence_b| over bins ((b − 1)/15, b/15] (Guo et al. 2017, eq.
     3)."""
     edges = np.linspace(0, 1, bins + 1)
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == codes
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == codes
     found = 0.0
     for low, high in pairwise(edges):
         held = (confidence > low) & (confidence <= high)
@@ -164,7 +167,8 @@ def log_probability(likelihood, f, codes):
 def logistic(likelihood, Phi, codes, mean, w=None):
     """Log likelihood, gradient (M, C) and the whole negative Hessian (M, C, M, C) of class codes at
     weights (M, C)."""
-    f, w = Phi @ mean, ones(Phi, w)
+    f = Phi @ mean
+    w = ones(Phi, w)
     if likelihood == "multinomial":
         y = np.exp(f - logsumexp(f, axis=1, keepdims=True))
         B = np.einsum("nk,kl->nkl", y, np.eye(f.shape[1])) - np.einsum("nk,nl->nkl", y, y)
@@ -184,7 +188,8 @@ def penalised(likelihood, Phi, codes, alpha, mean, w=None):
 def mode(likelihood, Phi, codes, alpha, w=None):
     """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the whole KM ×
     KM Hessian."""
-    shape, prior = alpha.shape, np.diag(alpha.ravel())
+    shape = alpha.shape
+    prior = np.diag(alpha.ravel())
 
     def value(x):
         return -penalised(likelihood, Phi, codes, alpha, x.reshape(shape), w)
@@ -260,7 +265,9 @@ def tipping_faul(Phi, t, beta, *, least, between):
     ``between(M)`` actions, and whenever none gains, until it changes the evidence by less than
     ``least``.
     """
-    active, actions, since = {}, [], 0
+    active = {}
+    actions = []
+    since = 0
 
     def parts():
         return Phi[:, list(active)], t, np.array(list(active.values())), beta
@@ -275,7 +282,9 @@ def tipping_faul(Phi, t, beta, *, least, between):
             actions.append((kind, j, alpha, log_evidence(*parts())))
             since += 1
             continue
-        before, done, since = log_evidence(*parts()), since, 0
+        before = log_evidence(*parts())
+        done = since
+        since = 0
         beta = updates(*parts())[1]
         rests = abs(log_evidence(*parts()) - before) < least
         if not done and rests and best_action(Phi, t, active, beta)[0] <= least:

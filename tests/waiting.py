@@ -44,7 +44,9 @@ class Clock:
     def __init__(
         self, now: float | None = None, on_nap: Callable[[float], None] = lambda now: None
     ) -> None:
-        self.now, self.naps, self._on_nap = time.time() if now is None else now, 0, on_nap
+        self.now = time.time() if now is None else now
+        self.naps = 0
+        self._on_nap = on_nap
 
     def time(self) -> float:
         return self.now
@@ -56,5 +58,6 @@ class Clock:
         return f"{seconds} s"
 
     def sleep(self, seconds: float) -> None:
-        self.now, self.naps = self.now + seconds, self.naps + 1
+        self.now = self.now + seconds
+        self.naps = self.naps + 1
         self._on_nap(self.now)

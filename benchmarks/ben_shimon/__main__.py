@@ -99,7 +99,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--rows", type=int, help="maximum number of training rows, for a short run")
     options = parser.parse_args(arguments)
-    output, wanted = Path(options.output), tuple(options.sets) if options.sets else None
+    output = Path(options.output)
+    wanted = tuple(options.sets) if options.sets else None
     warm_up()
     for part in PARTS:
         if not set(part.tables) & set(options.table):

@@ -63,9 +63,11 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         # Warnings on duplicate rows and the heuristic's limits concern these data, and all
         # competitors alike.
         warnings.simplefilter("ignore", PartirvmWarning)
-        began, cpu_began = time.perf_counter(), time.process_time()
+        began = time.perf_counter()
+        cpu_began = time.process_time()
         estimator.fit(split.X, split.y)
-        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+        seconds = time.perf_counter() - began
+        cpu_seconds = time.process_time() - cpu_began
         error = estimator.predict(split.X_test) - split.y_test
     history = estimator.history_
     return {
@@ -133,7 +135,9 @@ def compare_all(
 
     All sets have equal shares of the seconds of a table, and unused seconds go to the next set.
     """
-    datasets, fits, left = list(datasets), [], settings.budget
+    datasets = list(datasets)
+    fits = []
+    left = settings.budget
     for number, dataset in enumerate(datasets):
         began = time.perf_counter()
         fits += compare(title, dataset, competitors, settings, left / (len(datasets) - number))

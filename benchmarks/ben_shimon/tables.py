@@ -72,7 +72,8 @@ def printed(number: Any) -> str:
 def by_competitor(fits: list[Fit], quantity: Quantity, *, strategies: bool = True) -> str:
     """Return a table with one row per set: for each competitor our mean ± sd over splits, and the
     paper's number."""
-    competitors, rows = sorted_names(fits), []
+    competitors = sorted_names(fits)
+    rows = []
     for name in names(fits, "data"):
         row: dict[str, Any] = {"data": name}
         for competitor in competitors:
@@ -100,7 +101,8 @@ def ratios(fits: list[Fit]) -> str:
         row: dict[str, Any] = {"data": name}
         for strategy in [one for one in sorted_names(fits) if one != "basic"]:
             row[strategy] = mean_and_spread(ratios_to_basic(fits, name, strategy))
-            ours, theirs = paper.seconds(name, strategy), paper.seconds(name, "basic")
+            ours = paper.seconds(name, strategy)
+            theirs = paper.seconds(name, "basic")
             row[f"{strategy}, paper"] = f"{ours[0] / theirs[0]:.2f}" if ours and theirs else ""
         rows.append(row)
     return table(rows, dict.fromkeys(rows[0], "")) if rows else ""
@@ -188,7 +190,8 @@ def heuristic_quality(fits: list[Fit]) -> list[dict[str, Any]]:
         error = {one: fmean(values(fits, "rmse", data=name, competitor=one)) for one in own}
         time = {one: fmean(numbers) for one, numbers in own.items()}
         good = [one for one in time if error[one] <= NEAR_BEST * min(error.values())]
-        best, best_good = min(time, key=time.__getitem__), min(good, key=time.__getitem__)
+        best = min(time, key=time.__getitem__)
+        best_good = min(good, key=time.__getitem__)
         lines.append(
             {
                 "data": name,

@@ -63,7 +63,8 @@ class Split:
         """Return the split with features standardised by the training moments (sd with ddof 0; a
         constant feature keeps scale 1).
         """
-        shift, scale = self.X.mean(axis=0), self.X.std(axis=0)
+        shift = self.X.mean(axis=0)
+        scale = self.X.std(axis=0)
         scale[scale == 0] = 1.0
         return replace(self, X=(self.X - shift) / scale, X_test=(self.X_test - shift) / scale)
 
@@ -89,7 +90,8 @@ def read(folder: str | Path, name: str) -> dict[str, NDArray[np.generic]]:
 def public(name: str, folder: str | Path, number: int) -> Split:
     """Return one of the splits in the file, or beyond these a random one of the same sizes."""
     file = read(folder, name)
-    train, test = file["train_idx"], file["test_idx"]
+    train = file["train_idx"]
+    test = file["test_idx"]
     if number < len(train):
         return divided(file["X"], file["y"], train[number], test[number])
     order = np.random.default_rng(number).permutation(np.concatenate([train[0], test[0]]))
@@ -162,7 +164,8 @@ def at_random(
     """Return a split with ``rows`` random training rows; a numeric target is cut at these quantiles
     (or values > 1)."""
     file = read(folder, name)
-    y, order = file["y"], np.random.default_rng([37, number]).permutation(len(file["y"]))
+    y = file["y"]
+    order = np.random.default_rng([37, number]).permutation(len(file["y"]))
     cuts = [limit if limit > 1 else np.quantile(y.astype(float), limit) for limit in limits]
     return divided(
         file["X"], np.digitize(y, cuts) if limits else y, order[:rows], order[rows : rows + 8000]
@@ -174,9 +177,12 @@ def letters(
 ) -> Split:
     """Generate classes of two clusters each: log-normal along random directions, around normal
     centres."""
-    rng, own = np.random.default_rng(number), (classes, 2, features)
-    centres, turns = 0.7 * rng.normal(size=own), rng.normal(size=(*own, features)) / features**0.5
-    y, part = rng.integers(classes, size=2 * rows), rng.integers(2, size=2 * rows)
+    rng = np.random.default_rng(number)
+    own = (classes, 2, features)
+    centres = 0.7 * rng.normal(size=own)
+    turns = rng.normal(size=(*own, features)) / features**0.5
+    y = rng.integers(classes, size=2 * rows)
+    part = rng.integers(2, size=2 * rows)
     X = centres[y, part] + np.einsum(
         "nd,nde->ne", np.exp(0.5 * rng.normal(size=(2 * rows, features))) - 1.133, turns[y, part]
     )

@@ -31,18 +31,18 @@ COLUMNS = {
 def merged(classes: int) -> Split:
     """Return the letters with this many labels."""
     split = letters("", 0)
-    y, y_test = split.y % classes, split.y_test % classes
+    y = split.y % classes
+    y_test = split.y_test % classes
     return Split(split.X, y, split.X_test, y_test, classes)
 
 
 def table(rows: int) -> Split:
     """Return rows with numbers and categories, and 20,000 others."""
-    n, rng = rows + 20_000, np.random.default_rng(0)
-    numbers, kind, place = (
-        rng.normal(size=(n, 10)),
-        rng.integers(4, size=n),
-        rng.integers(40, size=n),
-    )
+    n = rows + 20_000
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(n, 10))
+    kind = rng.integers(4, size=n)
+    place = rng.integers(40, size=n)
     X = np.hstack([numbers * rng.uniform(1, 500, 10), np.eye(4)[kind], np.eye(40)[place]])
     linear, wave, of_kind, of_place = (rng.normal(size=(k, 7)) for k in (10, 10, 4, 40))
     odds = numbers @ linear + np.sin(2 * numbers) @ wave + of_kind[kind] + of_place[place]
@@ -53,7 +53,8 @@ def table(rows: int) -> Split:
 def fit(rows: int, classes: int) -> dict[str, Any]:
     """Fit in this process, to ``rows`` of the table if there are any."""
     split = table(rows) if rows else merged(classes)
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     model = RVMClassifier(random_state=0, memory_limit="1GiB").fit(split.X, split.y)
     seconds = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
     p = model.predict_proba(split.X_test)

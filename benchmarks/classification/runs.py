@@ -147,7 +147,8 @@ def attempt(name: str, method: str, settings: Settings) -> Run:
     """Return the fits or a note. Raises TimeoutError or ChildProcessError if a process fails."""
     if method_of(method).missing():
         return {"fits": [], "note": f"{method_of(method).needs} is not installed"}
-    rows, most = len(DATASETS[name].split(settings.folder, 0).y), method_of(method).max_rows
+    rows = len(DATASETS[name].split(settings.folder, 0).y)
+    most = method_of(method).max_rows
     if most is not None and rows > most:
         return {"fits": [], "note": f"not run beyond {most:,} rows"}
     tuned = chosen_parameters(name, method, settings)

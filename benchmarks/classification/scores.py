@@ -36,7 +36,8 @@ def scores(probabilities: Float, y: Int) -> dict[str, Any]:
     """
     from sklearn.metrics import accuracy_score, log_loss
 
-    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    predicted = probabilities.argmax(axis=1)
+    confidence = probabilities.max(axis=1)
     return {
         "error": 1 - float(accuracy_score(y, predicted)),
         "log_loss": float(log_loss(y, probabilities, labels=np.arange(probabilities.shape[1]))),

@@ -116,7 +116,8 @@ def published(runs: list[Run]) -> str:
         for run in (
             run for run in runs if run["data"] == name and run["fits"] and run["method"] in COMPARED
         ):
-            error, vectors = 100 * fmean(values(run, "error")), fmean(values(run, "vectors"))
+            error = 100 * fmean(values(run, "error"))
+            vectors = fmean(values(run, "vectors"))
             row[run["method"]] = f"{error:.1f} ± {100 * standard_error(run):.1f} / {vectors:.0f}"
         rows.append(row)
     return table(rows, dict.fromkeys(("data", "SVM, published", "RVM, published", *COMPARED), ""))

@@ -49,8 +49,10 @@ def log_loss_of(method: Method, parameters: Parameters, split: Split, number: in
 def tune(folder: str, name: str, method_name: str, splits: int, seconds: float) -> dict[str, Any]:
     """Choose parameters for each split, within the time limit. The first split is always
     included."""
-    method, dataset = method_of(method_name), DATASETS[name]
-    chosen, began = [], time.perf_counter()
+    method = method_of(method_name)
+    dataset = DATASETS[name]
+    chosen = []
+    began = time.perf_counter()
     for number in range(splits):
         spent = time.perf_counter() - began
         if number and spent * (number + 1) / number > seconds:

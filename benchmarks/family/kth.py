@@ -145,7 +145,8 @@ def rows(one: ReportSet, folder: str) -> list[dict[str, Any]]:
     """Return the rows of one set: means over the folds of each method, beside the printed
     values."""
     X, y = one.rows(folder)
-    fold, printed = folds(len(y)), PRINTED[one.name]
+    fold = folds(len(y))
+    printed = PRINTED[one.name]
     found = []
     for method in (*METHODS, "default"):
         at = METHODS.index(method) if method in METHODS else None

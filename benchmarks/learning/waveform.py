@@ -58,7 +58,8 @@ DRAWS = 2
 LEAST = 1e-6
 """The lower bound of relevances in a geometric mean."""
 
-TRAIN, TEST = 400, 2000
+TRAIN = 400
+TEST = 2000
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ def row(fits: list[dict[str, Any]], setting: Setting) -> dict[str, Any]:
     sets = of(fits, setting)
     chosen = [one for together in sets for one in together]
     often = frequencies(fits, setting)
-    signal, noise = often[: len(POINTS)], often[len(POINTS) :]
+    signal = often[: len(POINTS)]
+    noise = often[len(POINTS) :]
     return {
         "setting": setting.name,
         "sets": len(sets),
@@ -183,7 +185,8 @@ def main(arguments: list[str] | None = None) -> None:
     kept = Path(options.output, "waveform-fits.json")
     kept.parent.mkdir(parents=True, exist_ok=True)
     fits = json.loads(kept.read_text()) if kept.exists() else []
-    began, done = time.perf_counter(), {(one["seed"], one["set"]) for one in fits}
+    began = time.perf_counter()
+    done = {(one["seed"], one["set"]) for one in fits}
     for seed in range(DRAWS):
         for number in range(options.sets):
             if (seed, number) in done or time.perf_counter() - began > 60 * options.minutes:

@@ -96,7 +96,9 @@ class Copy:
     """A copy of the tree below ``folder`` in which tests run."""
 
     def __init__(self, folder: Path, cpu: int, wall: int) -> None:
-        self.root, self.cpu, self.wall = folder / "tree", cpu, wall
+        self.root = folder / "tree"
+        self.cpu = cpu
+        self.wall = wall
         self.passing: set[str] = set()
         self.left_out: set[str] = set()
         shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(".*", "__pycache__"))

@@ -138,7 +138,8 @@ def mutants(root: Path, folder: str) -> list[Mutant]:
     """Return every mutant of one folder of partirvm/ in the tree at ``root``."""
     made = []
     for path in sorted((root / "partirvm" / folder).rglob("*.py")):
-        source, file = path.read_bytes(), str(path.relative_to(root))
+        source = path.read_bytes()
+        file = str(path.relative_to(root))
         begins = [0]
         for line in source.splitlines(keepends=True):
             begins.append(begins[-1] + len(line))
@@ -147,7 +148,8 @@ def mutants(root: Path, folder: str) -> list[Mutant]:
             for kind, after in changes(node, names):
                 start = begins[node.lineno - 1] + node.col_offset
                 stop = begins[node.end_lineno - 1] + node.end_col_offset
-                before, number = source[start:stop].decode(), count[function, kind]
+                before = source[start:stop].decode()
+                number = count[function, kind]
                 count[function, kind] += 1
                 made.append(
                     Mutant(

@@ -48,7 +48,8 @@ class Dataset:
         if self.generate is None:
             whole = load(folder, self.name)
             order = np.random.default_rng(SEED).permutation(len(whole.y))[:rows]
-            X_test, y_test = whole.X_test[:TEST_ROWS], whole.y_test[:TEST_ROWS]
+            X_test = whole.X_test[:TEST_ROWS]
+            y_test = whole.y_test[:TEST_ROWS]
             return Split(self.name, whole.X[order], whole.y[order], X_test, y_test)
         parts = []
         for count, seed in ((rows, SEED), (TEST_ROWS, SEED + 1)):

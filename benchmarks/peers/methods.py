@@ -88,7 +88,8 @@ def fastrvm(X: Float, y: Float, gamma: float) -> Fitted:
         alpha = model.alpha_.ravel() * np.sum(design**2, axis=0) ** 2
         bias = best_alpha(design, y, alpha, model.beta_, np.ones(len(y)))
         if np.isfinite(bias):
-            design, alpha = with_ones(design), np.concatenate([[bias], alpha])
+            design = with_ones(design)
+            alpha = np.concatenate([[bias], alpha])
         return log_evidence(design, y, alpha, model.beta_)
 
     return Fitted(partial(model.predict, return_std=True), int(model.n_relevance_), evidence)

@@ -56,7 +56,8 @@ def measured(folder: str, name: str, rows: int, method: str) -> Run:
     from partirvm.errors import UsageError
     from partirvm.process import peak_memory
 
-    dataset, chosen = DATASETS[name], METHODS[method]
+    dataset = DATASETS[name]
+    chosen = METHODS[method]
     split = dataset.split(folder, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fits that do not converge show bad scores
@@ -69,7 +70,8 @@ def measured(folder: str, name: str, rows: int, method: str) -> Run:
             return {"note": f"not there: {error}"}
         began = time.perf_counter()
         mean, sd = fitted.predict(split.X_test)
-        predict_seconds, peak = time.perf_counter() - began, peak_memory() / 2**20
+        predict_seconds = time.perf_counter() - began
+        peak = peak_memory() / 2**20
         found = {"vectors": fitted.vectors, "fit_mib": peak, "predict_seconds": predict_seconds}
         if fitted.evidence is not None:
             found["evidence"] = fitted.evidence()
@@ -112,7 +114,8 @@ def run(name: str, rows: int, method: str, settings: Settings) -> Run:
     except TimeoutError:
         about["note"] = f"more than {settings.seconds:.0f} s"
     except ChildProcessError:
-        about["note"], keep = "died", False
+        about["note"] = "died"
+        keep = False
     if keep:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(about))
@@ -148,7 +151,8 @@ def summary(about: Run) -> str:
 def kept(output: Path) -> list[Run]:
     """Read all runs in a folder, sorted by set, size and method."""
     runs = [json.loads(path.read_text()) for path in (output / "runs").glob("*.json")]
-    sets, methods = list(DATASETS), list(METHODS)
+    sets = list(DATASETS)
+    methods = list(METHODS)
     return sorted(
         runs, key=lambda one: (sets.index(one["data"]), one["rows"], methods.index(one["method"]))
     )

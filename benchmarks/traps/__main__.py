@@ -39,7 +39,8 @@ from partirvm.errors import AccuracyWarning, PartirvmWarning
 
 Float = NDArray[np.float64]
 
-NEW_ROWS, SEED = 4000, 7
+NEW_ROWS = 4000
+SEED = 7
 
 OTHERS = ("GP", "boosting", "near rows")
 
@@ -77,7 +78,8 @@ def others(d: int) -> dict[str, Callable[[], Any]]:
 def run(trap: Trap, rows: int, gp_rows: int, max_vectors: int | None = None) -> dict[str, Any]:
     """Return the figures of one case."""
     rng = np.random.default_rng((rows, SEED))
-    (X, _, y), (X_new, signal, _) = trap.draw(rows, rng), trap.draw(NEW_ROWS, rng)
+    (X, _, y) = trap.draw(rows, rng)
+    (X_new, signal, _) = trap.draw(NEW_ROWS, rng)
 
     def error(model: Any) -> float:
         return float(np.sqrt(np.mean((model.predict(X_new) - signal) ** 2)))

@@ -181,7 +181,8 @@ def ingest(
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with shown_progress(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
-    columns, target = made.columns, made.columns.target if made.n_targets else None
+    columns = made.columns
+    target = made.columns.target if made.n_targets else None
     facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
     facts |= {
         "data": data,
@@ -369,6 +370,7 @@ def evaluate(
 
 
 partirvm.commands.update(job_commands.COMMANDS)
-partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign] # in order of use
+# in order of use
+partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign]
 for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

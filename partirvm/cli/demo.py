@@ -55,10 +55,8 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
     began = time.perf_counter()
     terrain = load_terrain()
     folder = _own_folder(output)
-    heights, points = (
-        terrain[0].ravel(),
-        np.stack(np.meshgrid(*terrain[1:]), axis=-1).reshape(-1, 2),
-    )
+    heights = terrain[0].ravel()
+    points = np.stack(np.meshgrid(*terrain[1:]), axis=-1).reshape(-1, 2)
     order = np.random.default_rng(20060101).permutation(len(heights))
     test, validation, train = np.split(
         order, np.round(np.array([0.1, 0.2]) * len(heights)).astype(int)
@@ -88,7 +86,8 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
         table = str(folder / f"{name}.parquet")
         pq.write_table(pa.table(columns), table)
         command("ingest", table, data[name], "--target", "elevation", *limit, "--overwrite")
-    job, picture = str(folder / "job"), folder / "terrain.png"
+    job = str(folder / "job")
+    picture = folder / "terrain.png"
     status: int = command(
         "fit", data["train"], job, *FIT, "--validation", data["validation"], *limit, "--overwrite"
     )
@@ -129,7 +128,8 @@ def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: P
     from partirvm.report.plots import styled
 
     heights, x, y = terrain
-    model, arrays = open_job(job).model(), zarr.open_group(prediction, mode="r")
+    model = open_job(job).model()
+    arrays = zarr.open_group(prediction, mode="r")
     mean, std = (np.asarray(arrays[name]).reshape(heights.shape) for name in ("mean", "std"))
     low, high = np.quantile(heights, [0.005, 0.995])
     wide = float(np.quantile(np.abs(mean - heights), 0.99))

@@ -26,7 +26,8 @@ FLAGS |= {"allow_code": "--allow-code", "augment": "--augment"}
 """Dict from the Python name of an option to its flag."""
 
 _ANY = "|".join(FLAGS)
-_BEFORE, _AFTER = r"(?<![\w'\"`/.\-=])", r"(?![\w'\"`/(=\-]|\.\w)"
+_BEFORE = r"(?<![\w'\"`/.\-=])"
+_AFTER = r"(?![\w'\"`/(=\-]|\.\w)"
 _VALUE = re.compile(rf"{_BEFORE}(?<!\()({_ANY})=('[^']*'|\"[^\"]*\"|[\w.]+)")
 _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)}){_AFTER}")
 
@@ -36,7 +37,8 @@ def as_flags(message: str) -> str:
     ``--solver fast``."""
 
     def given(found: re.Match[str]) -> str:
-        flag, value = FLAGS[found[1]], found[2].strip("'\"")
+        flag = FLAGS[found[1]]
+        value = found[2].strip("'\"")
         switches = {"True": flag, "False": f"--no-{flag[2:]}", "None": f"{flag} none"}
         return switches.get(value, f"{flag} {value}")
 
@@ -53,7 +55,8 @@ class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A flag whose text is converted by ``read``, which raises ``UsageError`` if it is invalid."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        self.name, self.read = name, read
+        self.name = name
+        self.read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value of the text; a default that is not text is returned unchanged."""
@@ -116,7 +119,8 @@ METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
     """Return the flag of an option; ``other`` arguments of ``click.option`` override those derived
     from the row."""
-    default, spelling = option.default, option.flag
+    default = option.default
+    spelling = option.flag
     if option.check.kind == "switch":
         if not option.check.optional:
             spelling = f"{option.flag}/--no-{option.flag[2:]}"

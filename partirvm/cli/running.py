@@ -163,14 +163,18 @@ class Signals:
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None, *, keep: bool = True) -> None:
-        self._announce, self._keep, self._gentle = announce, keep, announce is not None
+        self._announce = announce
+        self._keep = keep
+        self._gentle = announce is not None
         self._before: dict[int, Any] = {}
-        self._hook, self._count = sys.unraisablehook, 0
+        self._hook = sys.unraisablehook
+        self._count = 0
 
     def poll(self) -> bool:
         """Return whether the fit must stop."""
         if self._count and self._announce is not None:
-            announce, self._announce = self._announce, None
+            announce = self._announce
+            self._announce = None
             announce(
                 "stopping after this step and keeping the last model, if any; Ctrl-C again to "
                 "stop at once"

@@ -58,7 +58,9 @@ def ascend(
     ``pairs``, which it extends, hold the curvature of an earlier search.
     """
     free = np.isfinite(low)
-    scale, low, high = np.broadcast_to(scale, begin.shape)[free], low[free], high[free]
+    scale = np.broadcast_to(scale, begin.shape)[free]
+    low = low[free]
+    high = high[free]
 
     def evaluated(x: Float) -> tuple[float, Float]:
         now = begin.copy()
@@ -66,7 +68,9 @@ def ascend(
         value, slopes = function(now)
         return value, slopes[free] * scale
 
-    x, radius, pairs = np.clip(begin[free], low, high), 1.0, [] if pairs is None else pairs
+    x = np.clip(begin[free], low, high)
+    radius = 1.0
+    pairs = [] if pairs is None else pairs
     value, slopes = evaluated(x)
     peaks = [value]
     while (
@@ -84,12 +88,15 @@ def ascend(
             break
         new = np.clip(x + scale * step * min(radius / (size(step) + 1e-99), 1.0), low, high)
         found, others = evaluated(new)
-        move, change = (new - x) / scale, slopes - others
+        move = (new - x) / scale
+        change = slopes - others
         if np.isfinite(found) and move @ change > LEAST_ANGLE * size(move) * size(change):
             pairs[:] = [*pairs, (move, change)][-MOST_PAIRS:]
         radius = (2.0 if found > value else 0.5) * size(move)
         if found > value:
-            x, value, slopes = new, found, others
+            x = new
+            value = found
+            slopes = others
         peaks.append(value)
     return Termination.ITERATIONS if len(peaks) == most else Termination.CONVERGED, len(peaks)
 

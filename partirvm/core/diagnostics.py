@@ -58,7 +58,8 @@ class NumberDiagnostics(FieldSums):
         Intervals are mean ± ``multiples`` × the standard deviation, at each of ``STATED_LEVELS``;
         empty: no coverage.
         """
-        z, points = (t - mean) / std, np.column_stack([t, mean, std])
+        z = (t - mean) / std
+        points = np.column_stack([t, mean, std])
         inside = np.bincount(
             np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1
         )
@@ -109,11 +110,13 @@ class ClassDiagnostics(FieldSums):
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> Self:
         """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K),
         from row ``start``."""
-        likeliest, each = probabilities.argmax(axis=1), np.arange(len(codes))
+        likeliest = probabilities.argmax(axis=1)
+        each = np.arange(len(codes))
         stated_own = probabilities[each, codes]
         shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])
         loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
-        own, found = np.minimum(codes, MOST_CLASSES - 1), np.minimum(likeliest, MOST_CLASSES - 1)
+        own = np.minimum(codes, MOST_CLASSES - 1)
+        found = np.minimum(likeliest, MOST_CLASSES - 1)
         K = min(probabilities.shape[1], MOST_CLASSES)
         p = np.add.reduceat(
             probabilities, np.arange(K), axis=1
@@ -123,7 +126,8 @@ class ClassDiagnostics(FieldSums):
         def counted(places: Int, weights: Float | None = None) -> Any:
             return np.bincount(places.ravel(), weights, 10 * K).reshape(K, 10)
 
-        stated, hits = counted(places, p.ravel()).astype(np.float64), counted(places[each, own])
+        stated = counted(places, p.ravel()).astype(np.float64)
+        hits = counted(places[each, own])
         confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
         return cls(
             len(codes),

@@ -47,7 +47,9 @@ class ActiveColumns:
 
     def __init__(self, statistics: GramStatistics, columns: Int, alpha: Float, beta: float) -> None:
         M = len(columns)
-        self.statistics, self.columns, self.alpha = statistics, columns.copy(), alpha.copy()
+        self.statistics = statistics
+        self.columns = columns.copy()
+        self.alpha = alpha.copy()
         self.diagonal: Float = statistics.gram.diagonal()
         self.place: Int = np.full(len(statistics.labels), -1)
         self.place[columns] = np.arange(M)
@@ -77,10 +79,8 @@ class ActiveColumns:
         self._Sigma = np.zeros((room, room), order="F")
         self._Sigma[:M, :M] = found.covariances[0]
         self.mean = found.mean.copy()
-        offset, projection = (
-            self.statistics.offset[self.columns, 0],
-            self.statistics.projection[:, 0],
-        )
+        offset = self.statistics.offset[self.columns, 0]
+        projection = self.statistics.projection[:, 0]
         self.S, self.Q = sparsity_quality(
             found, beta, offset, self._rows[:M], self.diagonal, projection
         )
@@ -88,11 +88,15 @@ class ActiveColumns:
 
     def add(self, column: int, alpha: float) -> None:
         """Activate a candidate at this α."""
-        M, beta = self.M, self.beta
+        M = self.M
+        beta = self.beta
         if len(self._rows) == M:
-            rows, Sigma = np.empty((M + 64, len(self.place))), np.zeros((M + 64, M + 64), order="F")
-            rows[:M], Sigma[:M, :M] = self._rows, self._Sigma
-            self._rows, self._Sigma = rows, Sigma
+            rows = np.empty((M + 64, len(self.place)))
+            Sigma = np.zeros((M + 64, M + 64), order="F")
+            rows[:M] = self._rows
+            Sigma[:M, :M] = self._Sigma
+            self._rows = rows
+            self._Sigma = Sigma
         tied = np.zeros(len(self._rows))
         tied[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
         self._rows[M] = self.statistics.gram[column]
@@ -102,7 +106,8 @@ class ActiveColumns:
         self.S -= variance * change**2
         self.Q -= mean * change
         self.mean = np.append(self.mean - mean * tied[:M], mean)
-        self.alpha, self.columns = np.append(self.alpha, alpha), np.append(self.columns, column)
+        self.alpha = np.append(self.alpha, alpha)
+        self.columns = np.append(self.columns, column)
         self.place[column] = M
         tied[M] = -1.0
         blas.dger(variance, tied, tied[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
@@ -118,7 +123,9 @@ class ActiveColumns:
 
     def delete(self, column: int) -> None:
         """Deactivate a candidate. The last active candidate takes its position."""
-        i, last, Sigma = int(self.place[column]), self.M - 1, self._Sigma
+        i = int(self.place[column])
+        last = self.M - 1
+        Sigma = self._Sigma
         self._scale(i, 1.0 / Sigma[i, i])
         self.place[self.columns[last]] = i
         self.place[column] = -1
@@ -129,15 +136,14 @@ class ActiveColumns:
         Sigma[last, :] = Sigma[:, last] = 0.0
         for each in (self.mean, self.alpha, self.columns):
             each[i] = each[last]
-        self.mean, self.alpha, self.columns = (
-            self.mean[:last],
-            self.alpha[:last],
-            self.columns[:last],
-        )
+        self.mean = self.mean[:last]
+        self.alpha = self.alpha[:last]
+        self.columns = self.columns[:last]
 
     def now(self) -> tuple[float, float]:
         """Return Σγ and ‖t − Φμ‖² at the current mean and variance."""
-        delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
+        delta = -self.statistics.offset[:, 0]
+        quality = self.Q.copy()
         delta[self.columns] += self.mean
         quality[self.columns] = (
             self.alpha * self.mean
@@ -155,7 +161,8 @@ class ActiveColumns:
 
     def _scale(self, i: int, kappa: float) -> None:
         """Subtract κΣ_iΣ_iᵀ from Σ, and update μ, S and Q accordingly."""
-        M, column = self.M, self._Sigma[:, i].copy()
+        M = self.M
+        column = self._Sigma[:, i].copy()
         change = self.beta * (column[:M] @ self._rows[:M])
         mean = kappa * self.mean[i]
         self.S += kappa * change**2
@@ -184,12 +191,10 @@ class Greedy:
             if state.entered is None
             else np.flatnonzero(~state.entered)
         )
-        self._state, self.floored, self.iteration, self.since = (
-            state,
-            state.floored,
-            state.iteration,
-            0,
-        )
+        self._state = state
+        self.floored = state.floored
+        self.iteration = state.iteration
+        self.since = 0
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
         self.log_evidence = self.active.posterior.log_evidence
 
@@ -207,7 +212,9 @@ class Greedy:
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         found = self._largest(active.columns, alpha, gain)
         (wanted,) = ((active.Q**2 > active.S) & (active.place < 0)).nonzero()
-        s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
+        s = active.S[wanted]
+        q = active.Q[wanted]
+        precision = precision[wanted]
         new = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
         new[s < DEPENDENT * precision] = np.inf
         addition = self._largest(wanted, new, log_contribution(new, s, q))
@@ -216,7 +223,8 @@ class Greedy:
             found = addition
         if thin and found and found.gain <= least:
             gain[np.isfinite(alpha)] = 0.0
-            found, least = self._largest(active.columns, alpha, gain), 0.0
+            found = self._largest(active.columns, alpha, gain)
+            least = 0.0
         return found if found and found.gain > least else None
 
     def _largest(self, columns: Int, alpha: Float, gain: Float) -> Action | None:
@@ -248,13 +256,16 @@ class Greedy:
     def refresh(self) -> StepInfo:
         """Estimate σ² again unless fixed, then recompute everything; ``change`` is the resulting
         change in evidence."""
-        before, active, beta = self.log_evidence, self.active, self.active.beta
+        before = self.log_evidence
+        active = self.active
+        beta = self.active.beta
         if not self._state.fixed_noise:
             precision, self.floored = noise_precision(self._state, active.now())
             beta = float(precision)
         active.refresh(beta)
         self.log_evidence = active.posterior.log_evidence
-        self.iteration, self.since = self.iteration + 1, 0
+        self.iteration = self.iteration + 1
+        self.since = 0
         return StepInfo(
             self.iteration,
             self.n_vectors,
@@ -268,10 +279,8 @@ class Greedy:
         """Return the fit of the active columns, in candidate order, with a newly computed
         posterior."""
         order = np.argsort(self.active.columns)
-        statistics, alpha = (
-            self.active.statistics.take(self.active.columns[order]),
-            self.active.alpha[order],
-        )
+        statistics = self.active.statistics.take(self.active.columns[order])
+        alpha = self.active.alpha[order]
         fit = self._state.restarted(
             statistics, alpha, self.active.beta, iteration=self.iteration, floored=self.floored
         )
@@ -288,11 +297,14 @@ def grow(
     Each refresh is one iteration for the rule, whose ``vectors`` end a fit that starts with more
     vectors.
     """
-    greedy, least, reason = Greedy(state), rule.tol * state.n, None
+    greedy = Greedy(state)
+    least = rule.tol * state.n
+    reason = None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
     while reason is None:
         action = greedy.best(least, thin=rule.thin)
-        halved, since = greedy.n_vectors <= limit, greedy.since
+        halved = greedy.n_vectors <= limit
+        since = greedy.since
         drifts = since % 4 == 3 and greedy.active.drift() > 1e-6
         if action and not (halved or drifts or since >= FEWEST + greedy.active.M // PART):
             greedy.do(action)

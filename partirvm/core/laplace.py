@@ -125,7 +125,8 @@ def settled(
 
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
     """Return the posterior of output k; the first one holds the log likelihood, which is shared."""
-    G, gradient = block.curvature[k], block.gradient[:, k]
+    G = block.curvature[k]
+    gradient = block.gradient[:, k]
     delta, log_det, parts = solve(G, alpha, gradient - alpha * weights)
     mean = weights + delta
     predicted = (0.0 if k else block.log_likelihood) + delta @ (gradient - 0.5 * (G @ delta))
@@ -137,7 +138,8 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Po
 
 def update(state: LaplaceState) -> LaplaceState:
     """Update α once on the fixed quadratic, by the prior's update rule, and prune columns."""
-    gamma, square = state.determinedness.mean(axis=1), (state.mean**2).mean(axis=1)
+    gamma = state.determinedness.mean(axis=1)
+    square = (state.mean**2).mean(axis=1)
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
@@ -165,7 +167,8 @@ def _worthless(state: LaplaceState) -> Bool:
 def _of_columns(state: LaplaceState, kept: Int, alpha: Float) -> LaplaceState:
     """Return the state at this α with only the columns at these positions; in the quadratic, the
     others are zero."""
-    shift, block = state.weights.copy(), state.block
+    shift = state.weights.copy()
+    block = state.block
     shift[kept] = 0.0
     if shift.any():
         moved = np.einsum("kij,jk->ik", block.curvature, shift)

@@ -89,7 +89,8 @@ class Calibration:
         Beyond ``top`` or without quantiles, Student's t with n degrees of freedom. ``UsageError``
         unless 0 < level < 1.
         """
-        tail, K = quantile(level, self.n), len(self.quantiles)
+        tail = quantile(level, self.n)
+        K = len(self.quantiles)
         if not K:
             return tail
         if level > self.top:
@@ -189,7 +190,8 @@ class LeftOut:
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,) that include only a share of the change due to removing
         own columns."""
-        centres, counted = self.owner >= 0, counted_share(self.owner, self.nearest)
+        centres = self.owner >= 0
+        counted = counted_share(self.owner, self.nearest)
         errors, variances = (
             each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances)
         )
@@ -202,10 +204,8 @@ class LeftOut:
 
     def _weighted(self, factors: Float) -> Self:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""
-        errors, variances = (
-            np.sqrt(factors)[:, None] * self.errors,
-            factors[:, None] * self.variances,
-        )
+        errors = np.sqrt(factors)[:, None] * self.errors
+        variances = factors[:, None] * self.variances
         targets = self.targets * np.column_stack([np.ones(len(factors)), factors])
         return replace(self, errors=errors, variances=variances, targets=targets)
 
@@ -222,11 +222,13 @@ class LeftOut:
         The noise variance is between 1/β and 1/β + ``target_variance``. A larger ``least_square``
         raises it.
         """
-        n, centres = len(self.errors), self.owner >= 0
+        n = len(self.errors)
+        centres = self.owner >= 0
         if not n:
             return None
         errors, variances = self.expected()
-        square, variance = float(np.mean(errors**2)), float(np.mean(variances))
+        square = float(np.mean(errors**2))
+        variance = float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
         overconfidence = float(
             np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta)
@@ -243,7 +245,8 @@ class LeftOut:
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
         """Return the diagnostics of the left-out rows, without coverage: intervals are calibrated
         on these rows."""
-        (errors, variances), (targets, weights) = self.expected(), self.targets.T
+        (errors, variances) = self.expected()
+        (targets, weights) = self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
         return NumberDiagnostics.of(
             targets, targets - errors / np.sqrt(weights), std, self.rows, ()
@@ -257,7 +260,8 @@ def counted_share(owner: Int, nearest: Float) -> Float:
     ``owner`` (n,) is the first own column of each row, or −1; ``nearest`` (M,) is as in
     ``LeftOut``.
     """
-    centres, counted = owner >= 0, np.zeros(len(owner))
+    centres = owner >= 0
+    counted = np.zeros(len(owner))
     near = np.fmin(nearest[owner[centres]], 1.0)  # also one if a peak is zero
     counted[centres] = (1.0 - near**2) ** SUBSTITUTE
     return counted
@@ -286,7 +290,8 @@ def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
 def _pooled(z: Float, centres: Bool) -> Float:
     """Return |z| (n,), centres and other rows each scaled to the mean square of both unless a group
     is small."""
-    whole, found = np.mean(z**2), z.copy()
+    whole = np.mean(z**2)
+    found = z.copy()
     for group in (centres, ~centres):
         if group.sum() < FEWEST_OF_GROUP or not z[group].any():
             return z
@@ -299,7 +304,8 @@ def sampled_rows(
 ) -> Int | None:
     """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one per
     stratum, in order."""
-    n, most = n_rows if rows is None else len(rows), most or LEFT_OUT_ROWS
+    n = n_rows if rows is None else len(rows)
+    most = most or LEFT_OUT_ROWS
     if n <= most:
         return rows
     edges = np.arange(most + 1, dtype=np.int64) * n // most

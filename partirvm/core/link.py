@@ -110,7 +110,8 @@ def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tupl
     With several predictors, only f_k is at the end of its band for class k. For f = 0 ± log 3 the
     ends are 1/4 and 3/4.
     """
-    C, probabilities = f.shape[1], LINKS[likelihood].probabilities
+    C = f.shape[1]
+    probabilities = LINKS[likelihood].probabilities
     if C == 1:
         ends = probabilities(low), probabilities(high)
         return np.minimum(*ends), np.maximum(*ends)

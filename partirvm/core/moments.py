@@ -39,8 +39,10 @@ class ColumnMoments:
         """Return moments of ``values`` (rows, columns), with precision weights (rows,); weight zero
         excludes a row."""
         if weights is not None and not (weights > 0).all():
-            values, weights = values[weights > 0], weights[weights > 0]
-        n, absent = len(values), np.isnan(values)
+            values = values[weights > 0]
+            weights = weights[weights > 0]
+        n = len(values)
+        absent = np.isnan(values)
         minimum = np.fmin.reduce(values, axis=0, initial=np.inf)
         maximum = np.fmax.reduce(values, axis=0, initial=-np.inf)
         shares = np.where(absent, 0.0, 1.0 if weights is None else weights[:, None])
@@ -57,13 +59,13 @@ class ColumnMoments:
     def __add__(self, other: Self) -> Self:
         if not (self.n and other.n):
             return self if self.n else other
-        total, missing = self.total + other.total, self.missing + other.missing
-        minimum, maximum = (
-            np.minimum(self.minimum, other.minimum),
-            np.maximum(self.maximum, other.maximum),
-        )
+        total = self.total + other.total
+        missing = self.missing + other.missing
+        minimum = np.minimum(self.minimum, other.minimum)
+        maximum = np.maximum(self.maximum, other.maximum)
         with np.errstate(all="ignore"):
-            difference, whole = other.mean - self.mean, np.maximum(total, TINY)
+            difference = other.mean - self.mean
+            whole = np.maximum(total, TINY)
             square = self.square + other.square + difference**2 * (self.total * other.total / whole)
             mean = _within(self.mean + difference * (other.total / whole), minimum, maximum)
         return type(self)(self.n + other.n, missing, total, mean, square, minimum, maximum)
@@ -115,16 +117,21 @@ class Moments:
         first row's number."""
         others = [] if weights is None else [weights[:, None]]
         wrong = np.hstack([np.isinf(X), *(~np.isfinite(each) for each in (t, *others))])
-        bad, first = int(wrong.sum()), None
+        bad = int(wrong.sum())
+        first = None
         if bad:
             row, column = np.argwhere(wrong)[0]
-            first, keep = (start + int(row), int(column)), ~wrong.any(axis=1)
-            X, t, weights = X[keep], t[keep], None if weights is None else weights[keep]
+            first = (start + int(row), int(column))
+            keep = ~wrong.any(axis=1)
+            X = X[keep]
+            t = t[keep]
+            weights = None if weights is None else weights[keep]
         return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
 
     def __add__(self, other: Self) -> Self:
         firsts = [first for first in (self.first_bad, other.first_bad) if first is not None]
-        inputs, targets = self.inputs + other.inputs, self.targets + other.targets
+        inputs = self.inputs + other.inputs
+        targets = self.targets + other.targets
         return type(self)(inputs, targets, self.bad + other.bad, min(firsts, default=None))
 
 

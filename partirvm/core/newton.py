@@ -102,12 +102,15 @@ def receive(
     search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None
 ) -> Received:
     """Process the statistic of the trial state."""
-    before, trial, since = search.current, search.trial, search.since
+    before = search.current
+    trial = search.trial
+    since = search.since
     now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
     if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
         return _back(search, rule, fall)
-    pairs, step = search.pairs, trial.weights - search.origin
+    pairs = search.pairs
+    step = trial.weights - search.origin
     if now.iteration - since > TIMID and step.shape[1] > 1 and step.any():
         pairs = (*pairs, (step, trial.block.gradient - block.gradient))[-MEMORY:]
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
@@ -153,7 +156,8 @@ def begin(
     moved = state
     for count in range(1, most + 1):
         poll()
-        before, moved = moved, update(moved)
+        before = moved
+        moved = update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
         if count < fewest:
@@ -165,7 +169,8 @@ def begin(
             break
     kept = np.isin(state.labels, moved.labels)
     old = state.alpha[kept]
-    drift, share = np.log(moved.alpha) - np.log(old), np.ones(len(old))
+    drift = np.log(moved.alpha) - np.log(old)
+    share = np.ones(len(old))
     if age > TIMID and last is not None and last.drift is not None and last.share is not None:
         factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
         share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
@@ -209,7 +214,8 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
     However, columns at weight zero, which were about to enter, get the α that would be optimal if
     each entered alone.
     """
-    state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
+    state = replace(search.current, iteration=search.current.iteration + 1)
+    step = 1.0
     if search.step:
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
@@ -239,7 +245,8 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
     """Return a step (M, C) towards the mode, for several outputs."""
     alpha = state.alpha[:, None]
-    q, used = state.block.gradient - alpha * state.weights, []
+    q = state.block.gradient - alpha * state.weights
+    used = []
     for step, fall in pairs:
         change = fall + alpha * step
         product = float(np.sum(step * change))

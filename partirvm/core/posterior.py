@@ -107,12 +107,10 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
     Its elements are left_i data_ij right_j with symmetric ``data``, except for its diagonal, which
     is constant.
     """
-    ranges, ld, L, info = (
-        blocks(len(data)),
-        len(data),
-        np.empty(data.shape, order="F"),
-        np.zeros(1, dtype=np.intc),
-    )
+    ranges = blocks(len(data))
+    ld = len(data)
+    L = np.empty(data.shape, order="F")
+    info = np.zeros(1, dtype=np.intc)
 
     def update(i: slice, k: slice) -> None:
         np.multiply(data[k, i].T, left[i, None] * right[k], out=L[i, k])
@@ -139,15 +137,20 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
     """Compute L⁻¹ of L (M, M) by column blocks; return ``use(columns, rows from there on)`` of
     each, in order."""
-    ranges, ld, info = blocks(len(L), LEAST_INVERSE), len(L), np.zeros(1, dtype=np.intc)
+    ranges = blocks(len(L), LEAST_INVERSE)
+    ld = len(L)
+    info = np.zeros(1, dtype=np.intc)
 
     def inverse(number: int) -> Any:
         j = ranges[number]
-        W, n = np.empty((len(L) - j.start, j.stop - j.start), order="F"), j.stop - j.start
+        W = np.empty((len(L) - j.start, j.stop - j.start), order="F")
+        n = j.stop - j.start
         W[:n] = L[j, j]
         unlocked("dtrtri", "L", "N", n, W, len(W), info)
         for i in ranges[number + 1 :]:
-            m, above, own = i.stop - i.start, i.start - j.start, W[i.start - j.start :]
+            m = i.stop - i.start
+            above = i.start - j.start
+            own = W[i.start - j.start :]
             unlocked(
                 "dgemm",
                 "N",
@@ -216,7 +219,8 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
         each = tuple(
             posterior(statistics.of_target(k), alpha, float(b)) for k, b in enumerate(beta)
         )
-        names, none = ("mean", "variance", "determinedness", "residual", "rounding"), np.zeros(0)
+        names = ("mean", "variance", "determinedness", "residual", "rounding")
+        none = np.zeros(0)
         joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
         log_evidence = float(sum(one.log_evidence for one in each))
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
@@ -245,7 +249,8 @@ def solve(
     Raises ``NumericalError`` as ``factorise`` does.
     """
     factor, scale = factorise(data, alpha, beta)
-    solution, variance = right, scale
+    solution = right
+    variance = scale
     if len(right):
         solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
         # the squared column lengths of L⁻¹ are the diagonal of (LLᵀ)⁻¹
@@ -271,7 +276,8 @@ def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
     For targets that share Σ, q_i is the root mean square, which gives each the mean of their
     evidence terms.
     """
-    precision, mean = 1.0 / fit.variance, shared(fit.mean, fit.variance)
+    precision = 1.0 / fit.variance
+    mean = shared(fit.mean, fit.variance)
     return np.maximum(
         precision - (alpha if mean.ndim == 1 else alpha[:, None]), 0.0
     ), mean * precision

@@ -49,12 +49,11 @@ def products(block: Float, weights: Float) -> Float:
     """Return ``block`` (n, M) times ``weights``, (M,) or (M, K), with shape (n,) or (n, K), stored
     row by row."""
     n, M = block.shape
-    count, whole = n // ROWS, n - n % ROWS
+    count = n // ROWS
+    whole = n - n % ROWS
     out = np.empty((n, *weights.shape[1:]))
-    pieces, places = (
-        block[:whole].reshape(count, ROWS, M),
-        out[:whole].reshape(count, ROWS, *weights.shape[1:]),
-    )
+    pieces = block[:whole].reshape(count, ROWS, M)
+    places = out[:whole].reshape(count, ROWS, *weights.shape[1:])
     np.matmul(pieces, weights, out=places)
     if whole < n:
         last = np.zeros((ROWS, M), order="F")
@@ -66,10 +65,8 @@ def products(block: Float, weights: Float) -> Float:
 def quadratic_forms(block: Float, root: Float) -> Float:
     """Return φᵀRRᵀφ (n,) for each row φ of ``block`` (n, M), with an upper triangular root R (M,
     M)."""
-    found, stored = (
-        np.empty(len(block)),
-        np.ascontiguousarray(root).T,
-    )  # lower triangular, in BLAS's layout
+    found = np.empty(len(block))  # lower triangular, in BLAS's layout
+    stored = np.ascontiguousarray(root).T
     piece = np.zeros((root.shape[1], ROWS)).T
     for start in range(0, len(block), ROWS):
         some = block[start : start + ROWS]

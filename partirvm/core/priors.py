@@ -99,7 +99,8 @@ class Prior:
     def alpha_update(self, determinedness: Float, square: Float) -> Float:
         """Return the next α (appendix A, eq. 48) from γ and μ² of the same shape; ∞ or NaN where α
         diverges."""
-        a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
+        a = 2.0 * self.alpha.shape
+        b = 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (determinedness + a) / (square + b)
 
@@ -145,9 +146,12 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     excess = q**2 - s
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where((excess > 0) & (s > 0), s**2 / excess, np.inf).min(axis=1).clip(ABSENT)
-    best, alpha = np.zeros(len(s)), np.full(len(s), np.inf)
+    best = np.zeros(len(s))
+    alpha = np.full(len(s), np.inf)
     there = np.flatnonzero(np.isfinite(low))
-    s, q, low = s[there], q[there], low[there]
+    s = s[there]
+    q = q[there]
+    low = low[there]
     high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond this, ℓ behaves like Σ(q² − s)/2α
     places = np.array([low * (high / low) ** (step / 47) for step in range(48)])
     values = np.array([joint_contribution(s, q, place) for place in places])
@@ -196,6 +200,7 @@ def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False
     s = np.maximum(s, DEPENDENT * precision)
     best = optimum(s, q, joint=joint)[0]
     if best.ndim < s.ndim:
-        s, precision = s.mean(axis=1), precision.max(axis=1)
+        s = s.mean(axis=1)
+        precision = precision.max(axis=1)
     # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
     return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)

@@ -33,7 +33,9 @@ def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) 
     mean, M = mean.copy(), len(mean)
     covariances = roots @ roots.transpose(0, 2, 1)
     variance = np.einsum("cmm->mc", covariances).copy()
-    least, gone, order = EPS * variance, np.empty((len(roots), count, M)), np.arange(count)
+    least = EPS * variance
+    gone = np.empty((len(roots), count, M))
+    order = np.arange(count)
     left = np.arange(M) >= first
     for k in range(count):
         losses = (np.log(alpha[:, None] * variance) + mean**2 / variance).sum(axis=1)
@@ -54,11 +56,13 @@ def conditioned(
 
     The arguments are those of ``least_loss``; the roots are upper triangular.
     """
-    parts, loss = [], 0.5 * mean.shape[1] * np.log(np.delete(alpha, left)).sum()
+    parts = []
+    loss = 0.5 * mean.shape[1] * np.log(np.delete(alpha, left)).sum()
     for root, own in zip(roots, np.split(mean, len(roots), axis=1), strict=True):
         P = np.linalg.inv(root)
         Q, triangle = np.linalg.qr(P[:, left])
-        inverse, target = np.linalg.inv(triangle), P @ own
+        inverse = np.linalg.inv(triangle)
+        target = P @ own
         projected = Q.T @ target
         rest = ((target - Q @ projected) ** 2).sum(axis=0)
         loss += (

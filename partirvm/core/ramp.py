@@ -75,7 +75,9 @@ class LeftOutClasses:
         w = np.ones(len(block)) if weights is None else weights
         for row, columns in own:
             block[row, columns] = 0.0
-        t, white, f = targets(codes, mean.shape[1]), block @ root, block @ mean
+        t = targets(codes, mean.shape[1])
+        white = block @ root
+        f = block @ mean
         share = np.einsum("nm,nm->n", white, white)
         for row, columns in own:
             cross = root[columns] @ white[row]
@@ -93,11 +95,9 @@ class LeftOutClasses:
         """Return the ramp with the least log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # importing it takes megabytes
 
-        f, K, shares = (
-            self.f,
-            self.f.shape[1],
-            self.weights / max(self.weights.sum(), np.finfo(float).tiny),
-        )
+        f = self.f
+        K = self.f.shape[1]
+        shares = self.weights / max(self.weights.sum(), np.finfo(float).tiny)
         exact = targets(self.codes, K)
         smooth = exact + (1.0 / K - exact) * K / (
             (K - 1.0) * (self.weights.sum() + 4.0)

@@ -76,11 +76,13 @@ def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
     keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
-    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    width = np.uint64(half)
+    mask = np.uint64((1 << half) - 1)
     found = np.asarray(places).astype(np.uint64)
     beyond = np.arange(len(found))
     while len(beyond):
-        left, right = found[beyond] >> width, found[beyond] & mask
+        left = found[beyond] >> width
+        right = found[beyond] & mask
         for key in keys:
             left, right = right, left ^ (scrambled(right + key) & mask)
         found[beyond] = (left << width) | right
@@ -120,10 +122,8 @@ class LargestErrors:
         return cls(rows[order], errors[order], values[order], limit)
 
     def __add__(self, other: "LargestErrors") -> "LargestErrors":
-        errors, rows = (
-            np.concatenate([self.errors, other.errors]),
-            np.concatenate([self.rows, other.rows]),
-        )
+        errors = np.concatenate([self.errors, other.errors])
+        rows = np.concatenate([self.rows, other.rows])
         return LargestErrors.of(
             errors, rows, np.concatenate([self.values, other.values]), self.limit
         )

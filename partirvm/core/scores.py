@@ -61,7 +61,9 @@ class Scores(FieldSums):
         Predictions are of the mapped ``target``.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
-        own, sd, r = target(t), np.sqrt(variance), t - target.moments(mean, variance)[0]
+        own = target(t)
+        sd = np.sqrt(variance)
+        r = t - target.moments(mean, variance)[0]
         z = (own - mean) / sd
         nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) - target.log_slope(t)
         crps = sd * (
@@ -72,7 +74,8 @@ class Scores(FieldSums):
         widths = np.broadcast_to(multiples, (len(t), len(STATED_LEVELS)))
         half_widths = dict(zip(STATED_LEVELS, widths.T[:, :, None], strict=True))
         half = half_widths[0.95] * sd
-        low, high = target.back(mean - half), target.back(mean + half)
+        low = target.back(mean - half)
+        high = target.back(mean + half)
         width = high - low + 2 / (1 - 0.95) * np.maximum(np.maximum(low - t, t - high), 0.0)
         sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
         sums += [(np.abs(z) <= half_widths[level]).sum(axis=1) for level in LEVELS]
@@ -140,7 +143,8 @@ def auc(counts: Int) -> float | None:
     """Return the fraction of pairs whose positive row has the larger score (ties count half); None
     without pairs."""
     negative, positive = counts
-    pairs, below = int(negative.sum()) * int(positive.sum()), np.cumsum(negative) - negative
+    pairs = int(negative.sum()) * int(positive.sum())
+    below = np.cumsum(negative) - negative
     return float(positive @ (below + 0.5 * negative)) / pairs if pairs else None
 
 
@@ -181,9 +185,12 @@ class ClassScores(FieldSums):
         probabilities are 0 or 1.
         """
         classes = np.asarray(codes, dtype=np.int64)
-        rows, k = np.arange(len(classes)), probabilities.shape[1]
-        own, likeliest = probabilities[rows, classes], probabilities.argmax(axis=1)
-        confidence, correct = probabilities[rows, likeliest], likeliest == classes
+        rows = np.arange(len(classes))
+        k = probabilities.shape[1]
+        own = probabilities[rows, classes]
+        likeliest = probabilities.argmax(axis=1)
+        confidence = probabilities[rows, likeliest]
+        correct = likeliest == classes
         bins = np.searchsorted(
             np.arange(1, N_BINS) / N_BINS, confidence, side="left"
         )  # closed above
@@ -204,11 +211,9 @@ class ClassScores(FieldSums):
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017,
         eq. 3)."""
-        accuracy, brier, ece = (
-            (self.n - self.wrong) / self.n,
-            self.squares / self.n,
-            np.abs(self.excess).sum() / self.n,
-        )
+        accuracy = (self.n - self.wrong) / self.n
+        brier = self.squares / self.n
+        ece = np.abs(self.excess).sum() / self.n
         found = {"accuracy": accuracy, "log_loss": self.loss, "brier": brier, "ece": float(ece)}
         return found if self.ranking is None else found | {"roc_auc": auc(self.ranking)}
 

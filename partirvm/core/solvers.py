@@ -117,14 +117,14 @@ def beside(state: HyperState) -> HyperState:
     iteration takes P³ instead of (M + P)³ operations. Its β, initially 1, multiplies C⁻¹: with
     better columns the noise falls.
     """
-    statistics, beta = state.statistics, float(state.beta)
+    statistics = state.statistics
+    beta = float(state.beta)
     entered = np.asarray(state.entered)
-    new, others = np.flatnonzero(entered), np.flatnonzero(~entered)
+    new = np.flatnonzero(entered)
+    others = np.flatnonzero(~entered)
     old = posterior(statistics.take(others), state.alpha[others], beta)
-    cross, precision = (
-        statistics.gram[np.ix_(others, new)],
-        beta * statistics.gram[np.ix_(new, new)],
-    )
+    cross = statistics.gram[np.ix_(others, new)]
+    precision = beta * statistics.gram[np.ix_(new, new)]
     half = whitened(old, cross)
     gram = precision - beta**2 * (half @ half.T)
     np.fill_diagonal(gram, np.maximum(np.diagonal(gram), DEPENDENT * np.diagonal(precision)))
@@ -144,7 +144,8 @@ def beside(state: HyperState) -> HyperState:
 def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
     """Return the best of ``best`` and fixed points from common α: 1/M² (Tipping's SparseBayes) and
     1, × their scale."""
-    M, last = len(whole.labels), best.iteration
+    M = len(whole.labels)
+    last = best.iteration
     unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (
         whole.n * float(whole.target_variance)
     )
@@ -188,7 +189,8 @@ def turns(
 ) -> HyperState:
     """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row without
     raising the noise."""
-    loose, gain = _loose(rule, fit.iteration), np.inf
+    loose = _loose(rule, fit.iteration)
+    gain = np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(start(fit, whole), loose, on_step)
         gain = found.log_evidence - fit.log_evidence
@@ -202,12 +204,14 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     """Return the columns of ``fit`` and those others of ``whole`` that come back, at the α of
     joining columns."""
     active = Greedy(_among(whole, fit)).active
-    s, q = np.maximum(active.S, 0.0), active.Q.copy()
+    s = np.maximum(active.S, 0.0)
+    q = active.Q.copy()
     s[active.columns], q[active.columns] = own_factors(active, active.alpha)
     precision = active.beta * active.diagonal
     alpha = entry_precision(s, q, precision)
     rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
-    alpha[active.columns], rank[active.columns] = active.alpha, np.inf
+    alpha[active.columns] = active.alpha
+    rank[active.columns] = np.inf
     kept = np.sort(np.argsort(-rank, kind="stable")[: active.M + max(10, active.M // 2)])
     statistics = active.statistics.take(kept)
     return whole.restarted(
@@ -221,7 +225,9 @@ def _among(whole: HyperState, fit: HyperState) -> HyperState:
     _, there, own = np.intersect1d(
         whole.labels, fit.labels, assume_unique=True, return_indices=True
     )
-    alpha, entered = whole.alpha.copy(), np.ones(len(whole.labels), bool)
-    alpha[there], entered[there] = fit.alpha[own], False
+    alpha = whole.alpha.copy()
+    entered = np.ones(len(whole.labels), bool)
+    alpha[there] = fit.alpha[own]
+    entered[there] = False
     known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}
     return whole.restarted(whole.statistics, alpha, fit.beta, **known)

@@ -72,7 +72,8 @@ class TreeSum:
                 if sibling is None:
                     break
                 value = self.plus(sibling, value) if index & 1 else self.plus(value, sibling)
-            level, index = level + 1, index >> 1
+            level = level + 1
+            index = index >> 1
         self._waiting[level, index] = value
 
     def result(self) -> Any:
@@ -120,12 +121,16 @@ class GramBlock(FieldSums):
     ) -> Self:
         """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target``
         (rows, T)."""
-        n, log_weight = len(new), 0.0
+        n = len(new)
+        log_weight = 0.0
         if weights is not None:
             present = weights > 0
-            n, log_weight = int(present.sum()), float(np.log(weights[present]).sum())
+            n = int(present.sum())
+            log_weight = float(np.log(weights[present]).sum())
             root = np.sqrt(weights)[:, None]
-            kept, new, target = kept * root, new * root, target * root
+            kept = kept * root
+            new = new * root
+            target = target * root
         gram = np.einsum("np,np->p", new, new) if diagonal else new.T @ new
         return cls(
             kept.T @ new, gram, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight
@@ -192,11 +197,9 @@ class GramStatistics:
     def residual(self, delta: Float) -> tuple[float, float]:
         """Return ‖t − Φμ‖² (weighted) for μ = offset + δ, (M,) or (M, T), and its error bound,
         which is its minimum."""
-        projection, sum_squares, sizes = (
-            self.projection.reshape(delta.shape),
-            self.sum_squares.sum(),
-            np.abs(delta),
-        )
+        projection = self.projection.reshape(delta.shape)
+        sum_squares = self.sum_squares.sum()
+        sizes = np.abs(delta)
         explained = float(np.vdot(delta, 2 * projection - self.gram @ delta))
         rounding = float(
             EPS * (sum_squares + np.vdot(sizes, 2 * np.abs(projection) + np.abs(self.gram) @ sizes))

@@ -13,7 +13,8 @@ class Termination(Enum):
     def __new__(cls, value: str, advice: str = "") -> "Termination":
         """Return a member with this value and advice."""
         member = object.__new__(cls)
-        member._value_, member.advice = value, advice
+        member._value_ = value
+        member.advice = advice
         return member
 
     def __reduce__(self) -> tuple[type["Termination"], tuple[str]]:

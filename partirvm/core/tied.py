@@ -64,14 +64,18 @@ def updates(
     targets. Without a ``target_variance``, the targets are class indicators, which share β. Raises
     ``NumericalError``.
     """
-    size, squares = 1, statistics.sum_squares
+    size = 1
+    squares = statistics.sum_squares
     if target_variance is None:
-        size, target_variance = len(squares), float(squares.mean()) / max(statistics.n, 1)
+        size = len(squares)
+        target_variance = float(squares.mean()) / max(statistics.n, 1)
     parts = statistics.labels >= 0, statistics.labels < 0
     largest = np.array([statistics.gram.diagonal()[part].max(initial=0.0) for part in parts])
     found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
     for _ in range(count):
-        beta, gammas, squares = tied.beta, size * found.determinedness, found.mean**2
+        beta = tied.beta
+        gammas = size * found.determinedness
+        squares = found.mean**2
         if fixed is None:
             freedom = np.maximum(size * statistics.n - gammas.sum(axis=0), size)
             limited = freedom / np.maximum(found.residual, NOISE_FLOOR * target_variance * freedom)

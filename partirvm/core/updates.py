@@ -157,7 +157,8 @@ class HyperState:
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """Return s and q, (P,) or (P, T), of P other columns (Tipping & Faul 2003, eqs. 19 and 22)
         from statistics."""
-        found, offset = self.posterior, self.statistics.offset
+        found = self.posterior
+        offset = self.statistics.offset
         if not found.targets:
             m, p = (each.reshape(-1, *found.mean.shape[1:]) for each in (offset, projection))
             s, q = sparsity_quality(found, float(self.beta), m, cross, diagonal, p)
@@ -188,7 +189,9 @@ Watch = Callable[[StepInfo], None]
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """Update α and β once, prune columns, and factorise once."""
-    old, prior, before = state.posterior, state.prior, state.log_evidence
+    old = state.posterior
+    prior = state.prior
+    before = state.log_evidence
     determined, square = (
         np.atleast_2d(each.T).T
         for each in (old.determinedness, shared(old.mean, old.variance) ** 2)
@@ -205,7 +208,9 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     state = state.restarted(
         statistics, alpha, beta, found=new, iteration=state.iteration + 1, floored=floored
     )
-    evidence, noise, pruned = state.log_evidence, float(np.mean(1.0 / beta)), len(gone) - len(kept)
+    evidence = state.log_evidence
+    noise = float(np.mean(1.0 / beta))
+    pruned = len(gone) - len(kept)
     return state, StepInfo(
         state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise
     )
@@ -252,7 +257,8 @@ def maximise(
         done = reason is Termination.CONVERGED and (rule.thin or keeps)
         if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
-            reason, state = (reason if thinner is state else None), thinner
+            reason = reason if thinner is state else None
+            state = thinner
     return state, reason
 
 
@@ -269,7 +275,8 @@ def thin(state: HyperState) -> HyperState:
 def without(state: HyperState, gone: Int) -> HyperState:
     """Return the fit at the same α and β without the columns at these positions."""
     kept = np.setdiff1d(np.arange(len(state.labels)), gone)
-    statistics, alpha = _columns(state, kept), state.alpha[kept]
+    statistics = _columns(state, kept)
+    alpha = state.alpha[kept]
     return replace(
         state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta)
     )

@@ -67,7 +67,8 @@ class ArraySource(Source):
         self.n_targets = 0 if t is None else math.prod(t.shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
-        self.weighted, self.shuffled = weights is not None, permutation is not None
+        self.weighted = weights is not None
+        self.shuffled = permutation is not None
         for name, array in self._arrays.items():
             refuse_missing_chunks(name, array)
         self._permutation = permutation
@@ -93,7 +94,9 @@ class ArraySource(Source):
     def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
         """Return the function that reads rows; if a tile straddles two chunks, both chunks are
         cached."""
-        array, first, lock = self._arrays[name], self._first[name], threading.Lock()
+        array = self._arrays[name]
+        first = self._first[name]
+        lock = threading.Lock()
         if isinstance(array, np.ndarray):
             return lambda start, stop: array[self._places(name, start, stop)]
         # looked up when rows are read, since a pickled source passes through processes without a
@@ -135,8 +138,10 @@ class ArraySource(Source):
 
     def part(self, tiles: Sequence[int]) -> "ArraySource":
         """Return a source of the rows from the first to the last of the given tiles."""
-        start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
-        rows, lazy = dict[str, Any](), dict[str, Any]()
+        start = self._span(min(tiles))[0]
+        stop = self._span(max(tiles))[1]
+        rows = dict[str, Any]()
+        lazy = dict[str, Any]()
         for name, array in self._arrays.items():
             if isinstance(array, np.ndarray):
                 rows[name] = array[self._places(name, start, stop)]
@@ -229,7 +234,8 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     the fill value."""
     if not hasattr(array, "nchunks_initialized"):
         return
-    stored, there = array.nchunks, array.nchunks_initialized
+    stored = array.nchunks
+    there = array.nchunks_initialized
     if getattr(
         array, "shards", None
     ):  # stored objects are shards; zarr before 3.1 counts shards as chunks

@@ -61,13 +61,16 @@ def as_source(
         if y is not None or weights is not None:
             raise UsageError("y and weights are part of the dataset: pass the dataset alone.")
         return X if isinstance(X, Source) else ZarrSource(X)
-    X, y = pandas_frame(X), pandas_column(y)
+    X = pandas_frame(X)
+    y = pandas_column(y)
     if is_frame(X):
         names = () if y is None else _target_names(y)
         columns = columns or Columns(
             tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y"
         )
-    X, y, weights = _array("X", X), _array("y", y), _array("the weights", weights)
+    X = _array("X", X)
+    y = _array("y", y)
+    weights = _array("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
     return ArraySource(X, y, weights, permutation=order, columns=columns, **how)
@@ -168,7 +171,8 @@ def arrays_table(
     own = tuple(map(str, X.columns)) if frame else tuple(names) or default_names(X.shape[1])
     if len(own) != X.shape[1]:
         raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
-    lazy, targets = frame and hasattr(X, "npartitions"), () if y is None else _target_names(y)
+    lazy = frame and hasattr(X, "npartitions")
+    targets = () if y is None else _target_names(y)
     n_rows = (
         None
         if lazy and y is None and weights is None
@@ -226,7 +230,8 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
     ``DataError`` if unusable."""
     names = default_names(X.shape[1])
     if columns is not None:
-        X, names = in_order(X, columns), columns.given
+        X = in_order(X, columns)
+        names = columns.given
     elif all(isinstance(name, str) for name in X.columns):
         names = tuple(X.columns)
     table = arrays_table(X.set_axis(list(names), axis=1))
@@ -253,7 +258,8 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
 def in_order(X: Any, columns: Columns) -> Any:
     """Return a frame's columns in the model's order, or all if unnamed. Raises ``DataError`` if
     columns are missing."""
-    names, wanted = list(map(str, X.columns)), columns.given
+    names = list(map(str, X.columns))
+    wanted = columns.given
     missing = [name for name in wanted if name not in names]
     if missing and wanted != default_names(len(names)):
         lacking = "lacks columns on which the model was trained"
@@ -268,7 +274,9 @@ def in_order(X: Any, columns: Columns) -> Any:
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
     """Yield the same rows of all arrays, at most ``step``, in memory; Dask frames are loaded by
     whole partitions."""
-    client, X, start = client_of(*arrays), arrays[0], 0
+    client = client_of(*arrays)
+    X = arrays[0]
+    start = 0
 
     def rows(values: Any, start: int, stop: int) -> Any:
         some = (values.iloc if hasattr(values, "iloc") else values)[start:stop]

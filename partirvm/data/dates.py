@@ -26,8 +26,12 @@ class Dates:
     """
 
     def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:
-        self._known, self._first, self._last, self._step = known, np.inf, -np.inf, np.inf
-        self.form, self.unit = form, f"days since {ORIGIN}"
+        self._known = known
+        self._first = np.inf
+        self._last = -np.inf
+        self._step = np.inf
+        self.form = form
+        self.unit = f"days since {ORIGIN}"
 
     def days(self, values: Any) -> Float:
         """Return an Arrow array of dates or strings as days (n,) since ``ORIGIN``, or since
@@ -37,7 +41,8 @@ class Dates:
         """
         import pyarrow as pa
 
-        kind, origin = pa.types, int(np.datetime64(ORIGIN, "us").astype(np.int64))
+        kind = pa.types
+        origin = int(np.datetime64(ORIGIN, "us").astype(np.int64))
         if values.null_count == len(values):  # a CSV column without values counts as numeric
             values = pa.nulls(len(values))
         elif kind.is_string(values.type) or kind.is_large_string(values.type):
@@ -45,7 +50,8 @@ class Dates:
         elif kind.is_integer(values.type) or kind.is_floating(values.type):
             raise pa.ArrowNotImplementedError(f"{values.type} is not a date type")
         if kind.is_time(values.type) or kind.is_duration(values.type):
-            self._known, origin = (), 0
+            self._known = ()
+            origin = 0
             self.unit = "days since midnight" if kind.is_time(values.type) else "days"
             values = values.cast(
                 pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False
@@ -54,7 +60,8 @@ class Dates:
         days = (numbers(ticks.cast(pa.int64()).cast(pa.float64(), safe=False)) - origin) / 86_400e6
         distinct = np.unique(days[~np.isnan(days)])
         if len(distinct):
-            self._first, self._last = min(self._first, distinct[0]), max(self._last, distinct[-1])
+            self._first = min(self._first, distinct[0])
+            self._last = max(self._last, distinct[-1])
             self._step = min(self._step, np.diff(distinct).min(initial=np.inf))
         return days
 

@@ -59,11 +59,15 @@ class Roles:
 def assign_roles(table: Reader, like: Columns | None, asked: Mapping[str, Any]) -> Roles:
     """Assign a role to every column from the ``ingest`` options. Only data ``like`` others may lack
     a target."""
-    where, weights, noise = table.name, asked["weights"] or table.weights, asked["noise"]
+    where = table.name
+    weights = asked["weights"] or table.weights
+    noise = asked["noise"]
     target, features, exclude, categorical = (
         asked[name] for name in ("target", "features", "exclude", "categorical")
     )
-    classes, missing, dates = asked["classes"], asked["missing"], asked["dates"] or {}
+    classes = asked["classes"]
+    missing = asked["missing"]
+    dates = asked["dates"] or {}
     if isinstance(target, str):
         target = (
             [target] if target in table.columns else [name.strip() for name in target.split(",")]
@@ -71,10 +75,12 @@ def assign_roles(table: Reader, like: Columns | None, asked: Mapping[str, Any]) 
     targets = tuple(map(str, target or ()))
     if like is not None:
         features = like.given if features is None else features
-        categorical, classes = tuple(like.categories), like.classes is not None
+        categorical = tuple(like.categories)
+        classes = like.classes is not None
         learned = like.targets or (like.target,)
         targets = targets or (learned if set(learned) <= set(table.columns) - set(exclude) else ())
-        missing, dates = (*like.missing, *missing), like.formats
+        missing = (*like.missing, *missing)
+        dates = like.formats
     targets = targets or table.targets
     classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
@@ -98,7 +104,8 @@ def assign_roles(table: Reader, like: Columns | None, asked: Mapping[str, Any]) 
     features = tuple(str(name) for name in given if name not in exclude or like is not None)
     found = [name for name in table.categorical if name in features and like is None]
     chosen = [name for name in categorical if name in table.columns or name not in ("auto", "none")]
-    coded, auto = tuple(dict.fromkeys([*chosen, *found])), "auto" in set(categorical) - set(chosen)
+    coded = tuple(dict.fromkeys([*chosen, *found]))
+    auto = "auto" in set(categorical) - set(chosen)
     without = asked["drop_missing_targets"]
     roles = Roles(
         features,
@@ -119,13 +126,13 @@ def assign_roles(table: Reader, like: Columns | None, asked: Mapping[str, Any]) 
 def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> None:
     """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two
     roles."""
-    where, found, used = table.name, Counter(table.columns), Counter(roles.wanted)
+    where = table.name
+    found = Counter(table.columns)
+    used = Counter(roles.wanted)
     for name in (*roles.wanted, *exclude, *roles.categorical, *roles.formats):
         if found[name] != 1:
-            has, hint = (
-                "several columns" if found[name] else "no column",
-                f" {UNLABELLED}" * (name in roles.targets),
-            )
+            has = "several columns" if found[name] else "no column"
+            hint = f" {UNLABELLED}" * (name in roles.targets)
             raise DataError(
                 f"{where} has {has} {quoted(name)}. Its columns: {listed(table.columns)}.{hint}"
             )
@@ -155,8 +162,14 @@ class Encoder:
     def __init__(
         self, roles: Roles, table: Reader, like: Columns | None, *, stored: bool = False
     ) -> None:
-        self.roles, self._table, self._like, self._stored = roles, table, like, stored
-        self.n_rows, self.dropped, self._row, self.notes = 0, 0, 0, dict[str, str]()
+        self.roles = roles
+        self._table = table
+        self._like = like
+        self._stored = stored
+        self.n_rows = 0
+        self.dropped = 0
+        self._row = 0
+        self.notes = dict[str, str]()
         known: dict[str, Any] = dict(table.categorical if like is None else like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
@@ -166,17 +179,13 @@ class Encoder:
         self.dates = {
             column: Dates(cycles, roles.formats.get(column)) for column, cycles in dates.items()
         }
-        self._values, self._odd = (
-            dict[str, Values](),
-            defaultdict[tuple[str, str], OddCells](OddCells),
-        )
+        self._values = dict[str, Values]()
+        self._odd = defaultdict[tuple[str, str], OddCells](OddCells)
         self._proposed, self._filled = list[Finding](), np.zeros(len(roles.wanted), bool)
 
     def _levels_of(self, column: str, known: Sequence[Any] | None = None) -> Levels:
-        most, where = (
-            np.inf if column in self.roles.categorical else MOST_LEVELS,
-            f"{self._table.name}: the column",
-        )
+        most = np.inf if column in self.roles.categorical else MOST_LEVELS
+        where = f"{self._table.name}: the column"
         return Levels(
             f"{where} {quoted(column)}",
             known,
@@ -191,11 +200,9 @@ class Encoder:
         rng = None if seed is None else np.random.default_rng(seed)
         space = np.empty((0, 2 + len(self.roles.wanted)))
         for batch in self._table.batches(self.roles.wanted, batch_bytes):
-            start, n, self._row = (
-                self.n_rows,
-                len(batch[self.roles.features[0]]),
-                self.n_rows + self.dropped,
-            )
+            start = self.n_rows
+            n = len(batch[self.roles.features[0]])
+            self._row = self.n_rows + self.dropped
             space = space if len(space) >= n else np.empty((n, space.shape[1]))
             if not self._row and self._like is None:
                 # not the first batch, whose size depends on the available memory
@@ -230,7 +237,8 @@ class Encoder:
             for name in self.roles.features
             if name not in self.levels and name not in self.dates
         ]:
-            values, what = self._without_gaps(batch[column][:FIRST]), "numbers"
+            values = self._without_gaps(batch[column][:FIRST])
+            what = "numbers"
             if is_text(values.type):
                 what = self._kind_of_text(column, values)
             elif pa.types.is_temporal(values.type) or pa.types.is_boolean(values.type):
@@ -337,11 +345,9 @@ class Encoder:
     def _checked(self, records: Float) -> Float:
         """Return records with noise turned into weights and dropped rows removed. Unusable values
         are recorded."""
-        into, first, end = (
-            records[:, 2:],
-            len(self.roles.features),
-            len(self.roles.features) + len(self.roles.targets),
-        )
+        into = records[:, 2:]
+        first = len(self.roles.features)
+        end = len(self.roles.features) + len(self.roles.targets)
         if "inf" in self.roles.missing:
             into[np.isinf(into)] = np.nan
         if self.roles.noisy:
@@ -371,11 +377,9 @@ class Encoder:
 
     def _findings_of(self, column: str) -> Iterator[Finding]:
         odd = {kind: cells for (name, kind), cells in self._odd.items() if name == column}
-        target, new, levels = (
-            column in self.roles.targets,
-            self._like is None,
-            self.levels.get(column),
-        )
+        target = column in self.roles.targets
+        new = self._like is None
+        levels = self.levels.get(column)
         gaps = {"drop_missing_targets": True} if target else {}
         exclude = {"exclude": (column,)} if column in self.roles.features and new else {}
         what = "dates" if column in self.dates else "numbers"
@@ -401,10 +405,8 @@ class Encoder:
         if not odd and exclude and not self._filled[self.roles.features.index(column)]:
             yield Finding(column, "no row has a value", exclude)
         elif column in self._many and column not in self.left_out:
-            count, advice = (
-                f"{self._many[column]:,} or more",
-                "take it as a number, without classes",
-            )
+            count = f"{self._many[column]:,} or more"
+            advice = "take it as a number, without classes"
             yield Finding(
                 column, f"{count} different labels, too many for a category", exclude, advice
             )
@@ -432,7 +434,8 @@ class Encoder:
     ) -> dict[str, Any]:
         """Return the options that settle text in a numeric or date column: few strings are gaps,
         many are labels."""
-        texts, others = tuple(text.texts), self.n_rows + self.dropped - text.count
+        texts = tuple(text.texts)
+        others = self.n_rows + self.dropped - text.count
         if len(texts) <= problems.FEW_TEXTS and problems.few(texts, text.count, others):
             return {"missing": texts, **gaps}
         if column in self.roles.targets:
@@ -448,7 +451,8 @@ class Encoder:
     @cached_property
     def _many(self) -> dict[str, int]:
         """The columns with too many labels, and their label counts."""
-        found, half = {name: len(each.found) for name, each in self.levels.items()}, self.n_rows / 2
+        found = {name: len(each.found) for name, each in self.levels.items()}
+        half = self.n_rows / 2
         most = {
             name: np.inf if name in self._asked else max(half, problems.FEW_LEVELS)
             for name in found
@@ -508,7 +512,8 @@ class Encoder:
                 self._like or Columns(()), features=features, categories=final, dates=dates
             )
         formats = {name: form for name in dates if (form := self.dates[name].form) is not None}
-        name, targets = ", ".join(self.roles.targets), self.roles.targets
+        name = ", ".join(self.roles.targets)
+        targets = self.roles.targets
         classes = final.pop(name) if self.roles.classes else None
         several = targets if targets[1:] else ()
         return Columns(features, name, final, classes, several, dates, formats, self.roles.missing)
@@ -516,7 +521,8 @@ class Encoder:
     def described(self, missing: Float, settled: Sequence[Finding]) -> dict[str, str]:
         """Return remarks on columns and the file; ``settled`` were accepted, ``missing`` (d,) holds
         shares of rows."""
-        columns, texts = self.columns(), defaultdict[str, list[str]](list)
+        columns = self.columns()
+        texts = defaultdict[str, list[str]](list)
         told = [(each.column, f"{each.found} ({each.options})") for each in settled] + [
             *self.notes.items()
         ]

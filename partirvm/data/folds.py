@@ -38,7 +38,8 @@ class FoldedSource(Source):
     """The training rows of a source, with their folds in the codes of the embedded ``features``."""
 
     def __init__(self, source: Source, features: FeatureMap) -> None:
-        self._source, self._features = source, features
+        self._source = source
+        self._features = features
         self._take_shape_of(source)
         self.moments = source.moments
 
@@ -72,7 +73,8 @@ class FoldedSource(Source):
 
     def _of(self, source: Source) -> Self:
         found = copy(self)
-        found._source, found.moments = source, source.moments
+        found._source = source
+        found.moments = source.moments
         return found
 
     def _folded(self, tile: Tile, numbers: Int) -> Tile:

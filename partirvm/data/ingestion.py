@@ -173,7 +173,8 @@ def ingest(
         )
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
-    url, settled = address(data), list[Finding]()
+    url = address(data)
+    settled = list[Finding]()
     options: dict[str, Any] = asked
     known = like if like is None or isinstance(like, Columns) else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
@@ -182,24 +183,21 @@ def ingest(
         "ARROW_DEFAULT_MEMORY_POOL", "system"
     )  # Arrow's other allocators retain freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    room, budget = None if limit is None else limit - settled_memory() - ALLOWANCE, None
+    room = None if limit is None else limit - settled_memory() - ALLOWANCE
+    budget = None
     table = open_table(source, room)
     with publication(url, overwrite=overwrite, append=append) as place:
         if (old := place.before) is not None:
-            known, tile_rows, shuffle = (
-                old.columns,
-                old.tile_rows,
-                None if old.seed is None else shuffle or 0,
-            )
+            known = old.columns
+            tile_rows = old.tile_rows
+            shuffle = None if old.seed is None else shuffle or 0
         for last in (False, False, False, True):
             roles = assign_roles(table, known, options)
             if old is not None:
                 _require_same_roles(old, roles, url)
             encoder = Encoder(roles, table, known, stored=True)
-            width, tile_width = (
-                2 + len(roles.wanted),
-                len(roles.features) + max(len(roles.targets) - 1, 0),
-            )
+            width = 2 + len(roles.wanted)
+            tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
             tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
             budget = budget or Budget(limit)
             batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
@@ -219,7 +217,8 @@ def ingest(
                 )
                 findings = encoder.findings()
                 proposed = [each for each in findings if each.remedy and auto and not last]
-                options, settled = remedied(options, proposed), settled + proposed
+                options = remedied(options, proposed)
+                settled = settled + proposed
                 if proposed:
                     continue
                 refuse(table.name, findings, _remedy(source, url, asked, findings))
@@ -227,10 +226,8 @@ def ingest(
                 cycles = len(found.features) - len(found.given)
                 if old is None:
                     tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width + cycles)
-                    seed, weighted = (
-                        None if shuffle is None else int(shuffle),
-                        roles.weights is not None,
-                    )
+                    seed = None if shuffle is None else int(shuffle)
+                    weighted = roles.weights is not None
                     old = DataAttributes(
                         found, tile_rows, seed, weighted, labelled=bool(roles.targets)
                     )
@@ -292,7 +289,8 @@ def _last_rows(url: str, old: DataAttributes) -> Float:
     if not rest:
         return np.empty((0, 2 + old.n_features + old.n_targets + old.weighted))
     source = ZarrSource(url)
-    tile, numbers = source.tile(last), source.original_rows(last)
+    tile = source.tile(last)
+    numbers = source.original_rows(last)
     return np.column_stack(
         [numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])]
     )

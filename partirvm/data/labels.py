@@ -71,7 +71,8 @@ def _checked(labels: Labels) -> Labels:
 def coded(y: Any, classes: Labels) -> Float:
     """Return the codes of labels, a float64 array of y's shape. Zarr and Dask arrays are read
     whole."""
-    labels, known = in_process("y", y), listed(classes.tolist(), show=quoted)
+    labels = in_process("y", y)
+    known = listed(classes.tolist(), show=quoted)
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
@@ -189,7 +190,10 @@ class Levels:
     def __init__(
         self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float
     ) -> None:
-        self._where, self._known, self._untyped, self._classes = where, known, untyped, classes
+        self._where = where
+        self._known = known
+        self._untyped = untyped
+        self._classes = classes
         self._most = min(most, MOST_CLASSES if classes else most)
         self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)

@@ -60,7 +60,9 @@ class OddCells:
     distinct strings."""
 
     def __init__(self) -> None:
-        self.count, self.first, self.texts = 0, -1, list[str]()
+        self.count = 0
+        self.first = -1
+        self.texts = list[str]()
 
     def add(self, rows: Bool, start: int, texts: Iterable[str] = ()) -> None:
         """Add the cells of a batch that begins at row ``start``."""
@@ -79,7 +81,10 @@ class Values:
     rows."""
 
     def __init__(self) -> None:
-        self.found, self.n, self._counts, self._first = set[float](), 0, True, np.empty(0)
+        self.found = set[float]()
+        self.n = 0
+        self._counts = True
+        self._first = np.empty(0)
 
     def add(self, values: Float) -> None:
         """Add the values of further rows."""
@@ -139,10 +144,8 @@ def date_formats(texts: Sequence[str]) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    year, array = (
-        "%Y" if re.search(r"\d{4}", "".join(texts[:1])) else "%y",
-        pa.array(texts, pa.string()),
-    )
+    year = "%Y" if re.search(r"\d{4}", "".join(texts[:1])) else "%y"
+    array = pa.array(texts, pa.string())
     forms = [
         f"{day}{time}".replace("%Y", year) for day in DAYS for time in ("", " %H:%M", " %H:%M:%S")
     ]

@@ -59,7 +59,8 @@ class Tile:
 def concatenated(tiles: Sequence["Tile"]) -> "Tile":
     """Return the rows of several tiles of a source as one tile."""
     weights = [each.weights for each in tiles if each.weights is not None]
-    X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
+    X = np.concatenate([each.X for each in tiles])
+    t = np.concatenate([each.t for each in tiles])
     return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
 
 
@@ -106,7 +107,8 @@ class Source:
         """Return a copy with these ``class_weights`` and without moments, which would not take them
         into account."""
         found = copy(self)
-        found.class_weights, found.moments = weights, None
+        found.class_weights = weights
+        found.moments = None
         return found
 
     def _read(self, name: str, number: int) -> Any:
@@ -147,8 +149,10 @@ class Source:
             source.n_features,
             source.n_targets,
         )
-        self.tile_rows, self.columns = source.tile_rows, source.columns
-        self.shuffled, self.weighted = source.shuffled, source.weighted
+        self.tile_rows = source.tile_rows
+        self.columns = source.columns
+        self.shuffled = source.shuffled
+        self.weighted = source.weighted
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
@@ -158,7 +162,8 @@ class Together(Source):
     """An on-disk source whose tiles each combine ``count`` tiles of another source."""
 
     def __init__(self, source: "Source", count: int) -> None:
-        self._source, self._count = source, count
+        self._source = source
+        self._count = count
         self._take_shape_of(source)
         self.tile_rows *= count
 
@@ -238,7 +243,8 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
 def check_beside(name: str, values: Any, n_rows: int) -> None:
     """Raise ``DataError`` unless y (N,) or (N, T), or the weights (N,), have the ``n_rows`` rows of
     X."""
-    shape, several = values.shape, name == "y"
+    shape = values.shape
+    several = name == "y"
     if len(shape) not in range(1, 2 + several) or shape[0] != n_rows or 0 in shape[1:]:
         wanted = "(rows,) or (rows, targets)" if several else "(rows,)"
         raise DataError(

@@ -18,7 +18,8 @@ from partirvm.storage.address import QUERIES, protocol_of, without_query
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
-LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column to read at once
+LEAST_BUFFER = 64 << 10  # bytes of a Parquet column to read at once
+MOST_BUFFER = 1 << 20
 HEAD = 1 << 20  # bytes of a CSV file from which its style is detected
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
 
@@ -170,7 +171,9 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     compressed one."""
     import pyarrow.parquet as pq
 
-    found, largest, n_rows = list[tuple[str, ...]](), 0, 0
+    found = list[tuple[str, ...]]()
+    largest = 0
+    n_rows = 0
     for path in files:
         with opened(filesystem, path) as file:
             metadata = pq.ParquetFile(file, pre_buffer=False).metadata
@@ -211,7 +214,8 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     from pyarrow import csv
 
     nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
-    found, styles = list[list[str]](), list[tuple[str, str]]()
+    found = list[list[str]]()
+    styles = list[tuple[str, str]]()
     for path in files:
         with opened(filesystem, path) as file:
             styles.append(style_of(file.read(HEAD)))
@@ -251,7 +255,8 @@ def style_of(head: bytes) -> tuple[str, str]:
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError:
-        encoding, text = "cp1252", head.decode("cp1252", errors="replace")
+        encoding = "cp1252"
+        text = head.decode("cp1252", errors="replace")
     lines = re.sub('"[^"]*"', "", text).splitlines()[: 100 if len(head) < HEAD else -1][:100]
     counts = {mark: {line.count(mark) for line in lines if line.strip()} for mark in ";\t|"}
     return encoding, next(

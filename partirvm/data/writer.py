@@ -55,7 +55,9 @@ class ExternalSorter:
     def __init__(self, folder: Path, width: int, *, high: float | None = 1.0) -> None:
         folder.mkdir(parents=True)
         self.n_records = 0
-        self._folder, self._width, self._high = folder, width, high
+        self._folder = folder
+        self._width = width
+        self._high = high
 
     def add(self, records: Float) -> None:
         """Add records (n, width)."""
@@ -124,16 +126,17 @@ class Publication:
     def __init__(
         self, folder: Folder, name: str, spill: Path, lease: Lease, *, overwrite: bool, append: bool
     ) -> None:
-        url, names, numbers = folder.location, folder.list(), listed_numbers(folder, VERSIONS)
-        self.folder, self.name, self.spill, self.lease, self.published = (
-            folder,
-            name,
-            spill,
-            lease,
-            False,
-        )
+        url = folder.location
+        names = folder.list()
+        numbers = listed_numbers(folder, VERSIONS)
+        self.folder = folder
+        self.name = name
+        self.spill = spill
+        self.lease = lease
+        self.published = False
         self.before = open_data(url)[1] if append else None
-        self.found, self.number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
+        self.found = list(filter(GROUP.fullmatch, names))
+        self.number = max(numbers, default=0) + 1
         if numbers and not overwrite and not append:
             raise ExistsError(
                 f"{url} already exists. Choose another name, or pass overwrite=True "
@@ -177,7 +180,8 @@ def publication(
 ) -> Iterator[Publication]:
     """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error, its
     group is removed."""
-    folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
+    folder = open_folder(url)
+    name = f"rows-{uuid.uuid4().hex}"
     with claimed(url) as lease, folder.scratch(name) as scratch:
         with storing(url):
             made = Publication(
@@ -225,21 +229,21 @@ def write_tiles(
     attributes of the rows so far, and ``before`` the records of their last tile if it is not full,
     with which the group begins.
     """
-    R, n = old.tile_rows, len(before) + n_new
-    first, n_tiles = old.n_rows // R, -(-n // R)
-    moments, checksums, total = TreeSum(n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
+    R = old.tile_rows
+    n = len(before) + n_new
+    first = old.n_rows // R
+    n_tiles = -(-n // R)
+    moments = TreeSum(n_tiles)
+    checksums = list[dict[str, str]]()
+    total = np.zeros(1, np.uint64)
     arrays: dict[str, Any] = {}
     with storing("the data"):
         for name, chunk in old.chunks.items():
-            group, fill = (
-                place.folder.place(f"{place.name}/{name}"),
-                -1 if name == "row" else np.nan,
-            )
+            group = place.folder.place(f"{place.name}/{name}")
+            fill = -1 if name == "row" else np.nan
             arrays[name] = create_blosc(group, (n, *chunk[1:]), chunk, dtype_of(name), fill)
-    runs, write = (
-        runs_of(chain([before], blocks), R),
-        partial(_write_tile, old, arrays, len(before)),
-    )
+    runs = runs_of(chain([before], blocks), R)
+    write = partial(_write_tile, old, arrays, len(before))
     with ThreadPoolExecutor(2) as pool:
         while pair := list(islice(runs, 2)):
             for of_tile, of_arrays, of_rows in pool.map(write, count(len(checksums)), pair):
@@ -263,8 +267,10 @@ def _write_tile(
 ) -> tuple[Moments, dict[str, str], np.uint64]:
     """Write a tile. Return the moments and hash of its rows from ``n_old`` on, and the checksums of
     its arrays."""
-    start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
-    X, t = np.ascontiguousarray(records[:, 2:start]), np.ascontiguousarray(records[:, start:stop])
+    start = 2 + old.n_features
+    stop = 2 + old.n_features + old.n_targets
+    X = np.ascontiguousarray(records[:, 2:start])
+    t = np.ascontiguousarray(records[:, start:stop])
     weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
     y = t if old.n_targets > 1 else t.reshape(-1)
     parts: dict[str, Any] = {
@@ -289,14 +295,17 @@ def _write_tile(
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows each; the last array may be
     shorter."""
-    pieces, n_held = list[Float](), 0
+    pieces = list[Float]()
+    n_held = 0
     for block in blocks:
         while len(block):
             pieces.append(block[: rows - n_held].copy())
-            block, n_held = block[rows - n_held :], n_held + len(pieces[-1])
+            block = block[rows - n_held :]
+            n_held = n_held + len(pieces[-1])
             if n_held == rows:
                 yield np.concatenate(pieces)
-                pieces, n_held = [], 0
+                pieces = []
+                n_held = 0
         del block  # free the memory before the next block is read
     if pieces:
         yield np.concatenate(pieces)

@@ -54,7 +54,10 @@ from partirvm.storage.records import (
 )
 from partirvm.types import Columns, Int
 
-KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 11, "versions", re.compile("rows-[0-9a-f]{32}")
+KIND = "partirvm-data"
+FORMAT = 11
+VERSIONS = "versions"
+GROUP = re.compile("rows-[0-9a-f]{32}")
 
 NO_MOMENTS = Moments.of(
     np.empty((0, 0)), np.empty((0, 0))
@@ -96,7 +99,8 @@ class DataAttributes:
     @property
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """The chunk shape of each array."""
-        R, T = self.tile_rows, self.n_targets
+        R = self.tile_rows
+        T = self.n_targets
         shapes = {
             "X": (R, self.n_features),
             "y": (R, T) if T > 1 else (R,),
@@ -120,10 +124,8 @@ class DataAttributes:
     def agree(self) -> bool:
         """Return whether the attributes are consistent with each other, which those of a damaged
         file may not be."""
-        firsts, n_tiles = (
-            [first for first, _ in self.segments],
-            -(-self.n_rows // max(self.tile_rows, 1)),
-        )
+        firsts = [first for first, _ in self.segments]
+        n_tiles = -(-self.n_rows // max(self.tile_rows, 1))
         widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
         arrays = [
             (value, n)
@@ -231,7 +233,9 @@ class ZarrSource(Source):
     """
 
     def __init__(self, url: Where) -> None:
-        self.url, self.notes, self.left_out = address(url), dict[str, str](), 0
+        self.url = address(url)
+        self.notes = dict[str, str]()
+        self.left_out = 0
         self.name = self.url
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None
@@ -243,10 +247,13 @@ class ZarrSource(Source):
             folder, attributes = open_data(self.url, self._group)
             self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
             self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
-            self.columns, self.moments = attributes.columns, attributes.moments
-            self.seed, self.weighted = attributes.seed, attributes.weighted
+            self.columns = attributes.columns
+            self.moments = attributes.moments
+            self.seed = attributes.seed
+            self.weighted = attributes.weighted
             self.shuffled = self.seed is not None and len(attributes.batches) == 1
-            self._opened, self._group = (folder, attributes), attributes.segments[-1][1]
+            self._opened = (folder, attributes)
+            self._group = attributes.segments[-1][1]
         return self._opened
 
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
@@ -262,10 +269,8 @@ class ZarrSource(Source):
     def _chunk(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
         folder, attributes = self._open()
-        place, advice = (
-            f"{self.url}: chunk {number} of the array {name!r}",
-            "restore it, or ingest the data again",
-        )
+        place = f"{self.url}: chunk {number} of the array {name!r}"
+        advice = "restore it, or ingest the data again"
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
@@ -286,7 +291,8 @@ class ZarrSource(Source):
     def has_grown(self, then: dict[str, Any]) -> bool:
         """Return True if the DATA consist of the rows of an earlier fingerprint followed by more
         rows."""
-        (full, rest), now = divmod(then["n_rows"], self.tile_rows), self.fingerprint()
+        (full, rest) = divmod(then["n_rows"], self.tile_rows)
+        now = self.fingerprint()
         more = now["n_rows"] > then["n_rows"] and now["about"] == then["about"]
         more = more and now["hashes"][:full] == then["hashes"][:full]
         return more and (

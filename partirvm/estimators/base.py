@@ -72,10 +72,8 @@ def documented(estimator: Documented) -> Documented:
         if name not in defaults:
             return "" if name in TABLE else found[0]
         if name in TABLE:
-            kind, text = (
-                kind.replace("words", listed_words(TABLE[name])),
-                f"{TABLE[name].meaning} {text}",
-            )
+            kind = kind.replace("words", listed_words(TABLE[name]))
+            text = f"{TABLE[name].meaning} {text}"
         return textwrap.indent(entry(name, f"{kind}, ", defaults[name], text), " " * 4) + "\n"
 
     _, parameters, attributes = re.split(
@@ -327,14 +325,16 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     ) -> FitSpec:
         """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return
         the fit's spec."""
-        parameters, checkpoint = check_parameters(asked), None
+        parameters = check_parameters(asked)
+        checkpoint = None
         if self.client is not None:
             portable(parameters)
         with (
             closing(executor_for(self.client)) as executor,
             Progress(quiet=not self.verbose) as display,
         ):
-            began, over = time.monotonic(), timer(parameters.time_limit)
+            began = time.monotonic()
+            over = timer(parameters.time_limit)
             display.callbacks = getattr(self, "_callbacks", ())
 
             def interrupted() -> Termination | None:
@@ -364,18 +364,20 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     def _take(self, model: Any, variance: Float) -> None:
         """Set the attributes of a fitted model; ``variance`` (d,) is the variance of its kernel's
         inputs."""
-        kernels, bases = slice(model.design.n_leading, None), bases_of(model)
+        kernels = slice(model.design.n_leading, None)
+        bases = bases_of(model)
         self.model_ = model
         self.relevance_vectors_ = unfolded_inputs(model.design.centres, model.design.scaling)
         self.n_relevance_vectors_ = model.n_vectors
-        self.weights_, self.alpha_ = model.mean[kernels], model.alpha[kernels]
+        self.weights_ = model.mean[kernels]
+        self.alpha_ = model.alpha[kernels]
         self.log_evidence_ = model.log_evidence
-        self.basis_names_, self.basis_relevance_ = (
-            np.array(bases.names, dtype=object),
-            bases.relevance,
-        )
-        self.basis_weights_, self.basis_alpha_ = bases.weights.T, bases.alpha.T
-        self.kernel_, self._input_variance = model.design.kernel, variance
+        self.basis_names_ = np.array(bases.names, dtype=object)
+        self.basis_relevance_ = bases.relevance
+        self.basis_weights_ = bases.weights.T
+        self.basis_alpha_ = bases.alpha.T
+        self.kernel_ = model.design.kernel
+        self._input_variance = variance
         self.__dict__.pop("gamma_", None)
         gamma = getattr(self.kernel_, "gamma", None)
         own = self.kernel_.relevances(len(variance))
@@ -436,14 +438,16 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             values, near = function(rows_of(self, X, self.model_.columns)[0])
             far = int((near < FAR).sum())
         else:
-            source, tiles = as_source(X), partial(tile_values, function)
+            source = as_source(X)
+            tiles = partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
                 found = np.concatenate(
                     [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
                 )
             found = found[np.argsort(found[:, 0])]
-            values, far = found[:, 1:-1], int(found[:, -1].sum())
+            values = found[:, 1:-1]
+            far = int(found[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)
         return values
 

@@ -77,7 +77,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     def _take(self, model: ClassModel, variance: Float) -> None:
         super()._take(model, variance)
         outputs = 0 if model.mean.shape[1] == 1 else slice(None)
-        self.weights_, self.basis_weights_ = self.weights_.T[outputs], self.basis_weights_[outputs]
+        self.weights_ = self.weights_.T[outputs]
+        self.basis_weights_ = self.basis_weights_[outputs]
         self.intercept_ = model.mean[: int(model.design.bias)].sum(axis=0)[outputs]
 
     def _predictors(self, X: Any) -> Float:

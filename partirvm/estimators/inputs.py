@@ -41,7 +41,8 @@ def in_memory(X: Any) -> bool:
 def loaded(estimator: Any, X: Any) -> Any:
     """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of
     the limit."""
-    lazy, asked = hasattr(X, "npartitions"), estimator.memory_limit
+    lazy = hasattr(X, "npartitions")
+    asked = estimator.memory_limit
     if not (lazy or issparse(X)):
         return X
     size = 8 * X.shape[-1] * (sum(lengths_of(X)) if lazy else X.shape[0])
@@ -155,7 +156,8 @@ def training_rows(
             f"X is {type(X).__name__}, but an estimator is updated with rows in memory: use a job "
             "instead"
         )
-    more, weights = columns is not None, None
+    more = columns is not None
+    weights = None
     X, columns, y = rows_of(
         estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more
     )
@@ -166,7 +168,9 @@ def training_rows(
             weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         present = weights > 0
         if present.any() and not present.all():  # a source whose weights are all 0 is refused
-            X, y, weights = X[present], y[present], weights[present]
+            X = X[present]
+            y = y[present]
+            weights = weights[present]
     y, labels = estimator._coded(y)
     return TrainingRows(X, y, weights, columns, labels)
 
@@ -178,10 +182,8 @@ def training_source(
     attributes."""
     if in_memory(X):
         rows = training_rows(estimator, X, y, sample_weight)
-        source, labels = (
-            as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns),
-            rows.labels,
-        )
+        source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)
+        labels = rows.labels
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)

@@ -118,14 +118,14 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 "partial_fit cannot continue: fit and files keep no rows; call partial_fit from "
                 "the start"
             )
-        request, journal, before = self.parameters(), MemoryJournal(), None
+        request = self.parameters()
+        journal = MemoryJournal()
+        before = None
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:
-            request, before, calls = (
-                self._continued(stream, request),
-                (stream.spec, stream.checkpoint),
-                stream.calls,
-            )
+            request = self._continued(stream, request)
+            before = (stream.spec, stream.checkpoint)
+            calls = stream.calls
         calls += (training_rows(self, X, y, sample_weight, calls[0].columns if calls else None),)
         spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
@@ -141,12 +141,14 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 "all rows"
             )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
-            before, now = getattr(stream.request, name), getattr(asked, name)
+            before = getattr(stream.request, name)
+            now = getattr(asked, name)
             if before is not now and before != now:
                 raise UsageError(
                     f"{name} is {now!r}, but partial_fit began with {before!r}: set it back"
                 )
-        limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
+        limits = {name: getattr(asked, name) for name in LIMITS}
+        rounds = asked.max_rounds
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
         return replace(stream.request, **limits)
 
@@ -184,7 +186,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 "augment and return_gradient cannot be combined: leave one of them out"
             )
         if augment is not None:
-            training, own = source_of(self, augment, model.columns, name="augment"), in_memory(X)
+            training = source_of(self, augment, model.columns, name="augment")
+            own = in_memory(X)
             source = as_source(
                 rows_of(self, X, model.columns)[0] if own else X,
                 columns=model.columns if own else None,
@@ -277,7 +280,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
 def _source_of_calls(calls: Sequence[TrainingRows], seed: int) -> ArraySource:
     """Return the rows of all ``partial_fit`` calls, shuffled within each call."""
-    sizes, weights = [len(call.X) for call in calls], None
+    sizes = [len(call.X) for call in calls]
+    weights = None
     if any(call.weights is not None for call in calls):
         weights = np.concatenate(
             [np.ones(len(call.X)) if call.weights is None else call.weights for call in calls]

@@ -144,7 +144,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     if saved is None:
         return model
     with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
-        parameters, attributes = saved["parameters"], saved["attributes"]
+        parameters = saved["parameters"]
+        attributes = saved["attributes"]
         if (
             not allow_code
         ):  # the parameters name the functions of the next fit; the model may use others

@@ -83,7 +83,8 @@ class Cluster:
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
-        self.client, self.patience = client, patience
+        self.client = client
+        self.patience = patience
         self.address = address_of(client)
         self.n_threads = self.least_threads = 1
         self.n_lost = 0
@@ -130,7 +131,8 @@ class Cluster:
             return None
         workers: dict[str, Any] = identity["workers"]
         threads = [worker["nthreads"] for worker in workers.values()]
-        self.n_threads, self.least_threads = sum(threads) or 1, min(threads, default=1)
+        self.n_threads = sum(threads) or 1
+        self.least_threads = min(threads, default=1)
         self._silent_since = None
         self._count_lost(workers.keys())
         self._empty_since = None if workers else self._empty_since or now

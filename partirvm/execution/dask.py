@@ -127,7 +127,8 @@ class DaskExecutor:
                     tiles[future] = len(run)
                     total.add(index, future, level)
                 roots.append(total.result())
-            waiting, done = {*tiles, *roots}, 0
+            waiting = {*tiles, *roots}
+            done = 0
             while waiting:
                 finished = self._finished(waiting)
                 waiting -= finished

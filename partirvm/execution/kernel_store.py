@@ -63,13 +63,15 @@ def keeping_blocks(
     ``beside`` is the folder for blocks on disk, emptied first, or None for a temporary one. Raises
     ``StorageError``.
     """
-    store, folder = plan.kernel_store, None
+    store = plan.kernel_store
+    folder = None
     if beside is not None:
         shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
     if store.where == "none":
         yield None
         return
-    token, runs = uuid.uuid4().hex, count(1)
+    token = uuid.uuid4().hex
+    runs = count(1)
     if store.where == "zarr":
         folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
         with storing(folder, ADVICE):
@@ -107,9 +109,12 @@ class BlockStore:
     the budget."""
 
     def __init__(self, folder: str | None) -> None:
-        self._folder, self._lock = folder, threading.Lock()
+        self._folder = folder
+        self._lock = threading.Lock()
         self._panels: dict[Key, _Panel] = {}
-        self._run, self._budget, self.used = -1, 0, 0
+        self._run = -1
+        self._budget = 0
+        self.used = 0
         self.touched = time.monotonic()
 
     def begin(self, keeping: Keeping) -> None:
@@ -132,7 +137,8 @@ class BlockStore:
         """Write Φ at the rows X into ``out`` (n, M), stored column by column; ``key`` identifies
         panel and design."""
         design.lead(X, out)
-        rows, labels = out.T[design.n_leading :], design.labels
+        rows = out.T[design.n_leading :]
+        labels = design.labels
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
@@ -149,10 +155,8 @@ class BlockStore:
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
         """Keep the columns that this run has requested, and as many new columns as fit."""
-        stay, size = (
-            np.isin(panel.labels, requested) | (panel.run == self._run),
-            8 * values.shape[1],
-        )
+        stay = np.isin(panel.labels, requested) | (panel.run == self._run)
+        size = 8 * values.shape[1]
         panel.run = self._run
         with self._lock:
             self.used += size * int(stay.sum()) - panel.nbytes
@@ -188,12 +192,17 @@ def _written(values: Float, folder: str) -> Path:
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    place, how = Path(folder) / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
+    place = Path(folder) / f"block-{uuid.uuid4().hex}"
+    configuration: Any = {"write_empty_chunks": True}
     with storing(folder, ADVICE):
         place.parent.stat()  # Zarr would create it, even after the end of the fit
         zarr.create_array(
-            str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how
-        )  # type: ignore[arg-type]
+            str(place),
+            data=values,
+            chunks=values.shape,
+            compressors=[Crc32cCodec()],
+            config=configuration,
+        )
     return place
 
 
@@ -231,7 +240,8 @@ def fill_block(
 ) -> None:
     """Write Φ at a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key``
     begins a ``Key``."""
-    kept, d = design.origin is not None and len(design.centres) > 0, design.scaling.n_inputs
+    kept = design.origin is not None and len(design.centres) > 0
+    d = design.scaling.n_inputs
     if (
         keeping is not None
         and kept
@@ -247,7 +257,9 @@ def independent(kernel: Any, d: int, n: int) -> bool:
     """Return True if, on this machine, a column of n rows has the same bits at any position among
     other columns."""
     rng = np.random.default_rng(0)
-    points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)
+    points = rng.normal(size=(n, d))
+    centre = rng.normal(size=(1, d))
+    origin = np.zeros(d)
     columns: list[Float] = []
     for copies in (1, 17, 64):
         block = np.empty((copies, n)).T

@@ -68,7 +68,8 @@ def to_c(
         raise UsageError(
             f"{place.name!r} cannot be turned into C names: begin the file name with a letter"
         )
-    graph, model = graph_of(model, outputs, level), model_of(model)
+    graph = graph_of(model, outputs, level)
+    model = model_of(model)
     header = Header(graph, dtype, name)
     centres = unfolded_inputs(model.design.centres, model.design.scaling)
     centres = centres if len(centres) else np.zeros((1, len(graph.features)))
@@ -94,7 +95,9 @@ class Header:
     """The parts of a header, including the stored constants of a graph."""
 
     def __init__(self, graph: Graph, dtype: str, name: str) -> None:
-        self.graph, self.name, self.quantised = graph, name, dtype == "int16"
+        self.graph = graph
+        self.name = name
+        self.quantised = dtype == "int16"
         inner, outer = dtypes(graph, "float32" if self.quantised else dtype)
         self.quantised &= (
             inner == "float32"
@@ -123,11 +126,9 @@ class Header:
 
     def stored(self, values: Any, kind: str = "") -> str:
         """Add an array of constants, by default with the real type, and return its name."""
-        kind, name, each = (
-            kind or self.real,
-            f"{self.name}_c{len(self.constants)}",
-            np.ravel(values).tolist(),
-        )
+        kind = kind or self.real
+        name = f"{self.name}_c{len(self.constants)}"
+        each = np.ravel(values).tolist()
         texts = [
             _number(value, self.suffix) if kind == self.real else str(int(value)) for value in each
         ]

@@ -227,10 +227,12 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
         raise UsageError(
             f"{what}: export model.sparse(), the relevance vectors alone, whose errors are larger"
         )
-    scaling, stated = model.design.scaling, model.predictive
+    scaling = model.design.scaling
+    stated = model.predictive
     inputs = _inputs(graph, scaling)
     phi = columns_of(graph, model.design, inputs)
-    scale, target = scaling.t_scale, scaling.target
+    scale = scaling.t_scale
+    target = scaling.target
     mean = _linear(
         graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, scaling.t_shift
     )
@@ -301,7 +303,8 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
 
 def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) -> Any:
     """Return Φw + shift, (n, C); the bias is the first weight."""
-    bias, sizes = int(model.design.bias), np.abs(weights[int(model.design.bias) :]).sum(axis=0)
+    bias = int(model.design.bias)
+    sizes = np.abs(weights[int(model.design.bias) :]).sum(axis=0)
     unit = 1.0 if graph.labels else model.design.scaling.t_scale
     graph.amplification = max(graph.amplification, float(np.max(sizes / unit, initial=0.0)))
     return _times(graph, phi, weights[bias:]) + (shift + (weights[0] if bias else 0.0))
@@ -325,7 +328,8 @@ def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
 
 def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
     """Return the noise variance that the model predicts, (n, T) or (T,)."""
-    variance, noise = np.atleast_1d(model.noise_variance), model.design.noise
+    variance = np.atleast_1d(model.noise_variance)
+    noise = model.design.noise
     features = model.design.scaling.features
     if features is not None and features.doubts:
         variance = _level_factor(graph, features) * variance
@@ -373,7 +377,8 @@ def _inputs(graph: Graph, scaling: Scaling) -> Any:
 
 def _mapped(graph: Graph, features: FeatureMap) -> Any:
     """Return the feature inputs (n, d') before scaling, as ``FeatureMap`` computes them."""
-    warped, X = features.spreads > 0, cast(Any, graph.rows)
+    warped = features.spreads > 0
+    X = cast(Any, graph.rows)
     if warped.any():
         X = np.where(
             warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X
@@ -382,10 +387,8 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
     gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
     found = graph.joined([X, *tables, *effects, *gaps])
-    order, firsts = (
-        np.arange(found.width),
-        X.width + np.cumsum([0, *(each.width for each in tables)])[:-1],
-    )
+    order = np.arange(found.width)
+    firsts = X.width + np.cumsum([0, *(each.width for each in tables)])[:-1]
     order[[j for j, _ in features.tables]] = (
         firsts  # a level's first coordinate takes the place of its code
     )
@@ -395,7 +398,9 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
 def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
     """Return the rows (n, r) of a table (L + 2, r) for the levels of feature j: known, unknown and
     missing ones."""
-    codes, unknown, missing = graph.rows.some([j]), table[-2], table[-1]
+    codes = graph.rows.some([j])
+    unknown = table[-2]
+    missing = table[-1]
     found = graph("Table", codes, table[:-1])
     if j not in features.gaps or (unknown == missing).all():
         return found
@@ -405,7 +410,8 @@ def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
     """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of
     its level."""
-    of_level, p = _of_levels(graph, features, j, weights[0]), weights.shape[2]
+    of_level = _of_levels(graph, features, j, weights[0])
+    p = weights.shape[2]
     if p == 1:
         return of_level
     z = (graph.rows.some(features.numbers) - features.moments[0]) / features.moments[1]
@@ -429,10 +435,8 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
             )
         parts.append(inputs.some(design.active % len(graph.features)))
     if len(design.centres):
-        centres, groups = (
-            design.scaling.inputs(design.centres),
-            [design.which == k for k in range(len(design.kernels))],
-        )
+        centres = design.scaling.inputs(design.centres)
+        groups = [design.which == k for k in range(len(design.kernels))]
         pairs = [
             (kernel, mine)
             for kernel, mine in zip(design.kernels, groups, strict=True)

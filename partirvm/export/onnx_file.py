@@ -112,8 +112,11 @@ class _Writer:
     """Collects nodes and constants; a call adds a node and returns the name of its value."""
 
     def __init__(self, dtype: str, type_: int, named: Callable[[str], str]) -> None:
-        self.dtype, self.type, self.named = dtype, type_, named
-        self.nodes, self.constants = list[Any](), list[Any]()
+        self.dtype = dtype
+        self.type = type_
+        self.named = named
+        self.nodes = list[Any]()
+        self.constants = list[Any]()
 
     def constant(self, given: Any) -> str:
         """Add a constant and return its name."""
@@ -164,13 +167,12 @@ class _Writer:
 
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
         """Add an operation on all pairs of rows and centres, with an extra axis for the centres."""
-        axis, x, V = (
-            self.constant(np.array([1])),
-            self("Unsqueeze", args[0], self.constant(np.array([2]))),
-            args[1],
-        )
+        axis = self.constant(np.array([1]))
+        x = self("Unsqueeze", args[0], self.constant(np.array([2])))
+        V = args[1]
         if op == "Spline":
-            a, b = self("Min", x, V), self("Max", x, V)
+            a = self("Min", x, V)
+            b = self("Max", x, V)
             cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
             each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
             self("ReduceProd", each, axis, keepdims=0, name=name)

@@ -97,22 +97,21 @@ def explain(
     """
     model = model_of(model)
     model.require_one_target("explanations")
-    columns, sparse, errors = model.columns, model.sparse(), None
-    rows, others = checked_rows(X, columns), checked_rows(background, columns)
+    columns = model.columns
+    sparse = model.sparse()
+    errors = None
+    rows = checked_rows(X, columns)
+    others = checked_rows(background, columns)
     if not len(others) or permutations < 2:
         raise UsageError("background needs at least one row, and permutations must be at least 2")
-    own, base = (
-        sparse.moments(rows, variance=False)[0],
-        sparse.moments(others, variance=False)[0].mean(),
-    )
+    own = sparse.moments(rows, variance=False)[0]
+    base = sparse.moments(others, variance=False)[0].mean()
     made = {
         name: column for column, cycles in columns.dates.items() for name in cyclic(column, cycles)
     }
     owners = np.array([columns.given.index(made.get(name, name)) for name in columns.features])
-    data, names = (
-        rows[:, [columns.features.index(name) for name in columns.given]],
-        list(columns.given),
-    )
+    data = rows[:, [columns.features.index(name) for name in columns.given]]
+    names = list(columns.given)
     title = model.design.scaling.target.name(columns.target)
     try:
         values = _exact(sparse, owners, rows, others)
@@ -124,10 +123,8 @@ def explain(
     )  # share of the sum's rounding error, which is larger where large weights cancel
     values += (own - base - values.sum(axis=1))[:, None] * share / share.sum(axis=1, keepdims=True)
     if model.residuals is not None:
-        names, data = (
-            [*names, "local residuals"],
-            np.column_stack([data, np.full(len(rows), np.nan)]),
-        )
+        names = [*names, "local residuals"]
+        data = np.column_stack([data, np.full(len(rows), np.nan)])
         values = np.column_stack([values, model.moments(rows, variance=False)[0] - own])
         errors = None if errors is None else np.column_stack([errors, np.zeros(len(rows))])
     facts = {"data": data, "feature_names": names, "output_names": title, "error_std": errors}
@@ -137,7 +134,8 @@ def explain(
 def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
     """Return the Shapley values (n, p); ``owners`` (d,) holds the number of each feature's original
     column."""
-    design, scaling = model.design, model.design.scaling
+    design = model.design
+    scaling = model.design.scaling
     effects = () if scaling.features is None else scaling.features.effects
     joint = any(
         weights.shape[2] > 1 for _, weights in effects
@@ -152,7 +150,9 @@ def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
     ):
         raise JointError
     inputs, others, centres = (scaling.inputs(rows) for rows in (X, background, design.centres))
-    weights, own, lead = model.mean * scaling.t_scale, owners[scaling.sources], design.n_leading
+    weights = model.mean * scaling.t_scale
+    own = owners[scaling.sources]
+    lead = design.n_leading
     found = np.zeros((len(X), owners.max() + 1))
     for weight, j in zip(weights[int(design.bias) : lead], design.active % X.shape[1], strict=True):
         found[:, own[j]] += weight * (inputs[:, j] - others[:, j].mean())
@@ -226,10 +226,13 @@ def _add(
 
     height = max(1, BLOCK // (len(columns) * len(centres)))
     for some, rows in itertools.product(runs(len(background), ROWS), runs(len(X), ROWS)):
-        far, near = table(background[some]), table(X[rows])
+        far = table(background[some])
+        near = table(X[rows])
         for n, part in itertools.product(range(near.shape[1]), runs(far.shape[1], height)):
             start = far[:, part]  # (p, b, m)
-            step, total, u = near[:, n, None] - start, np.zeros(start.shape), np.empty(start.shape)
+            step = near[:, n, None] - start
+            total = np.zeros(start.shape)
+            u = np.empty(start.shape)
             for node, share in zip(0.5 + 0.5 * nodes, 0.5 * shares / len(background), strict=True):
                 np.multiply(node, step, out=u)
                 u += start
@@ -242,7 +245,8 @@ def _sampled(
 ) -> tuple[Float, Float]:
     """Return estimated Shapley values (n, p), and their standard errors over rounds of
     permutations."""
-    B, p = len(background), int(owners.max()) + 1
+    B = len(background)
+    p = int(owners.max()) + 1
     places = np.random.default_rng(seed).permuted(np.tile(np.arange(p), (rounds, B, 1)), axis=2)
     found = np.zeros((rounds, len(X), p))
     for k, n, some in itertools.product(range(rounds), range(len(X)), runs(B, max(1, 4096 // p))):

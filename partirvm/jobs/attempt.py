@@ -187,19 +187,16 @@ def run_attempt(
         state = store.folded()
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
         before = float(state.history[-1]["seconds"]) if state.history else 0.0
-        source, held_out = (
-            requests.open_unchanged(asked["data"], asked["fingerprint"]),
-            requests.open_held_out(asked),
-        )
-        request, poll = (
-            check_parameters(requests.parameters_of(asked)),
-            _poll(store, state.attempt, watcher),
-        )
+        source = requests.open_unchanged(asked["data"], asked["fingerprint"])
+        held_out = requests.open_held_out(asked)
+        request = check_parameters(requests.parameters_of(asked))
+        poll = _poll(store, state.attempt, watcher)
         with (
             closing(executor_for(client)) as executor,
             _recorded_losses(store, executor) as record_losses,
         ):
-            began, over = time.monotonic() - before, timer(request.time_limit)
+            began = time.monotonic() - before
+            over = timer(request.time_limit)
 
             def interrupted() -> Termination | None:
                 record_losses()
@@ -250,7 +247,8 @@ def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
 def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
     """Return a function that returns ``ABORTED`` after a request to end the job, and raises if the
     lease is lost."""
-    found, polled = False, -POLL_SECONDS
+    found = False
+    polled = -POLL_SECONDS
 
     def poll() -> Termination | None:
         nonlocal found, polled
@@ -334,7 +332,9 @@ def _ending(store: JobStore, client: Any = None) -> Iterator[None]:
 
 def _end(journal: JobJournal, attempt: int, outcome: Outcome) -> Outcome:
     """Record the end of an attempt and return its result."""
-    store, model, seconds = journal.store, journal.model, outcome.seconds
+    store = journal.store
+    model = journal.model
+    seconds = outcome.seconds
     if model is None and store.has_model():
         model = store.model(allow_code=True)  # the caller was permitted to run the job's code
     what, reason = store.requested(attempt) or ("abort", "")

@@ -34,7 +34,8 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 21
+KIND = "partirvm-checkpoint"
+FORMAT = 21
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
 """Fits of a state and their statistics, which are annotated as ``Any``."""
@@ -68,7 +69,8 @@ def stored(value: Any) -> Any:
     if isinstance(value, Checkpoint):
         return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
-        fit, scores = value.fit, cast(Any, value.scores)
+        fit = value.fit
+        scores = cast(Any, value.scores)
         scores = scores and replace(scores, diagnostics=())
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)

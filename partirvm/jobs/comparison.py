@@ -83,7 +83,9 @@ def compared(
         rows = sample.rows.gather(order)
     weights = np.ones(most) if rows.weights is None else rows.weights
     present = np.flatnonzero(weights > 0)
-    X, y, numbers = rows.X[present], rows.t[present, 0], order[present]
+    X = rows.X[present]
+    y = rows.t[present, 0]
+    numbers = order[present]
     weights = weights[present]
     new = np.arange(len(y)) % 5 == 0
     plain = unfolded_inputs(X, model.design.scaling)
@@ -122,7 +124,8 @@ def _number_remarks(own: Float, other: Float, searched: Sequence[int]) -> dict[s
 
 def _class_remarks(own: Float, other: Float) -> dict[str, Any]:
     """Describe the log losses (n,) of the model and of the trees."""
-    loss, by_trees = float(own.mean()), float(other.mean())
+    loss = float(own.mean())
+    by_trees = float(other.mean())
     remarks = [
         "boosting (scikit-learn's HistGradientBoostingClassifier) has a log loss of "
         f"{by_trees:.3g} on {len(own):,} left-out rows, this model {loss:.3g} "
@@ -141,7 +144,8 @@ def is_better(other: Float, own: Float) -> bool:
 def is_lower(other: Float, own: Float, ratio: float) -> bool:
     """Return True if losses (n,) of the trees are significantly lower, by ``ratio`` also on the
     usual rows."""
-    gain, largest = own - other, np.maximum(own, other)
+    gain = own - other
+    largest = np.maximum(own, other)
     usual = largest <= np.quantile(largest, USUAL)
     sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
     return bool(sure and all(own[rows].sum() > ratio * other[rows].sum() for rows in (usual, ...)))
@@ -191,7 +195,8 @@ def _folds(
     numbers : (n,), their row numbers
     new : (n,), the mask of the rows that are left out
     """
-    design, rows = model.design, np.flatnonzero(new)
+    design = model.design
+    rows = np.flatnonzero(new)
     peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
     nearest = np.zeros(design.n_columns)
     for start in range(0, min(len(X), SUBSTITUTE_ROWS), PANEL_ROWS):
@@ -223,7 +228,9 @@ def _errors(
     numbers : (n,), row numbers
     new : (n,), the mask of the rows that are left out
     """
-    sparse, scaling, found = model.sparse(), model.design.scaling, np.zeros(len(X))
+    sparse = model.sparse()
+    scaling = model.design.scaling
+    found = np.zeros(len(X))
     for fold, block, own, nearest in _folds(model, X, numbers, new):
         tempered = model.design.row_weights(X[fold])
         precisions = beta * weights[fold] * (1.0 if tempered is None else tempered)
@@ -254,17 +261,20 @@ def _losses_of_classes(
     losses = np.zeros(len(X))
     for fold, block, own, nearest in _folds(model, X, numbers, new):
         f = block @ model.mean
-        t, variances = targets(y[fold], f.shape[1]), np.zeros_like(f)
+        t = targets(y[fold], f.shape[1])
+        variances = np.zeros_like(f)
         if model.ramp is not None:
             precisions = np.tile(beta * weights[fold], (f.shape[1], 1)).T
             residuals = t - f
         else:
             _, slope, curvature = LINKS[model.likelihood].derivatives(f, t)
             curvature = np.maximum(curvature, LEAST_CURVATURE)
-            precisions, residuals = weights[fold, None] * curvature, slope / curvature
+            precisions = weights[fold, None] * curvature
+            residuals = slope / curvature
         for output in range(f.shape[1]):
             root = model.root[min(output, len(model.root) - 1)]
-            mean, residual = model.mean[:, output, None], residuals[:, output, None]
+            mean = model.mean[:, output, None]
+            residual = residuals[:, output, None]
             together = left_out_together(block, residual, precisions[:, output], mean, root, own)
             share = (
                 counted_share(together.owner, nearest)

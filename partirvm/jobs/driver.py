@@ -154,8 +154,10 @@ class Driver:
     ) -> Outcome:
         """Run the strategy to its end, starting from the state ``resume``; afterwards, the journal
         holds the model."""
-        self._journal, self._began = journal, time.perf_counter() - self.elapsed
-        self._spent, self._likelihood = Spent(), problem.likelihood
+        self._journal = journal
+        self._began = time.perf_counter() - self.elapsed
+        self._spent = Spent()
+        self._likelihood = problem.likelihood
         self._last: Record | None = None
         with one_blas_thread(), on_threads(self.executor.threads):
             outcome = self._run(
@@ -184,7 +186,8 @@ class Driver:
     def _step(self, step: Steps[Any]) -> tuple[Any, bool]:
         """Run a step; return the next state, and whether a line was stored from which the run can
         resume."""
-        resumable, answers = False, cast(Any, None)
+        resumable = False
+        answers = cast(Any, None)
         send: Callable[[Any], Any] = step.send
         while True:
             try:
@@ -199,7 +202,8 @@ class Driver:
             try:
                 send, answers = step.send, self._perform(instructions)
             except Stopped as stopped:
-                send, answers = step.throw, stopped
+                send = step.throw
+                answers = stopped
 
     def _perform(self, instructions: Sequence[Any]) -> tuple[Any, ...]:
         """Carry out instructions that are all of one kind, or all lines of history, and return the
@@ -286,11 +290,9 @@ class Driver:
         source = self.held_out if passes[0].held_out else self.source
         assert source is not None
         rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
-        tell, began, keeping = (
-            self._telling(self.watcher.on_tiles, passes[0].name),
-            time.perf_counter(),
-            None,
-        )
+        tell = self._telling(self.watcher.on_tiles, passes[0].name)
+        began = time.perf_counter()
+        keeping = None
         if (
             self.keep_blocks is not None and source is self.source
         ):  # held-out rows are read by one pass per round

@@ -192,12 +192,14 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after changes until no process runs the job. ``TimeoutError``
         after ``timeout`` s."""
-        end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
+        end = time.monotonic() + (float("inf") if timeout is None else timeout)
+        last = None
         while True:
             state = self.state()
             if state != last:
                 yield state
-            last, now = state, time.monotonic()
+            last = state
+            now = time.monotonic()
             holder = self.store.holder()
             lately = holder is not None and time.time() - holder.last_beat < GRACE
             if state.status.final and not (state.ended is None and lately):
@@ -290,8 +292,10 @@ class Job:
         if last is None or not self.store.has_model():
             return {}
         model = self.store.model(allow_code=True)
-        design, variance = model.design, last.spec.input_variance
-        features, found = model.columns.features, model.relevance
+        design = model.design
+        variance = last.spec.input_variance
+        features = model.columns.features
+        found = model.relevance
         names = design.scaling.names(features)
         return {
             "outputs": model.output_names,
@@ -341,7 +345,8 @@ def resume_command(state: JobState, location: str) -> str:
 def advice_of(state: JobState, location: str = "JOB") -> str:
     """Return the advice for the status or, if the job is done, for the reason, and remarks on
     accuracy."""
-    advice, last = state.status.advice, state.history[-1] if state.history else {}
+    advice = state.status.advice
+    last = state.history[-1] if state.history else {}
     if state.status in {Status.QUEUED, Status.INTERRUPTED, Status.FAILED}:
         return f"{advice} The command: `{resume_command(state, location)}`"
     if state.status is not Status.DONE:

@@ -71,7 +71,8 @@ def _farthest(centre: float, target: int, source: Source, number: int) -> Farthe
 
 def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
     """Return a sentence on the outliers of a numeric target, or "" if there are none."""
-    problem, moments = spec.problem, source.moments
+    problem = spec.problem
+    moments = source.moments
     if problem.n_classes or not problem.target_variance or problem.empty.scaling.target != AS_IT_IS:
         return ""
     for target in range(problem.n_targets):
@@ -190,7 +191,8 @@ def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, F
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
 
-    codes, new_codes = t[:, 0].astype(np.int64), new_t[:, 0].astype(np.int64)
+    codes = t[:, 0].astype(np.int64)
+    new_codes = new_t[:, 0].astype(np.int64)
     classes = np.unique(codes)
     known = np.isin(new_codes, classes)
     places = np.searchsorted(classes, new_codes[known])

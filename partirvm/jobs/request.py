@@ -75,7 +75,8 @@ def open_sources(data: Where, validation: Place) -> tuple[ZarrSource, ZarrSource
 def open_held_out(request: Json) -> ZarrSource | None:
     """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged``
     does."""
-    place, began = request["validation"], request["validation_fingerprint"]
+    place = request["validation"]
+    began = request["validation_fingerprint"]
     if place is not None and began is None:
         raise UsageError(f"{place}: the job began without a held-out dataset: omit --validation")
     return None if place is None else open_unchanged(place, began)
@@ -189,7 +190,8 @@ def requeue(
 def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Json:
     """Return the event of a resume. A finished job needs a larger limit, or more time or memory
     (``DoneError``)."""
-    before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
+    before = parameters_of(request)
+    after = check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
         # the reason for ending at a limit is a word of the limit's name
         option = next((name for name in LIMITS if state.reason in name.split("_")), None)

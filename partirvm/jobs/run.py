@@ -125,7 +125,8 @@ def table_rows(
     numbers = cache(shown.original_rows)
 
     def with_numbers(target: int, each: Entry) -> Entry:
-        found, places = {**each, "largest": []}, [row for row, *_ in each["largest"]]
+        found = {**each, "largest": []}
+        places = [row for row, *_ in each["largest"]]
         with suppress(errors.PartirvmError):
             rows = [int(numbers(row // shown.tile_rows)[row % shown.tile_rows]) for row in places]
             found["largest"] = [
@@ -166,7 +167,8 @@ def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
 def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
     """Warn about defects of a finished fit, such as a noise estimate at its floor or the memory
     limit."""
-    last, schedule = outcome.last, spec.plan.schedule
+    last = outcome.last
+    schedule = spec.plan.schedule
     if last is None or last.kind == "early":
         return
     if last.kind == "part":
@@ -282,7 +284,9 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
         rounds = [each for each in history if each["kind"] == "round" and each.get(key) is not None]
         best = min(rounds, key=lambda each: float(each[key]), default=entry)
         if rounds and entry["kind"] == "final" and entry[key] > WORSE * best[key]:
-            now, then, number = f"{entry[key]:.4g}", f"{best[key]:.4g}", best["number"]
+            now = f"{entry[key]:.4g}"
+            then = f"{best[key]:.4g}"
+            number = best["number"]
             return (
                 f"The {name} of the last fit is {now}, that of round {number} {then}: try "
                 f"max_rounds={number}."
@@ -314,7 +318,8 @@ def lost(judged: dict[str, Any]) -> str:
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
     """Return True for the last model if it has one target, or classes without class weights, and a
     learned kernel."""
-    problem, learned = spec.problem, any(each["kind"] == "kernel" for each in spec.entries)
+    problem = spec.problem
+    learned = any(each["kind"] == "kernel" for each in spec.entries)
     if (
         entry["kind"] != "final"
         or spec.request.reference == "none"

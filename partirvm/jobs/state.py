@@ -43,7 +43,8 @@ class Status(StrEnum):
 
     def __new__(cls, value: str, advice: str = "") -> "Status":
         member = str.__new__(cls, value)
-        member._value_, member.advice = value, advice
+        member._value_ = value
+        member.advice = advice
         return member
 
     @property
@@ -145,7 +146,9 @@ def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None
 
 
 def _advance(state: JobState, event: dict[str, Any]) -> JobState:
-    kind, at, status = event["event"], float(event["time"]), state.status
+    kind = event["event"]
+    at = float(event["time"])
+    status = state.status
     if kind == "plan":
         return replace(state, plan=event)
     if kind == "fit" and status is Status.RUNNING:
@@ -171,7 +174,8 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if new.status is Status.RUNNING:
         before = state.settled().history
         history = before[: int(event.get("history", len(before)))]
-        began, n_runs = state.began or at, state.n_runs + 1
+        began = state.began or at
+        n_runs = state.n_runs + 1
         versions = event.get("versions", {})
         new = replace(new, versions=versions, history=history, before=before, added=False)
         return replace(new, began=began, ended=None, n_runs=n_runs)

@@ -56,7 +56,8 @@ KEPT = {
     "cell": 2,
 }  # groups kept; one checkpoint must precede a final one
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, strongest first
-SPEC_NAME, EVENTS = "spec.json", "events"
+SPEC_NAME = "spec.json"
+EVENTS = "events"
 
 # Schemas (``storage.records``) of a request and of events: the fields that readers use. Objects may
 # have more fields.
@@ -106,7 +107,8 @@ class JobStore:
         """Create a job folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it,
         ``StorageError``."""
         store = cls(location)
-        folder, place = store.folder, store.location
+        folder = store.folder
+        place = store.location
         with storing(place), ExitStack() as held:
             if folder.exists() and not folder.empty():
                 if not _is_job(folder):
@@ -155,7 +157,8 @@ class JobStore:
     def acquire(self, *, patience: float = 0.0) -> Lease:
         """Acquire the lease for a block. Raises ``LeaseError`` if another process holds it."""
         self.spec()
-        self._stay, self._saved = {}, {}
+        self._stay = {}
+        self._saved = {}
         self.lease = leases.acquire(self.folder, self._last_event, patience=patience)
         return self.lease
 
@@ -186,7 +189,8 @@ class JobStore:
         event = {"event": entry["event"], "time": time.time(), **entry, **named}
         event |= {"epoch": lease.epoch, "token": lease.token}
         with storing(f"{self.location}/{EVENTS}"):
-            number, created = self._last_event(), False
+            number = self._last_event()
+            created = False
             while not created:
                 name = numbered(EVENTS, number := number + 1)
                 with suppress(
@@ -235,7 +239,9 @@ class JobStore:
         """Return the state of the job, computed from its events, its lease and the requests to end
         it."""
         while True:
-            before, state, last = self.holder(), self.folded(), self.holder()
+            before = self.holder()
+            state = self.folded()
+            last = self.holder()
             one, two = (
                 None if each is None else (each.epoch, each.over) for each in (before, last)
             )

@@ -55,7 +55,8 @@ class Kernel(DeclaredState):
         for fact, value in facts.items():
             setattr(cls, fact, value)
         if name:
-            cls.name, KERNELS[name] = name, cls
+            cls.name = name
+            KERNELS[name] = cls
 
     @property
     def components(self) -> tuple["Kernel", ...]:
@@ -132,7 +133,8 @@ class Kernel(DeclaredState):
     def learnable(self) -> dict[str, float]:
         """Return the natural logarithms of the p learnable parameters, all of which are ≥ 0, by
         name; −∞ for 0."""
-        field, found = self.learned, dict[str, float]()
+        field = self.learned
+        found = dict[str, float]()
         if field:
             with np.errstate(divide="ignore"):
                 logs = np.log(getattr(self, field)).tolist()
@@ -347,7 +349,8 @@ class Products:
     def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
         """Write ``left`` (n, k) times the centres into ``out`` (n, m), and apply ``finish`` to each
         group (g, n)."""
-        n, left = len(left), padded(left, PIECE_ROWS)
+        n = len(left)
+        left = padded(left, PIECE_ROWS)
         for some in runs(out.shape[1], self.size):
             block = self.block(left, some)[:, :n]
             finish(block)

@@ -181,7 +181,8 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
     def relevances(self, n_features: int) -> Float | None:
-        own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
+        own = self.kernel.relevances(len(self.columns))
+        found = np.zeros(n_features)
         found[self.mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
 
@@ -237,7 +238,8 @@ class PreparedSeveral(PreparedKernel):
     """
 
     def __init__(self, several: Several, centres: Float, which: Int, origin: Float | None) -> None:
-        self.several, self.groups = several, list[tuple[int, Int, PreparedKernel]]()
+        self.several = several
+        self.groups = list[tuple[int, Int, PreparedKernel]]()
         for k, kernel in enumerate(several.kernels):
             mine = np.flatnonzero(which == k)
             places = [mine[some] for some in runs(len(mine), SIZE)]

@@ -135,7 +135,8 @@ class Design(DeclaredState):
     def effective(self) -> Bool:
         """The scaled inputs (d',) on which a column depends; a Python function may depend on all
         features."""
-        d, found = self.centres.shape[1], np.zeros(self.scaling.n_inputs, dtype=np.bool_)
+        d = self.centres.shape[1]
+        found = np.zeros(self.scaling.n_inputs, dtype=np.bool_)
         if len(self.active):
             assert self.functions is not None
             linear = all(function == LINEAR for function, _ in self.functions.parts)
@@ -205,7 +206,8 @@ class Design(DeclaredState):
     def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel coordinates, (n, d'), for raw X, weights (M,) or (n,
         M), Φ (n, M)."""
-        points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
+        points = self.scaling.inputs(X)
+        kernels = slice(self.n_leading, None)
         weights = np.broadcast_to(weights, block.shape)[:, kernels]
         inner = (
             self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
@@ -238,7 +240,8 @@ class Design(DeclaredState):
         """Return the gradient (n, d) of the logarithm of the noise factor at raw inputs X (n, d)
         without gaps."""
         assert self.noise is not None
-        points, centres = self.scaling.inputs(X), self.noise.centres
+        points = self.scaling.inputs(X)
+        centres = self.noise.centres
         values = self.noise.kernel.values(points, centres)
         weights = np.broadcast_to(self.noise.weights, values.shape)
         return self.scaling.raw_gradient(
@@ -260,11 +263,10 @@ class Design(DeclaredState):
     def join(self, other: "Design") -> "Design":
         """Return the design with the centres of this design, then of ``other``, and the leading
         columns of both."""
-        active, bias = np.union1d(self.active, other.active), self.bias or other.bias
-        centres, labels = (
-            np.concatenate([self.centres, other.centres]),
-            np.concatenate([self.labels, other.labels]),
-        )
+        active = np.union1d(self.active, other.active)
+        bias = self.bias or other.bias
+        centres = np.concatenate([self.centres, other.centres])
+        labels = np.concatenate([self.labels, other.labels])
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
     def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> "Design":

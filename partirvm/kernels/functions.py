@@ -165,7 +165,8 @@ def evaluated(
 ) -> Float:
     """Return the checked values of a kernel (n, m), or of basis functions (n, B); ``what`` is the
     role in messages."""
-    function, what = function_of(given, what), f"{what} {title_of(given)}"
+    function = function_of(given, what)
+    what = f"{what} {title_of(given)}"
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
         found = np.asarray(

@@ -54,7 +54,8 @@ class PreparedSteps(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = −k c_j."""
-        U, total = self._scaled(points), np.zeros(len(self.widths))
+        U = self._scaled(points)
+        total = np.zeros(len(self.widths))
         for some in runs(self.centres.shape[1]):
             slopes = weights.T[some] * values.T[some]
             for j in np.flatnonzero(self.widths).tolist():
@@ -63,7 +64,8 @@ class PreparedSteps(PreparedKernel):
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), or 0 for categories."""
-        pairs, slopes = zip(self._scaled(points), self.centres, strict=True), weights * values
+        pairs = zip(self._scaled(points), self.centres, strict=True)
+        slopes = weights * values
         sums = [(slopes * np.sign(u[:, None] - v)).sum(axis=1) for u, v in pairs]
         return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
 
@@ -117,7 +119,8 @@ def _spline(points: Float, centres: Float) -> Float:
     b/2, (n, m)."""
     found = np.ones((len(points), len(centres)), points.dtype)
     for x, z in zip(points.T, centres.T, strict=True):
-        a, h = np.minimum(x[:, None], z), np.maximum(0.5 * x[:, None], 0.5 * z)
+        a = np.minimum(x[:, None], z)
+        h = np.maximum(0.5 * x[:, None], 0.5 * z)
         found *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
     return found
 

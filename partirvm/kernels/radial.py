@@ -78,9 +78,12 @@ class PreparedRadial(PreparedKernel):
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u,
         u∘u, 1]."""
-        U, d = (points - self.origin) * self.root, points.shape[1]
+        U = (points - self.origin) * self.root
+        d = points.shape[1]
         left = np.column_stack([U, U * U, np.ones(len(U))])
-        sums, V, total = np.empty((len(self.centres), 2 * d + 1)), self.centres, np.zeros(d)
+        sums = np.empty((len(self.centres), 2 * d + 1))
+        V = self.centres
+        total = np.zeros(d)
         for some, block in self.slopes(points, values, weights):
             np.matmul(block, left, out=sums[some])
         of_centres = sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])
@@ -111,7 +114,8 @@ class RadialTriangle:
     def __init__(self, kernel: "RadialKernel", points: Float) -> None:
         self.kernel, root = kernel, np.sqrt(kernel.widths(points.shape[1]))
         self.U: Float = (points - points.mean(axis=0)) * root
-        squares, one = np.einsum("nd,nd->n", self.U, self.U), np.ones(len(points))
+        squares = np.einsum("nd,nd->n", self.U, self.U)
+        one = np.ones(len(points))
         product = (
             np.column_stack([2 * self.U, -squares, -one])
             @ np.column_stack([self.U, one, squares]).T
@@ -125,7 +129,8 @@ class RadialTriangle:
         called only once."""
         self.kernel.slope(self.negative, self.values)
         self.negative *= weights
-        (n, d), U = self.U.shape, self.U
+        (n, d) = self.U.shape
+        U = self.U
         sums = blas.dsymm(
             1.0,
             lapack.dtpttr(n, self.negative, uplo="L")[0],
@@ -259,10 +264,12 @@ class PreparedDirections(PreparedKernel):
         origin."""
         n, d = X.shape
         left = np.column_stack([X, np.ones(n)])
-        rows, total = np.zeros(n), np.zeros((d, d))
+        rows = np.zeros(n)
+        total = np.zeros((d, d))
         for some, block in slopes:
             rows += block.sum(axis=0)
-            sums, own = block @ left, self.centres[some]
+            sums = block @ left
+            own = self.centres[some]
             cross = own.T @ sums[:, :d]
             total += (own * sums[:, d:]).T @ own - cross - cross.T
         return total + (X * rows[:, None]).T @ X
@@ -290,7 +297,8 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
     free: bool = False
 
     def __post_init__(self) -> None:
-        kernel, axes = part_of(self.kernel), as_numbers(self.axes)
+        kernel = part_of(self.kernel)
+        axes = as_numbers(self.axes)
         if axes.ndim != 2 or not axes.size or not np.isfinite(axes).all():
             raise UsageError(
                 "axes of the directions kernel must be a matrix of finite numbers, one row per "
@@ -325,7 +333,8 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
         return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
 
     def operations(self, x: Any, Z: Float) -> Any:
-        middle, turned = Z.mean(axis=0), self.matrix.T
+        middle = Z.mean(axis=0)
+        turned = self.matrix.T
         return self.kernel.exported((x - middle) @ turned, (Z - middle) @ turned)
 
     def relevances(self, n_features: int) -> Float | None:

@@ -96,10 +96,8 @@ def learn_classes(
     columns.
     """
     order = in_order(sample, seed)
-    many, most = (
-        len(order) > FEW,
-        min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns),
-    )
+    many = len(order) > FEW
+    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
     problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
     if (
@@ -108,7 +106,9 @@ def learn_classes(
         and clear(sample, problem, one, order, most)
     ):
         problem = replace(problem, likelihood=POOLED)
-    best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
+    best = climb(rows, one, STEPS)
+    choice = {"form": EACH}
+    asked = problem.n_classes > 2 or not many
     if asked and not (many and form == ONE):
         sample.on_step("left-out rows")
         errors = left_out(sample, problem, one, order, most)
@@ -143,10 +143,8 @@ def one_width(
     """
     sample.on_step("widths")
     rows = ProcessRows.of(sample, problem, order[:most])
-    kernels, noise = (
-        {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)},
-        float(np.log(FIRST_NOISE)),
-    )
+    kernels = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
+    noise = float(np.log(FIRST_NOISE))
     starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}
     found = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
     form = max(found, key=lambda form: found[form].value)
@@ -167,15 +165,15 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
     Both use the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the
     best for these rows.
     """
-    share, unit, found = (
-        float(np.mean(np.asarray(problem.codes))),
-        replace(one, signal=0.0, noise=np.log(NUGGET)),
-        [],
-    )
+    share = float(np.mean(np.asarray(problem.codes)))
+    unit = replace(one, signal=0.0, noise=np.log(NUGGET))
+    found = []
     for kept, outside in splits(order, most):
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         root, white = rows.whitened(unit, new)
-        codes, weights, logistic = (rows.t[:, 0] > 0).astype(float), np.zeros((len(root), 1)), []
+        codes = (rows.t[:, 0] > 0).astype(float)
+        weights = np.zeros((len(root), 1))
+        logistic = []
         for variance in VARIANCES:
             for _ in range(NEWTON_STEPS):
                 block = LogisticBlock.of("bernoulli", root, codes, weights, 1 / rows.inverse)
@@ -231,7 +229,8 @@ def left_out(
 def choose(errors: Float, one: str) -> dict[str, Any]:
     """Choose between the form ``one`` and a width per feature by squared errors (3, n); return what
     was compared."""
-    gain, (by_one, by_each) = errors[0] - errors[1], np.sqrt(errors[:2].mean(axis=1)).tolist()
+    gain = errors[0] - errors[1]
+    (by_one, by_each) = np.sqrt(errors[:2].mean(axis=1)).tolist()
     wins = gain.mean() > gain.std() / np.sqrt(len(gain))
     return {
         "form": EACH if wins else one,

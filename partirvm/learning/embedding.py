@@ -133,7 +133,8 @@ class LevelRows:
     def sums(self, f: int, t: Float) -> LevelSums:
         """Return the sums of a feature's levels for these targets (n,); unknown levels have
         none."""
-        order, count = np.argsort(self.levels[f], kind="stable"), self.counts[f]
+        order = np.argsort(self.levels[f], kind="stable")
+        count = self.counts[f]
         ends = np.searchsorted(self.levels[f][order], np.arange(count + 1)).tolist()
         parts = [order[start:end] for start, end in pairwise(ends)]
         parts[-2] = parts[-2][:0]
@@ -183,8 +184,11 @@ def random_effects(sums: LevelSums) -> RandomEffects:
     effects, which ends slow changes of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate
     EM").
     """
-    size, total, n = sums.products.shape[1], sums.total, sums.n
-    there, least = sums.squares[:, 0, 0] > 0, (1e-12 + 1e-9 * total / n) * np.eye(size)
+    size = sums.products.shape[1]
+    total = sums.total
+    n = sums.n
+    there = sums.squares[:, 0, 0] > 0
+    least = (1e-12 + 1e-9 * total / n) * np.eye(size)
     noise = total / n + least[0, 0]
     found = posterior_effects(sums, 0.1 * noise * np.eye(size), noise)
     if not there.any():
@@ -195,7 +199,8 @@ def random_effects(sums: LevelSums) -> RandomEffects:
         explained = (found.mean * sums.products).sum(axis=0)
         scale = np.linalg.lstsq(square, explained, rcond=1e-10)[0]
         prior = scale[:, None] * moments[there].mean(axis=0) * scale + least
-        before, noise = noise, max((total - float(scale @ explained)) / n, least[0, 0])
+        before = noise
+        noise = max((total - float(scale @ explained)) / n, least[0, 0])
         found = posterior_effects(sums, prior, noise)
         if abs(noise - before) < CONVERGED * noise:
             break
@@ -227,7 +232,8 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
     The rows ``left`` judge the ``weights`` learned on ``found``. No coordinate is useful if each
     raises the error.
     """
-    axes, t = found.axes(weights[f], f), left.without(weights, f)
+    axes = found.axes(weights[f], f)
+    t = left.without(weights, f)
     near = [weights[f] @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
     gains = [float(t @ t - ((t - left.effect(each, f)) ** 2).sum()) for each in (*near, weights[f])]
     number = enough(gains[:-1])
@@ -406,8 +412,11 @@ def embedded(
     """
     tile = sample.rows.gather(sample.rows.rows)
     folds = folds_of_rows(sample.rows.rows)
-    scaling, d = problem.empty.scaling, len(columns.features)
-    features, notes, noise = scaling.features or FeatureMap.plain(d), tuple[str, ...](), 0.0
+    scaling = problem.empty.scaling
+    d = len(columns.features)
+    features = scaling.features or FeatureMap.plain(d)
+    notes = tuple[str, ...]()
+    noise = 0.0
     counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
     others = {j: count for j, count in counts.items() if count and j not in levels}
     numeric = not problem.n_classes and len(scaling.t_scale) == 1
@@ -455,7 +464,8 @@ def effects_of(
     problem, columns, levels, seed, sums : as in ``embedded``
     others : further categorical features, for which only the variance of unknown levels is found
     """
-    scaling, d = problem.empty.scaling, len(columns.features)
+    scaling = problem.empty.scaling
+    d = len(columns.features)
     numbers = np.array(
         [j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64
     )

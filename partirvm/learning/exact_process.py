@@ -54,7 +54,9 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] |
     overwritten. The derivative consists of the columns of its lower triangle, folded: elements
     below the diagonal are doubled.
     """
-    (n, T), factor, info = targets.shape, covariance, np.zeros(1, dtype=np.intc)
+    (n, T) = targets.shape
+    factor = covariance
+    info = np.zeros(1, dtype=np.intc)
     unlocked("dpotrf", "L", n, factor, n, info)
     if info[0]:
         return None
@@ -102,7 +104,8 @@ def indicators(problem: Problem, codes: Float) -> Float:
     """Return targets (n, K) for class codes (n,), for two classes only that of the second; mean 0,
     mean square 1."""
     counts = np.bincount(np.asarray(problem.codes), minlength=problem.n_classes)
-    first, shares = int(problem.n_classes == 2), counts / counts.sum()
+    first = int(problem.n_classes == 2)
+    shares = counts / counts.sum()
     found = (codes[:, None] == np.arange(problem.n_classes)) - shares
     return np.asarray(found[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
 
@@ -143,7 +146,8 @@ class ProcessRows:
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
         """Take the rows with these numbers, which have positive weights, from a sample."""
-        rows, scaling = sample.rows.gather(np.sort(numbers)), problem.empty.scaling
+        rows = sample.rows.gather(np.sort(numbers))
+        scaling = problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
         columns = columns * np.sqrt(LEADING * problem.target_variance / square)
@@ -181,7 +185,9 @@ class ProcessRows:
         found = process_evidence(self.covariance(kernel.values, fit), self.t)
         if found is None:
             return None
-        (value, slopes), signal, n = found, np.exp(fit.signal), len(self.X)
+        (value, slopes) = found
+        signal = np.exp(fit.signal)
+        n = len(self.X)
         diagonal = slopes[np.arange(n) * (2 * n + 1 - np.arange(n)) // 2]
         of_noise = (
             0.0
@@ -203,7 +209,8 @@ class ProcessRows:
         factor, weights, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
         if failed:
             return -np.inf, 0.0
-        (n, T), square = self.t.shape, float(np.vdot(self.t, weights))
+        (n, T) = self.t.shape
+        square = float(np.vdot(self.t, weights))
         value = -0.5 * T * (n * np.log(square) + 2 * float(np.log(factor.diagonal()).sum()))
         return value, float(np.log(square / (n * T)))
 
@@ -225,8 +232,10 @@ class ProcessRows:
 
     def outer_product(self, fit: ProcessFit) -> Float:
         """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process mean f, summed over the targets."""
-        prepared, values = fit.kernel.prepare(self.X), fit.kernel.values(self.X, self.X)
-        covariance, d = self.covariance(lapack.dtrttp(values, uplo="L")[0], fit), self.X.shape[1]
+        prepared = fit.kernel.prepare(self.X)
+        values = fit.kernel.values(self.X, self.X)
+        covariance = self.covariance(lapack.dtrttp(values, uplo="L")[0], fit)
+        d = self.X.shape[1]
         _, found, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
         total = np.zeros((d, d))
         for weights in () if failed else found.T:
@@ -277,7 +286,8 @@ def climb(
         found = rows.evaluate(fit)
         if found is None:
             return -np.inf, np.zeros(len(theta))  # the next step is smaller
-        (log_prior, rise), (evidence, slopes) = rows.log_prior(theta[free]), found
+        (log_prior, rise) = rows.log_prior(theta[free])
+        (evidence, slopes) = found
         slopes[free] += rise
         if (value := evidence + log_prior) > best.value:
             best = replace(fit, value=value)
@@ -290,14 +300,15 @@ def climb(
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    function, begin, pairs = (
-        per_row,
-        np.concatenate([logs, [start.signal, start.noise]]),
-        list(start.pairs),
-    )
+    function = per_row
+    begin = np.concatenate([logs, [start.signal, start.noise]])
+    pairs = list(start.pairs)
     if together:
-        function, begin, pairs = per_row_together, np.append(0.0, begin[-2:]), []
-        low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
+        function = per_row_together
+        begin = np.append(0.0, begin[-2:])
+        pairs = []
+        low = np.append(np.log(1e-6), low[-2:])
+        high = np.append(np.log(1e3), high[-2:])
     _, evaluations = ascend(function, begin, low, high, most=steps + 1, pairs=pairs)
     return replace(
         best, evaluations=start.evaluations + evaluations, pairs=[] if together else pairs
@@ -341,7 +352,9 @@ def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     leading = np.linalg.qr(root * rows.columns)[0]
     design, t = (root * each - leading @ (leading.T @ (root * each)) for each in (design, rows.t))
     s, axes = np.linalg.eigh(design.T @ design)
-    s, square, (n, T) = np.maximum(s, 0.0), float((t**2).sum()), t.shape
+    s = np.maximum(s, 0.0)
+    square = float((t**2).sum())
+    (n, T) = t.shape
     c = ((axes.T @ (design.T @ t)) ** 2).sum(axis=1)
     shares = TIED_SHARES[:, None] * max(float(s.mean()), np.finfo(float).tiny)
     left = np.maximum(square - (c / (s + shares)).sum(axis=1), NOISE_FLOOR * square)

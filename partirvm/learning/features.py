@@ -59,10 +59,13 @@ def warped(
     to a warp when it is tried, so warps that gain one nat are taken, and kept if all of them
     together have gained enough after its ascent.
     """
-    raw, exact = sample.rows.gather(np.sort(order)).X, len(order) <= EXACT and not problem.n_classes
-    few, centres = np.sort(order[:most]), np.sort(order[: min(CENTRES, len(order) // 4)])
+    raw = sample.rows.gather(np.sort(order)).X
+    exact = len(order) <= EXACT and not problem.n_classes
+    few = np.sort(order[:most])
+    centres = np.sort(order[: min(CENTRES, len(order) // 4)])
     rows, seen = ProcessRows.of(sample, problem, few), sample.rows.gather(few).X
-    nats, count = float(np.log(len(order))), 0
+    nats = float(np.log(len(order)))
+    count = 0
     least = 1.0 if exact else nats
 
     def evidence(scaling: Scaling, kernel: Kernel) -> float:
@@ -78,7 +81,8 @@ def warped(
         )
 
     def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
-        tried, d = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps], scaling.n_inputs
+        tried = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps]
+        d = scaling.n_inputs
         # the learned gamma belongs to the unwarped feature; 1/d is gamma="scale"
         kernels = (
             kernel,
@@ -92,7 +96,8 @@ def warped(
             each for each in found if each[0] >= most - least
         )  # the mildest of equally good warps
 
-    scaling, kernel = problem.empty.scaling, best.kernel
+    scaling = problem.empty.scaling
+    kernel = best.kernel
     skewed = _skewed(raw, scaling, kernel)[:24]  # to save time
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, warps(raw[:, j]), scaling, kernel) for j in skewed]
@@ -100,13 +105,12 @@ def warped(
         if single[0] > first + least:
             found = single if not count else best_of(single[1], [single[2]], scaling, kernel)
             if found[0] > value + least:
-                (value, *_, scaling, kernel), count = found, count + 1
+                count = count + 1
+                (value, *_, scaling, kernel) = found
     if not count:
         return problem, best
-    changed, begun = (
-        problem.with_scaling(with_regressions(scaling, raw)),
-        replace(best, kernel=kernel),
-    )
+    changed = problem.with_scaling(with_regressions(scaling, raw))
+    begun = replace(best, kernel=kernel)
     climbed = climb(ProcessRows.of(sample, changed, order[:most]), begun, 15)
     return (
         (problem, best)
@@ -132,7 +136,8 @@ def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> li
     """
     deviation = np.nanstd(raw, axis=0)
     z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    skewness, kurtosis = np.nanmean(z**3, axis=0), np.nanmean(z**4, axis=0)
+    skewness = np.nanmean(z**3, axis=0)
+    kurtosis = np.nanmean(z**4, axis=0)
     several = np.array([len(np.unique(x[:seen])) > 4 for x in raw.T])
     tried = several & ((np.abs(skewness) > SKEWED) | (kurtosis > HEAVY))
     numeric = [
@@ -157,7 +162,8 @@ def warps(x: Float) -> Iterator[Warp]:
 def warped_by(scaling: Scaling, j: int, warp: Warp, raw: Float) -> Scaling:
     """Return the scaling with feature j warped by centre and spread."""
     features = scaling.features or FeatureMap.plain(raw.shape[1])
-    centres, spreads = features.centres.copy(), features.spreads.copy()
+    centres = features.centres.copy()
+    spreads = features.spreads.copy()
     centres[j], spreads[j] = warp
     return restandardised(scaling, replace(features, centres=centres, spreads=spreads), raw, [j])
 
@@ -167,7 +173,9 @@ def restandardised(
 ) -> Scaling:
     """Return the scaling for new ``features``, whose inputs at these places are standardised on
     rows (n, d)."""
-    shift, scale, values = scaling.x_shift.copy(), scaling.x_scale.copy(), features(raw)[:, places]
+    shift = scaling.x_shift.copy()
+    scale = scaling.x_scale.copy()
+    values = features(raw)[:, places]
     shift[places], scale[places] = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     return replace(
         scaling, x_shift=shift, x_scale=np.where(scale > 0, scale, 1.0), features=features

@@ -97,11 +97,13 @@ def learn(
     with more than ``FREE_ROWS`` rows, the directions also move.
     """
     sample.on_step("widths of more rows")
-    d, stage = problem.empty.scaling.n_inputs, first_stage(sample, problem, learning, seed)
+    d = problem.empty.scaling.n_inputs
+    stage = first_stage(sample, problem, learning, seed)
     if learning.metric != "widths" and turnable(stage.kernel, d):
         sample.on_step("directions of more rows")
         stage = _compared_with_directions(stage, problem, learning, turned)
-    count, score = min(learning.centres, len(stage.pool.labels)), partial(evaluate, sample, problem)
+    count = min(learning.centres, len(stage.pool.labels))
+    score = partial(evaluate, sample, problem)
     sample.on_step("all rows")
     whole = stage.again(
         sample=sample, score=score, count=count, most=min(stage.most, ALL_EVALUATIONS)
@@ -146,10 +148,8 @@ def _compared_with_directions(
         other = stage.again(start=turned).climb()
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.peak), evaluations=evaluations)
-    gain, least = (
-        found.best.value - stage.best.value,
-        sum("gamma" in name for name in found.kernel.parameters),
-    )
+    gain = found.best.value - stage.best.value
+    least = sum("gamma" in name for name in found.kernel.parameters)
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
     facts: dict[str, Any] = {
@@ -170,7 +170,8 @@ def turnable(kernel: Kernel, n_features: int) -> bool:
 def directed(stage: KernelSearch) -> Kernel:
     """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number
     × variance)."""
-    sample, scaling = stage.sample, stage.pool.scaling
+    sample = stage.sample
+    scaling = stage.pool.scaling
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows).X)
     X = X - np.where(
@@ -211,8 +212,10 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
     """Return a description of a history entry's learned kernel, if any, as a further field."""
     if entry["kind"] != "kernel":
         return {}
-    kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
-    names, entries = _names(kernel, features), axes_of(kernel.parameters)
+    kernel = kernel_from_spec(entry["kernel"])
+    logs = kernel_from_spec(entry["kernel"]).logs
+    names = _names(kernel, features)
+    entries = axes_of(kernel.parameters)
     switched = np.flatnonzero(np.isfinite(logs) & (logs <= np.log(NEGLIGIBLE)) & ~entries).tolist()
     order = [
         k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]
@@ -273,7 +276,9 @@ def _kernel_judged(judged: dict[str, Any]) -> str:
 def _compared(choice: dict[str, Any]) -> str:
     """Describe the chosen family and form, with the figures compared; empty if nothing was
     compared."""
-    families, text, errors = choice.get("families", {}), "", choice.get("errors", {})
+    families = choice.get("families", {})
+    text = ""
+    errors = choice.get("errors", {})
     if len(families) > 1:
         text = (
             f"{choice['family']}, of "

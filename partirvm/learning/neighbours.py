@@ -87,11 +87,13 @@ def fit_residuals(
     ``keep`` writes the rows to disk if they do not fit in memory. ``progress`` is also called
     before each evaluation of a search and may raise an exception to end the work.
     """
-    metric, T = Metric.of(asked.design, source.columns), len(asked.left_out)
+    metric = Metric.of(asked.design, source.columns)
+    T = len(asked.left_out)
     left_out = len(asked.left_out[0].rows)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    options, width = asked.options, metric.width + T + RESIDUAL_COLUMNS
+    options = asked.options
+    width = metric.width + T + RESIDUAL_COLUMNS
     size, making = bytes_of_residuals(width, source.n_rows, options.neighbours)
     _, least = bytes_of_residuals(width, left_out, options.neighbours)
     in_memory = making <= options.residual_bytes
@@ -117,10 +119,8 @@ def fit_residuals(
     metric = metric.scaled(scales)
     records[:, : metric.width] *= scales
     cells = Cells.of(records, n_targets=T)
-    k, own = (
-        min(options.neighbours, folds.most_neighbours),
-        folds.own_records(records, metric.width),
-    )
+    k = min(options.neighbours, folds.most_neighbours)
+    own = folds.own_records(records, metric.width)
     if (
         sampled_rows(source.n_rows, shuffled=False) is not None
     ):  # not all rows of positive weight were left out
@@ -159,7 +159,8 @@ def left_out_records(
 ) -> tuple[Float, Float]:
     """Return the records (n, width) of the left-out rows, with their errors, and their inputs (n,
     d)."""
-    rows, u = asked.left_out[0].rows, asked.left_out[0].targets[:, 1]
+    rows = asked.left_out[0].rows
+    u = asked.left_out[0].targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
     factor = np.ones(len(u))
@@ -170,7 +171,8 @@ def left_out_records(
             X[start : start + PANEL_ROWS]
         )
     errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
-    points, tiles = metric(asked.design.scaling.inputs(X)), rows // source.tile_rows
+    points = metric(asked.design.scaling.inputs(X))
+    tiles = rows // source.tile_rows
     parts = [
         source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows]
         for tile in np.unique(tiles)
@@ -238,15 +240,14 @@ def _trials(
     """
     m = min(len(folds.rows), TRIAL_ROWS)
     k = min(asked.options.neighbours, FEW_NEIGHBOURS, folds.most_neighbours)
-    own, near = folds.own_records(records, rank)[:m], folds.near(records, rank, k)[:m]
+    own = folds.own_records(records, rank)[:m]
+    near = folds.near(records, rank, k)[:m]
     trials = [
         _trial(asked, folds, own, near, rank, target, progress)
         for target in range(len(asked.left_out))
     ]
-    before, after = (
-        np.stack([each.before for each in trials]),
-        np.stack([each.after for each in trials]),
-    )
+    before = np.stack([each.before for each in trials])
+    after = np.stack([each.after for each in trials])
     rises = np.mean([mixture_rises(each.rises) for each in trials], axis=0)
     rmse = tuple(np.sqrt(np.mean(after**2, axis=1)).tolist())
     gains = ResidualsFitted(None, error_gain(before, after)[0], float(np.mean(rises)), rmse)
@@ -280,9 +281,12 @@ def _trial(
     m = len(own)
     inflation, of_alone = _alone(asked, folds, target, own)
     before = own[:, rank + target]
-    rises, after, kernels = np.empty(m), np.empty(m), list[LocalKernel]()
+    rises = np.empty(m)
+    after = np.empty(m)
+    kernels = list[LocalKernel]()
     for first in (0, 1):
-        taught, judged = slice(first, None, 2), slice(1 - first, None, 2)
+        taught = slice(first, None, 2)
+        judged = slice(1 - first, None, 2)
         panels = _panels(own[taught], near[taught], rank)[target]
         kernel = learned(panels, starts_of(panels), progress)[0]
         kernel = replace(kernel, inflation=inflation)
@@ -351,7 +355,9 @@ def _alone(
     """Return the ratio of predicted variance to squared left-out errors, at least 1, and the log
     densities (m,) under the fit alone of the errors of the first m rows of ``folds``, whose records
     ``own`` (m, width) are given."""
-    left_out, T, m = asked.left_out[target], len(asked.left_out), len(own)
+    left_out = asked.left_out[target]
+    T = len(asked.left_out)
+    m = len(own)
     beta, variance = (
         float(np.broadcast_to(each, T)[target])
         for each in (asked.fit.beta, asked.fit.target_variance)
@@ -387,7 +393,8 @@ def _searched(
         learned(each, [start], poll, scales=True)
         for each, (start, *_) in zip(many, plain, strict=True)
     ]
-    logs, n = np.log([scales for _, scales, _ in found]), sum(map(len, many[0][1]))
+    logs = np.log([scales for _, scales, _ in found])
+    n = sum(map(len, many[0][1]))
     rise = n * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
     if rise <= 0.5 * logs.size * np.log(n):
         return [kernel for kernel, *_ in plain], np.ones(logs.shape[1])
@@ -414,7 +421,8 @@ def _learned(
 
     The noise is learned from all rows, with fewer neighbours, which takes a quarter of the time.
     """
-    few, least = min(LEARNING_ROWS, len(own)), min(near.shape[1], FEW_NEIGHBOURS)
+    few = min(LEARNING_ROWS, len(own))
+    least = min(near.shape[1], FEW_NEIGHBOURS)
     for panels, form in (
         (_panels(own[:few], near[:few], rank), True),
         (_panels(own, near[:, :least], rank), False),
@@ -459,7 +467,8 @@ def fewest(errors: Float, found: ByNumber) -> int:
         k: 0.5 * float(np.mean(np.log(v) + (errors - mean) ** 2 / v))
         for k, (mean, v) in found.items()
     }
-    most, nats = (1.0 + FEWER) * min(rmse.values()), min(losses.values()) + FEWER_NATS
+    most = (1.0 + FEWER) * min(rmse.values())
+    nats = min(losses.values()) + FEWER_NATS
     return min((k for k in found if rmse[k] <= most and losses[k] <= nats), default=max(found))
 
 
@@ -476,14 +485,15 @@ def _calibrated(
     ``errors`` (T, m) are the errors of these rows; ``predicted`` holds the mean and variance (m,)
     that the other rows predict for them, for each target.
     """
-    calibrations, after, shown = list[Calibration](), list[Float](), list[NumberDiagnostics]()
+    calibrations = list[Calibration]()
+    after = list[Float]()
+    shown = list[NumberDiagnostics]()
     for target, (mean, variance) in enumerate(predicted):
-        kernel, left_out, scaling = (
-            found.kernels[target],
-            asked.left_out[target],
-            asked.design.scaling,
-        )
-        rest, t = errors[target] - mean, left_out.targets[some, 0]
+        kernel = found.kernels[target]
+        left_out = asked.left_out[target]
+        scaling = asked.design.scaling
+        rest = errors[target] - mean
+        t = left_out.targets[some, 0]
         top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
         calibrations.append(Calibration(len(some), kernel.noise, 1.0, top, levels))
         after.append(rest)
@@ -492,7 +502,8 @@ def _calibrated(
         shown.append(
             diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)
         )
-    found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
+    found = replace(found, calibrations=tuple(calibrations))
+    shown = shown[:MOST_TARGETS]
     rests = np.stack(after)
     rmse = tuple(np.sqrt(np.mean(rests**2, axis=1)).tolist())
     return ResidualsFitted(

@@ -220,7 +220,8 @@ def left_out(
     all rows still contain what the left-out rows taught. Returns log densities in nats and squared
     errors times row weights, for scaled targets, (3, 2, n) or (2, 2, n).
     """
-    found, parts = [], splits(order, most)
+    found = []
+    parts = splits(order, most)
     d = problem.empty.scaling.n_inputs
     for kept, outside in parts:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
@@ -352,7 +353,8 @@ def learn_regression(
     judged : whether rivals judge the kernel, which takes memory
     residuals : whether the fit may have local residuals
     """
-    d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
+    d = problem.empty.scaling.n_inputs
+    order = in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
     turn = learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
@@ -396,7 +398,9 @@ def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
 def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None) -> Problem:
     """Choose between kernels of the process on left-out rows, and follow the better one on more
     rows."""
-    order, problem, metric = run.order, run.problem, run.learning.metric
+    order = run.order
+    problem = run.problem
+    metric = run.learning.metric
     most = min(run.most, len(order))
     turned = turned if metric != "auto" or promising(widths, turned, run.d) else None
     run.sample.on_step("left-out rows")
@@ -404,7 +408,8 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
     found = left_out(run.sample, problem, widths, turned, order, most, afresh=doubtful)
     best, square, choice = _choose(found[1:], widths, turned, metric)
     if doubtful and problem.bias and not better_than_mean(square, found[0, 1]):
-        choice["form"], square = MEAN, found[0, 1]
+        square = found[0, 1]
+        choice["form"] = MEAN
     last = max(min(run.columns, LAST_ROWS), most)
     judge = None if choice.get("form") == MEAN else run.judge()
     rows = run.rows(order[:last])
@@ -434,7 +439,8 @@ def by_tied_evidence(
     finds. Otherwise, it may learn from all rows: without 500 of 4,000, the error of kin40k is 2.7 %
     larger.
     """
-    problem, sample = run.problem, run.sample
+    problem = run.problem
+    sample = run.sample
     judge = run.judge()
     escalation = run.continued(judge, [widths, turned], run.most)
     if escalation is not None and escalation.improved:
@@ -509,12 +515,15 @@ def _choose(
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | (
         {} if metric == "widths" else {"form": EACH}
     )
-    gains, square = found[-1, 0] - found[0, 0], found[0, 1]
+    gains = found[-1, 0] - found[0, 0]
+    square = found[0, 1]
     if turned is not None and metric == "auto":
         choice["rows"], choice["gain"] = len(gains), float(gains.mean())
         choice["error"] = float(gains.std() / np.sqrt(len(gains)))
     if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
-        best, choice["form"], square = turned, DIRECTIONS, found[1, 1]
+        square = found[1, 1]
+        choice["form"] = DIRECTIONS
+        best = turned
     return best, square, choice
 
 
@@ -533,7 +542,8 @@ def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:
 def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
     """Make the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
-    n, variance = len(rows.X), None if rows.problem.n_classes else rows.noise_of(best)
+    n = len(rows.X)
+    variance = None if rows.problem.n_classes else rows.noise_of(best)
     facts = {
         "number": 1,
         "candidates": n,

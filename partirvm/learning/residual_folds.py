@@ -76,10 +76,13 @@ def left_out_folds(
 ) -> LeftOutFolds:
     """Leave out ``rows`` (m,), positions among the left-out rows at the inputs X (n, d), in
     folds."""
-    design, members = asked.design, tuple(folds_of(len(rows)))
-    posterior, betas = asked.fit.posterior, np.atleast_1d(asked.fit.beta)
+    design = asked.design
+    members = tuple(folds_of(len(rows)))
+    posterior = asked.fit.posterior
+    betas = np.atleast_1d(asked.fit.beta)
     parts = posterior.targets or (posterior,)
-    changes, left_out = list[Float](), list[LeftOut]()
+    changes = list[Float]()
+    left_out = list[LeftOut]()
     for whole, part, beta in zip(asked.left_out, parts, betas.tolist(), strict=True):
         folds = [
             _left_out(design, whole, part, beta, X[rows[places]], rows[places])

@@ -42,10 +42,8 @@ def cells_of(
     ``points`` (m, r) are some rows' points. ``keep`` makes a folder for the records; without it,
     they stay in memory.
     """
-    task, began = (
-        partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric),
-        time.perf_counter(),
-    )
+    task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric)
+    began = time.perf_counter()
     pieces = (
         records
         for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ()))
@@ -89,14 +87,17 @@ def records_of_tile(
     design: Design, mean: Float, metric: Metric, source: Source, number: int
 ) -> Float:
     """Return the records of a tile's rows with positive weight."""
-    tile, numbers, scaling = source.tile(number), source.original_rows(number), design.scaling
+    tile = source.tile(number)
+    numbers = source.original_rows(number)
+    scaling = design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
     found = np.empty((len(there), metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS))
     require_positive(scaling.target, float(tile.t[there].min(initial=1.0)))
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]
-        X, fitted = tile.X[some], design.block(tile.X[some]) @ mean
+        X = tile.X[some]
+        fitted = design.block(tile.X[some]) @ mean
         errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
         others = (
             np.log(np.ones(len(X)) * design.noise_factor(X)),

@@ -85,7 +85,9 @@ class Spent:
     def share(self, of: int = 1) -> dict[str, float]:
         """Return and subtract the share of the next of ``of`` history entries. Time outside passes
         is that of fits."""
-        passing, passes, rows = self.passing / of, self.passes // of, self.rows // of
+        passing = self.passing / of
+        passes = self.passes // of
+        rows = self.rows // of
         elapsed = (time.perf_counter() - self.since) / of
         self.passing, self.passes, self.rows = (
             self.passing - passing,
@@ -147,7 +149,8 @@ class SampledRows:
         """Run passes over all rows of the sample in one reading; return their statistics."""
         self.on_progress(passes, 0, 0)
         token, runs = self._runs
-        began, progress = time.perf_counter(), partial(self.on_progress, passes)
+        began = time.perf_counter()
+        progress = partial(self.on_progress, passes)
         found = self.executor.run(
             passes, self.rows, progress, Keeping(token, self.room, next(runs))
         )
@@ -199,7 +202,8 @@ def gathered(
         on_threads(own.threads),
     ):
         on_progress((), 0, 0)
-        began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
+        began = time.perf_counter()
+        numbers = np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()
         found = executor.map(
             partial(rows_of_tile, numbers), source, tiles, partial(on_progress, ())
@@ -303,6 +307,7 @@ def _statistics(
 ) -> GramStatistics:
     """Return the statistics of a design's columns and their targets, which are class indicators for
     classes."""
-    nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
+    nothing = design.take(NONE, leading=NONE)
+    offset = np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
     return GramStatistics.of(design.all_labels, block)

@@ -187,22 +187,24 @@ class KernelSearch:
         # entries of directions have a normal prior around their start, other parameters a flat one
         entries = axes_of(self.start.parameters)
         move = np.where(entries, logs - np.where(entries, self.start.logs, 0.0), 0.0)
-        value, slope = (
-            point.value - 0.5 * float(move @ move) / AXES_SD**2,
-            point.slope - move / AXES_SD**2,
-        )
+        value = point.value - 0.5 * float(move @ move) / AXES_SD**2
+        slope = point.slope - move / AXES_SD**2
         self.evaluations += 1
         self.first = point.value if first else self.first
         if value > self.peak:
-            self.best, self.logs, self.peak = point, logs, value
+            self.best = point
+            self.logs = logs
+            self.peak = value
             self.sample.on_best(self.design(self.kernel))
         return value / point.rows, slope / point.rows
 
     def climb(self, logs: Float | None = None) -> Self:
         """Raise the log posterior from ``logs``, or the best parameters, until it rises too little;
         keep the best."""
-        low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
-        begin, scales = self.logs if logs is None else logs, scales_of(self.start)
+        low = self.middle + ascent.LOWEST
+        high = self.middle + ascent.HIGHEST
+        begin = self.logs if logs is None else logs
+        scales = scales_of(self.start)
         self.reason, _ = ascent.ascend(
             self.evaluate, begin, low, high, scales, most=self.most, pairs=self.pairs
         )
@@ -235,7 +237,8 @@ def kernel_record(
 ) -> Record:
     """Make the history record of a learned kernel; ``variance`` is the noise variance of the scaled
     targets."""
-    scale, shift = problem.empty.scaling.t_scale, 0.0
+    scale = problem.empty.scaling.t_scale
+    shift = 0.0
     if variance is not None:
         facts |= noise(variance, scale)
         shift = rows * float(np.log(scale).sum())
@@ -269,11 +272,10 @@ def begin_stage(
     pool = sample.candidates(problem, order[: problem.rows_of(learning.max_centres)])
     if len(order) > COARSE_ROWS:
         sample = sample.only(np.sort(order[:COARSE_ROWS]))
-    count, kernel = min(learning.centres, COARSE_CENTRES, len(pool.labels)), problem.empty.kernel
-    score, logs = (
-        partial(evaluate, sample, problem),
-        kernel.logs if learning.warm is None else learning.warm,
-    )
+    count = min(learning.centres, COARSE_CENTRES, len(pool.labels))
+    kernel = problem.empty.kernel
+    score = partial(evaluate, sample, problem)
+    logs = kernel.logs if learning.warm is None else learning.warm
     return KernelSearch(
         sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations
     )
@@ -284,10 +286,8 @@ def first_stage(
 ) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or a revival of switched-off
     features."""
-    stage, features = (
-        begin_stage(sample, problem, learning, seed),
-        ascent.groups(problem.empty.kernel.parameters),
-    )
+    stage = begin_stage(sample, problem, learning, seed)
+    features = ascent.groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
             stage.evaluate(stage.middle + move)
@@ -379,13 +379,12 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks it on
     all rows."""
-    design, start = instruction.design, instruction.design.kernel
+    design = instruction.design
+    start = instruction.design.kernel
 
-    count, logs, score = (
-        len(design.labels),
-        start.logs,
-        partial(evaluate_fit, sample, instruction.fit),
-    )
+    count = len(design.labels)
+    logs = start.logs
+    score = partial(evaluate_fit, sample, instruction.fit)
     stage = KernelSearch(
         sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS
     ).climb()

@@ -43,7 +43,8 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
     """
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
-    t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
+    t = rows.t[rows.present]
+    weights = None if rows.weights is None else rows.weights[rows.present]
     maps = {"log": [TargetMap("log")] if least > 0 else []}
     maps["asinh"] = [TargetMap("asinh", *each) for each in warps(t[:, 0])]
     found = [
@@ -70,7 +71,8 @@ def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None)
 def evidence(sample: SampledRows, problem: Problem, numbers: Int) -> float:
     """Return the log evidence of the unwarped target, in nats, from a process with one width on
     sample rows."""
-    rows, scaling = ProcessRows.of(sample, problem, numbers), problem.empty.scaling
+    rows = ProcessRows.of(sample, problem, numbers)
+    scaling = problem.empty.scaling
     begun = ProcessFit(problem.empty.kernel, 0.0, float(np.log(0.1)))
     slopes = (
         scaling.target.log_slope(sample.rows.gather(numbers).t) - np.log(scaling.t_scale)

@@ -43,7 +43,8 @@ def directions(
 def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> ProcessFit:
     """Return ``widths`` along eigenvectors of the outer product at ``current``, with gammas vᵀGv of
     its metric G."""
-    outer, d = rows.outer_product(current), rows.X.shape[1]
+    outer = rows.outer_product(current)
+    d = rows.X.shape[1]
     before = {
         tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)
     }

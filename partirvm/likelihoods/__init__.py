@@ -6,7 +6,8 @@ from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.likelihoods.indicators import IndicatorLikelihood
 
-GAUSSIAN, POOLED = GaussianLikelihood(), IndicatorLikelihood()
+GAUSSIAN = GaussianLikelihood()
+POOLED = IndicatorLikelihood()
 
 LIKELIHOODS: dict[str, Likelihood] = {
     each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX)

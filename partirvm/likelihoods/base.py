@@ -57,7 +57,8 @@ class Pass:
     """Return the statistic of a panel, given the panel and a block of each design."""
 
     def __init_subclass__(cls, name: str, held_out: bool = False) -> None:
-        cls.name, cls.held_out = name, held_out
+        cls.name = name
+        cls.held_out = held_out
 
     @property
     def designs(self) -> tuple[Design, ...]:
@@ -131,7 +132,8 @@ class Start:
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         kept = np.isin(joined, labels)
         alpha = np.concatenate([self.alpha, other.alpha])[first[kept]]
-        beta, weights = np.maximum(self.beta, other.beta), None
+        beta = np.maximum(self.beta, other.beta)
+        weights = None
         if self.weights is not None and other.weights is not None:
             weights = 0.5 * np.concatenate([self.weights, other.weights])[first[kept]]
         beta = beta if isinstance(self.beta, np.ndarray) else float(beta)

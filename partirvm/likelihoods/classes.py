@@ -92,7 +92,8 @@ class Newton(PassFit):
     def _first(self) -> tuple[Int, Float, Float]:
         """Return the labels of the columns, their initial α (M,), which is NaN if new, and weights
         (M, C)."""
-        labels, start = self.design.all_labels, self.start
+        labels = self.design.all_labels
+        start = self.start
         assert start.weights is not None
         alpha = np.full(len(labels), np.nan)
         weights = np.zeros((len(labels), start.weights.shape[1]))
@@ -103,9 +104,11 @@ class Newton(PassFit):
 
     @property
     def next_pass(self) -> Pass:
-        design, weights = self.design, None
+        design = self.design
+        weights = None
         if self.search is not None:
-            design, weights = survivors(self.design, self.search.trial), self.search.trial.weights
+            design = survivors(self.design, self.search.trial)
+            weights = self.search.trial.weights
         return LogisticPass(
             design,
             self._first()[2] if weights is None else weights,

@@ -75,13 +75,12 @@ class GaussianLikelihood(Likelihood):
         little noise end as noise alone."""
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
-        share, given = (
-            FIRST_NOISE if problem.target_variance else NOISE_FLOOR,
-            problem.noise_variance,
-        )
+        share = FIRST_NOISE if problem.target_variance else NOISE_FLOOR
+        given = problem.noise_variance
         known = [problem.left_out_square] * (several is None and problem.left_out_square > 0.0)
         first = min([share * target_variance, *known]) if given is None else given
-        beta, empty = 1 / first, GramStatistics.empty(problem.n_targets)
+        beta = 1 / first
+        empty = GramStatistics.empty(problem.n_targets)
         begun = HyperState(
             empty, np.zeros(0), beta, target_variance, given is not None, prior=problem.prior
         )
@@ -106,7 +105,8 @@ class GaussianLikelihood(Likelihood):
     ) -> HyperState:
         """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's
         optimum."""
-        (block,), labels = statistics, new.all_labels
+        (block,) = statistics
+        labels = new.all_labels
         if kept.n_columns:
             return _enter(fit, fit.statistics.extend(labels, block), kept.join(new).all_labels)
         warm = warm or self.warm(fit)
@@ -169,14 +169,17 @@ class GaussianLikelihood(Likelihood):
         The residual replaces statistics that lost digits to cancellation; α and β are kept.
         Left-out errors calibrate a fit of one target.
         """
-        left_out, calibration, diagnostics = left_out_of(statistics), None, None
+        left_out = left_out_of(statistics)
+        calibration = None
+        diagnostics = None
         if last and len(left_out) == 1:
             calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
             diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
         fit = replace(fit, calibration=calibration, left_out=diagnostics) if last else fit
         for found in statistics:
             if isinstance(found, ResidualStatistics):
-                moved, sums = fit.posterior.means, found.sum_squares
+                moved = fit.posterior.means
+                sums = found.sum_squares
                 target = replace(
                     fit.statistics, offset=moved, projection=found.projection, sum_squares=sums
                 )
@@ -201,7 +204,9 @@ class GaussianLikelihood(Likelihood):
         return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
-        scale, n, calibration = problem.empty.scaling.t_scale, fit.statistics.n, fit.calibration
+        scale = problem.empty.scaling.t_scale
+        n = fit.statistics.n
+        calibration = fit.calibration
         facts = {"rows": n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
         facts |= {"floored": fit.floored, **noise(fit.noise_variance, scale)}
         facts["log_evidence"] = float(fit.log_evidence - n * np.log(scale).sum())
@@ -228,7 +233,8 @@ def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
 
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
     """Return the diagnostics of left-out rows, in the target's units, if any."""
-    scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
+    scaling = problem.empty.scaling
+    found = getattr(fit, "left_out", None)
     return (
         ()
         if found is None
@@ -244,7 +250,9 @@ def root_mean(errors: Float) -> float:
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
     """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its
     columns by ``labels``."""
-    beta, M, diagonal = fit.beta, len(fit.labels), np.diagonal(statistics.gram)
+    beta = fit.beta
+    M = len(fit.labels)
+    diagonal = np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
     entry = entry_precision(*factors, precision[M:], joint=True)

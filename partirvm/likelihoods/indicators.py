@@ -49,7 +49,8 @@ class IndicatorLikelihood(GaussianLikelihood):
     def model(
         self, design: Design, fit: HyperState, columns: Columns, moderate: bool
     ) -> ClassModel:
-        found, evidence = fit.posterior, float(fit.log_evidence)
+        found = fit.posterior
+        evidence = float(fit.log_evidence)
         facts = design, found.mean, found.root()[None], fit.alpha, evidence, fit.n, columns
         link = "multinomial" if fit.n_classes > 2 else "bernoulli"
         return ClassModel(*facts, likelihood=link, moderate=False, ramp=fit.ramp)
@@ -57,11 +58,9 @@ class IndicatorLikelihood(GaussianLikelihood):
     def start(self, problem: Any) -> HyperState:
         K = problem.n_classes
         variance = (K - 1.0) / K**2
-        empty, beta, prior = (
-            GramStatistics.empty(K),
-            1 / (FIRST_NOISE * variance),
-            problem.prior.shared(K),
-        )
+        empty = GramStatistics.empty(K)
+        beta = 1 / (FIRST_NOISE * variance)
+        prior = problem.prior.shared(K)
         return HyperState(
             empty, np.zeros(0), beta, target_variance=variance, prior=prior, n_classes=K
         )

@@ -26,18 +26,22 @@ from partirvm.kernels.design import Design, LocalNoise
 from partirvm.likelihoods.base import DenseFit, OnStep
 from partirvm.types import NOISE_CENTRES, Float, Int
 
-CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
+CONSTANT = "constant"  # Values of the option `noise`; the third one is "auto"
+LOCAL = "local"
 FEWEST, MOST_ROWS, MOST_VALUES = 50, 8192, 1 << 20
 """Minimum and maximum number of left-out rows for local noise, and maximum number of their input
 values."""
 
 # Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features ×
 # variance).
-MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
+MULTIPLES = (4.0, 1.0, 0.25, 0.0625)
+EQUAL = (4.0, 1.0, 0.25)
 # With "auto", the p-value of the test of constant noise above which no log variance is fitted, the
 # maximum number of centres in this test, and the minimum gain in log density of left-out rows, in
 # standard errors.
-DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
+DEPENDENT = 0.01
+TESTED = 16
+CLEAR = 1.0
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
 """Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at
 most; and the α above which a column is deleted. Without the minimum, fits to a few hundred rows
@@ -76,7 +80,8 @@ class NoiseFit(DenseFit):
 
     def run(self, on_step: OnStep) -> tuple[FittedNoise | None, Termination]:
         errors, variances = self.left_out.expected()
-        squares, rows = errors**2, self.left_out.rows
+        squares = errors**2
+        rows = self.left_out.rows
         points = self.design.scaling.inputs(self.points)
         kernels = kernels_for(self.design, points)
         if not (
@@ -103,9 +108,11 @@ class NoiseFit(DenseFit):
         kernel, found = max(zip(kernels, fits, strict=True), key=lambda each: each[1].log_evidence)
         block = kernel.values(points, centres)
         by_row = cross_fitted(block, squares, variances)
-        row, all_rows = variances + by_row, variances + found.level
+        row = variances + by_row
+        all_rows = variances + found.level
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
-        kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
+        kept = found.weights != 0
+        clear = gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
             return None, Termination.CONVERGED
         logs = block @ found.weights
@@ -174,9 +181,13 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
     """Return the log variance with the largest evidence, from basis functions (n, M) at n rows, e²
     (n,) and v (n,)."""
     level = overall_level(squares, variances)
-    squares, variances = squares / level, variances / level
-    kept, weights = np.arange(block.shape[1]), np.zeros(block.shape[1])
-    alpha, evidence, columns = np.ones(len(kept)), -np.inf, block
+    squares = squares / level
+    variances = variances / level
+    kept = np.arange(block.shape[1])
+    weights = np.zeros(block.shape[1])
+    alpha = np.ones(len(kept))
+    evidence = -np.inf
+    columns = block
     gram = _gram(columns, _likelihood(np.zeros(len(squares)), squares, variances)[2])
     for _ in range(UPDATES):
         mode, value, gram = _mode(columns, squares, variances, weights[kept], alpha, gram)
@@ -194,11 +205,14 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
         stay = alpha < LARGEST_ALPHA
         weights[kept[~stay]] = 0.0
         converged = stay.all() and abs(found - evidence) < TOLERANCE
-        kept, alpha, evidence = kept[stay], alpha[stay], float(found)
+        kept = kept[stay]
+        alpha = alpha[stay]
+        evidence = float(found)
         if converged or not len(kept):
             break
         if not stay.all():
-            columns, gram = columns[:, stay], gram[np.ix_(stay, stay)]
+            columns = columns[:, stay]
+            gram = gram[np.ix_(stay, stay)]
     if not len(kept):
         evidence = float(_likelihood(np.zeros(len(squares)), squares, variances)[0])
     return LogVariance(weights, level, evidence - 0.5 * len(squares) * float(np.log(level)))
@@ -212,9 +226,11 @@ def overall_level(squares: Float, variances: Float) -> float:
 
 def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
     """Return the noise variance of each row (n,) from a fit to the other ``FOLDS`` − 1 folds."""
-    by_row, fold = np.empty(len(squares)), np.arange(len(squares)) % FOLDS
+    by_row = np.empty(len(squares))
+    fold = np.arange(len(squares)) % FOLDS
     for number in range(FOLDS):
-        rest, own = fold != number, fold == number
+        rest = fold != number
+        own = fold == number
         found = fit(block[rest], squares[rest], variances[rest])
         by_row[own] = found.level * np.exp(np.clip(block[own] @ found.weights, -STEEPEST, STEEPEST))
     return by_row
@@ -230,7 +246,8 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
     columns = block - block.mean(axis=0)
     logs -= logs.mean()
     coefficients, _, rank, _ = np.linalg.lstsq(columns, logs, rcond=1e-8)
-    rest, total = float(np.sum((logs - columns @ coefficients) ** 2)), float(np.sum(logs**2))
+    rest = float(np.sum((logs - columns @ coefficients) ** 2))
+    total = float(np.sum(logs**2))
     freedom = len(block) - rank - 1
     if not rank or freedom < 1 or not rest:
         return 1.0
@@ -259,12 +276,10 @@ def _mode(
             density, found = at(weights + step)
         if density <= best:
             break
-        weights, gain, best, (value, slope, curvature) = (
-            weights + step,
-            density - best,
-            density,
-            found,
-        )
+        weights = weights + step
+        gain = density - best
+        best = density
+        (value, slope, curvature) = found
         if gain > 1.0:  # nearer to the mode, an older one will do
             gram = _gram(columns, curvature)
         if gain < TOLERANCE:
@@ -284,5 +299,6 @@ def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Floa
     curvature (n,)."""
     noise = np.exp(g)
     total = variances + noise
-    share, ratio = noise / total, squares / total
+    share = noise / total
+    ratio = squares / total
     return -0.5 * float(np.sum(np.log(total) + ratio)), 0.5 * share * (ratio - 1.0), 0.5 * share**2

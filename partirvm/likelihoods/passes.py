@@ -138,7 +138,8 @@ class LeaveOneOutPass(Pass, name="residual"):
     target: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
-        design, own = self.design, _own(self.design, panel)
+        design = self.design
+        own = _own(self.design, panel)
         t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = (

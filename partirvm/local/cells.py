@@ -69,7 +69,8 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
     tree = cKDTree(points, max(len(points) // count, 1))
 
     def places(points: Float, node: Any = None, least: float = 0.0, half: float = 0.5) -> Float:
-        found, node = np.full(len(points), least), tree.tree if node is None else node
+        found = np.full(len(points), least)
+        node = tree.tree if node is None else node
         if node.lesser is not None:
             right = points[:, node.split_dim] >= node.split
             found[~right] = places(points[~right], node.lesser, least, half / 2)
@@ -115,7 +116,10 @@ class Cells:
 
         All cells but the last one are full. Raises ``StorageError``.
         """
-        boxes, hashes, n, rows = list[Float](), list[str](), 0, rows_of_cell(width)
+        boxes = list[Float]()
+        hashes = list[str]()
+        n = 0
+        rows = rows_of_cell(width)
         with storing(place):
             array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
             for records in cells:
@@ -211,7 +215,8 @@ class Cells:
 
     def _nearest(self, points: Float, k: int, own: Float | None) -> Float:
         """Return the records (n, k, width) of the nearest rows of points (n, r)."""
-        n, cells = len(points), range(len(self.boxes))
+        n = len(points)
+        cells = range(len(self.boxes))
         if len(cells) == 1:
             records, tree = self._searched(0)
             return records[nearest(tree, records[:, NUMBER], points, k, own)[1]]
@@ -235,7 +240,8 @@ class Cells:
         """Merge a cell's rows into the ``best`` rows, distances (n, k) and records, of the points
         ``some`` (m,)."""
         records, tree = self._searched(number)
-        k, within = best[0].shape[1], float(best[0][some, -1].max())
+        k = best[0].shape[1]
+        within = float(best[0][some, -1].max())
         distances, near = nearest(
             tree, records[:, NUMBER], points[some], k, None if own is None else own[some], within
         )
@@ -290,9 +296,13 @@ def nearest(
     row numbers. ``own`` (n,) are numbers to ignore. Distances are ∞ where fewer than k rows are
     ``within`` this distance.
     """
-    n, k, within = len(points), min(k, tree.n), max(within / SLACK, LEAST_DISTANCE)
-    distances, found = np.empty((n, k)), np.empty((n, k), dtype=np.int64)
-    open_rows, asked = np.arange(n), k + 2
+    n = len(points)
+    k = min(k, tree.n)
+    within = max(within / SLACK, LEAST_DISTANCE)
+    distances = np.empty((n, k))
+    found = np.empty((n, k), dtype=np.int64)
+    open_rows = np.arange(n)
+    asked = k + 2
     while len(open_rows):
         asked = min(asked, tree.n)
         apart, near = tree.query(
@@ -308,5 +318,6 @@ def nearest(
         done = whole | (np.take_along_axis(apart, order, axis=1)[:, -1] < last)
         distances[open_rows[done]] = np.take_along_axis(apart, order, axis=1)[done]
         found[open_rows[done]] = np.take_along_axis(near, order, axis=1)[done]
-        open_rows, asked = open_rows[~done], 2 * asked
+        open_rows = open_rows[~done]
+        asked = 2 * asked
     return distances, found

@@ -217,10 +217,12 @@ class Conditional:
         values, self.slope = correlation(kernel.family, rows.steps.pairs, kernel.length)
         joint = values.take(_pairs(k)[2], axis=1)
         np.einsum("nkk->nk", joint)[...] = 1.0 + self.noises
-        cross, whole = joint[:, 1:, 0], joint[:, 1:, 1:]
+        cross = joint[:, 1:, 0]
+        whole = joint[:, 1:, 1:]
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, cross], axis=-1))
-        self.weighted, self.weights = solved[..., 0], solved[..., 1]
+        self.weighted = solved[..., 0]
+        self.weights = solved[..., 1]
         self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
         self.mean = np.einsum("nk,nk->n", self.weights, self.errors)
         self.known = np.minimum(np.einsum("nk,nk->n", cross, self.weights), 1.0)
@@ -244,25 +246,22 @@ class Conditional:
         """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum with
         respect to log s², log ℓ, log ω, b and log ν; with ``scales``, also to the logarithms of the
         coordinate scales, (5 + r,)."""
-        rows, (mean, variance), k, level = (
-            self.rows,
-            self.moments(kernel),
-            self.errors.shape[1],
-            self.level(kernel),
-        )
-        rest, freedom = errors - mean, kernel.freedom
-        values, of_variance = (
-            -0.5 * np.log(2 * np.pi * variance),
-            0.5 * (rest**2 / variance - 1.0),
-        )  # w.r.t. its log
-        of_mean, of_square = self.factor * rest / variance, of_variance / (level * (freedom + k))
+        rows = self.rows
+        (mean, variance) = self.moments(kernel)
+        k = self.errors.shape[1]
+        level = self.level(kernel)
+        rest = errors - mean
+        freedom = kernel.freedom
+        values = -0.5 * np.log(2 * np.pi * variance)  # w.r.t. its log
+        of_variance = 0.5 * (rest**2 / variance - 1.0)
+        of_mean = self.factor * rest / variance
+        of_square = of_variance / (level * (freedom + k))
         # a change J′ in the correlation matrix of a row and its neighbours changes the mean by
         # −xᵀJ′y, the unknown part by xᵀJ′x and uᵀC⁻¹u by −yᵀJ′y
-        x, y = np.insert(self.weights, 0, -1.0, axis=1), np.insert(self.weighted, 0, 0.0, axis=1)
-        z, v = (
-            (of_variance / self.unknown)[:, None] * x - of_mean[:, None] * y,
-            -of_square[:, None] * y,
-        )
+        x = np.insert(self.weights, 0, -1.0, axis=1)
+        y = np.insert(self.weighted, 0, 0.0, axis=1)
+        z = (of_variance / self.unknown)[:, None] * x - of_mean[:, None] * y
+        v = -of_square[:, None] * y
         of_errors = of_mean[:, None] * self.weights + 2.0 * of_square[:, None] * self.weighted
         of_nugget = np.sum(self.noises * (x * z + y * v))
         among = (np.stack([x, y], axis=-1) @ np.stack([z, v], axis=1)).reshape(len(rest), -1)
@@ -328,7 +327,8 @@ def _levels(
     factors, means, unknown, squares = (
         np.concatenate([getattr(each, name) for each in found]) for name in names
     )
-    rests, k = (errors / factors - means) ** 2 / unknown, found[0].errors.shape[1]
+    rests = (errors / factors - means) ** 2 / unknown
+    k = found[0].errors.shape[1]
 
     def freedom(a: float) -> float:
         best = 1.0 / max(float(np.mean(rests / (a + squares))), 1e-300) - k
@@ -337,10 +337,12 @@ def _levels(
     @cache
     def loss(log: float) -> float:
         a = np.exp(min(max(log, lowest), highest))
-        c, total = freedom(a) + k, a + squares
+        c = freedom(a) + k
+        total = a + squares
         return float(np.mean(np.log(total) + c * rests / total) - np.log(c))
 
-    lowest, highest = float(np.log(FREEDOMS[0] * low)), float(np.log(FREEDOMS[1] * high))
+    lowest = float(np.log(FREEDOMS[0] * low))
+    highest = float(np.log(FREEDOMS[1] * high))
     best = min(max(float(np.log(start)), lowest), highest)
     for step in (1.0, -1.0):
         while loss(best + step) < loss(best):
@@ -372,8 +374,10 @@ def learned(
     from scipy.optimize import minimize
 
     (hoods, errors), family, (square, usual, noise) = panels, starts[0].family, _units(panels)
-    n, targets = sum(map(len, errors)), np.concatenate(errors)
-    steepness, long = CORRELATIONS[family], float(np.clip(starts[0].length / usual, *LENGTHS))
+    n = sum(map(len, errors))
+    targets = np.concatenate(errors)
+    steepness = CORRELATIONS[family]
+    long = float(np.clip(starts[0].length / usual, *LENGTHS))
     ratio = float(np.clip(starts[0].variance / square / long**steepness, *RATIOS))
     (low, high), lengths = (RATIOS, LENGTHS) if form else ((ratio, ratio), (long, long))
     nuggets = max(NUGGETS[0], min(RARE / n, 0.1)), NUGGETS[1]
@@ -404,7 +408,8 @@ def learned(
         kernel = replace(kernel, variance=variance, freedom=freedom, noise=kernel.noise * variance)
         density = partial(Conditional.log_density, kernel=kernel, scales=scales)
         values, slopes = zip(*in_threads(density, found, errors), strict=True)
-        slope, value = np.sum(slopes, axis=0) / n, float(np.sum(np.concatenate(values))) / n
+        slope = np.sum(slopes, axis=0) / n
+        value = float(np.sum(np.concatenate(values))) / n
         # where s² is at its bounds, ω varies with the share; where ω is at its bounds or s² is
         # optimal, s² varies
         of_share = -slope[0] if low * 1.001 < variance / unit < high / 1.001 else slope[2]

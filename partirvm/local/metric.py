@@ -39,7 +39,9 @@ class Metric:
     @classmethod
     def of(cls, design: Design, columns: Columns) -> "Metric | None":
         """The metric of a design's kernel; None if there is none, or too many category levels."""
-        scaling, axes, levels = design.scaling, list[Float](), list[tuple[int, float, float]]()
+        scaling = design.scaling
+        axes = list[Float]()
+        levels = list[tuple[int, float, float]]()
         d = scaling.n_inputs
         for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
             if isinstance(kernel, Categorical):

@@ -61,9 +61,11 @@ class LocalResiduals:
         The mean error at one of the ``points`` (n, d) is the sum of weights times errors. For T
         targets, both are (n, k, T). ``own`` (n,) are numbers of rows to ignore.
         """
-        order, found = list[Int](), list[tuple[NDArray[Any], ...]]()
+        order = list[Int]()
+        found = list[tuple[NDArray[Any], ...]]()
         for some, near, hoods in self._neighbourhoods(points, factor, own):
-            numbers, distances = near[:, :, NUMBER].astype(np.int64), hoods[0].steps.distances
+            numbers = near[:, :, NUMBER].astype(np.int64)
+            distances = hoods[0].steps.distances
             shares = _together(list(map(weights, self.kernels, hoods)))
             order.append(some)
             found.append((numbers, distances, shares, _together([each.errors for each in hoods])))
@@ -78,7 +80,8 @@ class LocalResiduals:
     ) -> Iterator[tuple[Int, Float, list[Neighbourhoods]]]:
         """Yield positions (m,) of nearby points, records of their neighbours, and neighbourhoods
         for each target."""
-        places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
+        places = self.metric(points)
+        logs = np.broadcast_to(np.log(factor), len(points))
         order = near_order(places)
         for some, near in self.cells.neighbours(
             places[order], self.neighbours, None if own is None else own[order]

@@ -175,21 +175,19 @@ class FittedModel(DeclaredState):
         posterior alone (``core.pruning``), and ``pruned`` reports the cost. Raises ``UsageError``
         for a number below 0 and for a model with local residuals.
         """
-        first, count = (
-            self.design.n_leading,
-            self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors),
-        )
+        first = self.design.n_leading
+        count = self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors)
         if count <= 0:
             return self
-        M, roots = len(self.mean), self.root if self.root.ndim == 3 else self.root[None]
+        M = len(self.mean)
+        roots = self.root if self.root.ndim == 3 else self.root[None]
         given = self.alpha, self.mean.reshape(M, -1), roots
         left = np.delete(np.arange(M), least_loss(*given, first, count))
         mean, roots, loss, growth = conditioned(*given, left)
-        design, root = (
-            self.design.take(left[first:] - first),
-            roots if self.root.ndim == 3 else roots[0],
-        )
-        mean, done = mean.reshape(-1, *self.mean.shape[1:]), self.pruned
+        design = self.design.take(left[first:] - first)
+        root = roots if self.root.ndim == 3 else roots[0]
+        mean = mean.reshape(-1, *self.mean.shape[1:])
+        done = self.pruned
         pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
         found = replace(
             self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
@@ -232,13 +230,15 @@ def linear_values(
     a row is far from all relevance vectors. It is 1 without local kernels. Raises ``DataError`` if
     X and the design differ in the number of features.
     """
-    n_features, near = design.centres.shape[1], np.ones(len(X))
+    n_features = design.centres.shape[1]
+    near = np.ones(len(X))
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(
             f"the model was trained on {n_features} features, but the given rows have shape "
             f"{X.shape}"
         )
-    values, heights = np.empty((len(X), *weights.shape[1:])), design.peaks()
+    values = np.empty((len(X), *weights.shape[1:]))
+    heights = design.peaks()
     equal = bool((heights == heights[:1]).all())
     variances = None if root is None else np.empty(values.shape)
     roots = () if root is None else root[None] if root.ndim == 2 else root
@@ -293,13 +293,13 @@ class Bases:
 
 def bases_of(model: FittedModel) -> Bases:
     """Return the bias and the basis functions of a model; without a basis, only the bias."""
-    design, names = model.design, labels_by_name(model.design.functions, model.columns.features)
-    mine, count, shape = (
-        BIAS - design.leading,
-        design.n_leading,
-        (len(names), *model.mean.shape[1:]),
-    )
-    weights, relevance = np.zeros(shape), np.zeros(shape)
+    design = model.design
+    names = labels_by_name(model.design.functions, model.columns.features)
+    mine = BIAS - design.leading
+    count = design.n_leading
+    shape = (len(names), *model.mean.shape[1:])
+    weights = np.zeros(shape)
+    relevance = np.zeros(shape)
     alpha = np.full((len(names), *model.alpha.shape[1:]), np.inf)
     weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
     own = model.alpha[:count].reshape(

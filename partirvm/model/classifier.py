@@ -93,10 +93,8 @@ class ClassModel(FittedModel):
         )
         if (variance := self._level_variances(X)) is not None:
             further = multiple**2 * variance
-            low, high = (
-                f - np.sqrt((f - low) ** 2 + further),
-                f + np.sqrt((high - f) ** 2 + further),
-            )
+            low = f - np.sqrt((f - low) ** 2 + further)
+            high = f + np.sqrt((high - f) ** 2 + further)
         ends = (
             (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
         )

@@ -152,9 +152,13 @@ def _require_shapes(model: AnyModel) -> None:
         raise TypeError(f"it is a {type(model).__name__}")
     if isinstance(model, ClassModel) and model.likelihood not in LINKS:
         raise ValueError(f"its likelihood {quoted(model.likelihood)} is unknown to this process")
-    design, scaling = model.design, model.design.scaling
-    (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape
-    square, inputs = (*model.mean.shape[:0:-1], M, M), d
+    design = model.design
+    scaling = model.design.scaling
+    (m, d) = design.centres.shape
+    M = design.n_columns
+    T = scaling.t_scale.shape
+    square = (*model.mean.shape[:0:-1], M, M)
+    inputs = d
     if isinstance(model, ClassModel) and model.ramp is not None:
         square = 1, M, M
     found = {"labels": (design.labels.shape, (m,)), "t_shift": (scaling.t_shift.shape, T)}
@@ -171,13 +175,16 @@ def _require_shapes(model: AnyModel) -> None:
     if scaling.regressions is not None:
         found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:
-        k, noise = len(design.noise.centres), design.noise
+        k = len(design.noise.centres)
+        noise = design.noise
         found |= {
             "noise_centres": (noise.centres.shape, (k, inputs)),
             "noise_weights": (noise.weights.shape, (k,)),
         }
     if isinstance(model, Model) and model.residuals is not None:
-        residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
+        residuals = model.residuals
+        metric = model.residuals.metric
+        cells = model.residuals.cells
         placed = (cells.records is None) == bool(cells.place)
         known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < inputs for feature, *_ in metric.levels)

@@ -95,18 +95,17 @@ class Model(FittedModel):
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
         """The model of a dense fit."""
-        scales, n = design.scaling.t_scale, fit.statistics.n
+        scales = design.scaling.t_scale
+        n = fit.statistics.n
         evidence = float(fit.log_evidence - n * np.log(scales).sum())
         shared = design, fit.posterior.mean, fit.posterior.root(), fit.alpha, evidence, n, columns
         variance: Any = scales**2 * fit.noise_variance
         of_evidence: Any = scales**2 / fit.beta
         prior: Any = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
         if len(scales) == 1:
-            variance, of_evidence, prior = (
-                float(variance[0]),
-                float(of_evidence[0]),
-                float(prior[0]),
-            )
+            variance = float(variance[0])
+            of_evidence = float(of_evidence[0])
+            prior = float(prior[0])
         known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
         found = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
         return replace(found, prior_variance=prior)
@@ -131,7 +130,8 @@ class Model(FittedModel):
             raise UsageError(
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
-        found, others = super().prune(max_vectors), self.design.centres
+        found = super().prune(max_vectors)
+        others = self.design.centres
         if found.n_vectors == self.n_vectors or not self.reach:
             return found
         # the former vectors are training rows, which must not be far from the others
@@ -147,7 +147,8 @@ class Model(FittedModel):
         error: Any = self.evidence_noise * growth / self.n_rows
         noise: Any = self.noise_variance + np.maximum(error, 0.0)
         if self.n_targets == 1:
-            error, noise = float(error[0]), float(noise[0])
+            error = float(error[0])
+            noise = float(noise[0])
         pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
         return replace(self, pruned=pruned, noise_variance=noise)
 
@@ -223,10 +224,8 @@ class Model(FittedModel):
         ``return_gradient``, their gradients follow, (n, d) each (``gradients``). Raises
         ``DataError`` if features differ.
         """
-        function, X = (
-            self.predictions(std=return_std, gradient=return_gradient),
-            checked_rows(X, self.columns),
-        )
+        function = self.predictions(std=return_std, gradient=return_gradient)
+        X = checked_rows(X, self.columns)
         return self.parted(function(X)[0], std=return_std, gradient=return_gradient)
 
     def predictions(self, *, std: bool, gradient: bool) -> OfRows:
@@ -272,9 +271,13 @@ class Model(FittedModel):
     def _gradients(self, X: Float) -> tuple[Float, ...]:
         """Means, standard deviations, their gradients, and nearness for a panel, by the chain rule
         from Φμ and φᵀΣφ."""
-        design, n, T = self.design, len(X), self.n_targets
+        design = self.design
+        n = len(X)
+        T = self.n_targets
         mean, variance, near = replace(self, reach=0.0).moments(X)
-        M, scale, target = len(self.mean), design.scaling.t_scale[:, None], design.scaling.target
+        M = len(self.mean)
+        scale = design.scaling.t_scale[:, None]
+        target = design.scaling.target
         rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
         block = design.block(rows)
         factors = [np.broadcast_to(each, block.shape) for each in self.mean.reshape(M, T).T]
@@ -282,14 +285,16 @@ class Model(FittedModel):
             2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)
         ]
         slopes = np.stack([design.raw_gradient(rows, block, each)[:n] for each in factors], axis=1)
-        of_mean, of_variance = scale * slopes[:, :T], scale**2 * slopes[:, T:]
+        of_mean = scale * slopes[:, :T]
+        of_variance = scale**2 * slopes[:, T:]
         if design.noise is not None:  # of one target
             power = TEMPER if self.calibration is None else 1.0
             of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
         if self.reach:
             of_variance = self._prior_slopes(rows, block, variance, of_variance)
             variance = self._with_prior(variance, near)
-        (z, v), h = (each.reshape(n, T, 1) for each in (mean, variance)), 1j * STEP
+        (z, v) = (each.reshape(n, T, 1) for each in (mean, variance))
+        h = 1j * STEP
         moved: Any = target.moments(z + h * of_mean, v + h * of_variance)  # as in ``pulled_back``
         mean, variance = target.moments(mean, variance)
         return mean, np.sqrt(variance), moved[0].imag / STEP, np.sqrt(moved[1]).imag / STEP, near
@@ -338,7 +343,8 @@ class Model(FittedModel):
         come last.
         """
         mean, variance, near = self.moments(X)
-        target, ends = self.design.scaling.target, list[Float]()
+        target = self.design.scaling.target
+        ends = list[Float]()
         if multiples is not None:
             half = multiples * np.sqrt(variance)
             ends = [target.back(mean - half), target.back(mean + half)]
@@ -377,7 +383,9 @@ class Model(FittedModel):
         the noise."""
         if not self.n_rows:  # a constant target
             return self.root, np.inf
-        alpha, mean, known = self.alpha, self.mean, self.known_alpha
+        alpha = self.alpha
+        mean = self.mean
+        known = self.known_alpha
         with one_blas_thread():
             return widened(
                 alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known
@@ -438,7 +446,8 @@ class Model(FittedModel):
             )
         if self.n_targets > 1:
             return np.array([[quantile(level) for level in levels]] * self.n_targets)
-        one, wide = self._multiple(GAUSSIAN_LEVEL), quantile(GAUSSIAN_LEVEL)
+        one = self._multiple(GAUSSIAN_LEVEL)
+        wide = quantile(GAUSSIAN_LEVEL)
         return np.array([[self._multiple(level) / one * wide for level in levels]])
 
     def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
@@ -463,14 +472,16 @@ class Model(FittedModel):
     def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
         target's units."""
-        residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
+        residuals = self.own_residuals
+        factor = self.design.noise_factor(X, products)
         found = residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
         """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the
         target's units."""
-        scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
+        scale = self.design.scaling.t_scale
+        factor = self.design.noise_factor(X, products)
         mean, variance = self.own_residuals.moments(
             self.design.scaling.inputs(X), factor, noisy=noisy
         )
@@ -499,7 +510,8 @@ class Model(FittedModel):
         Far from all vectors, they are ``shifts`` (S,) standard deviations of the prior from their
         own values.
         """
-        (found, _, near), scaling = linear_values(self.design, weights, X), self.design.scaling
+        (found, _, near) = linear_values(self.design, weights, X)
+        scaling = self.design.scaling
         found = scaling.t_shift[0] + scaling.t_scale[0] * found
         far = near < self.reach
         if far.any():
@@ -532,9 +544,13 @@ class Model(FittedModel):
         errors are as in ``linear_values``.
         """
         scaling = self.design.scaling
-        shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
+        shift = scaling.t_shift
+        scale = scaling.t_scale
+        square = scaling.t_scale**2
         if self.n_targets == 1:
-            shift, scale, square = shift[0], scale[0], square[0]
+            shift = shift[0]
+            scale = scale[0]
+            square = square[0]
         mean, spread, near = linear_values(
             self.design, self.mean, X, self.root if variance else None
         )
@@ -574,12 +590,14 @@ class Model(FittedModel):
         The noise factor already contains the variance of a missing label's effect
         (``FeatureMap.noise_factor``).
         """
-        features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
+        features = self.design.scaling.features
+        found = np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
         missing[:, self.design.scaling.embedded] = False
         if features is not None:
             missing[:, features.gaps] = False
-        rows, M = np.flatnonzero(missing.any(axis=1)), self.n_vectors
+        rows = np.flatnonzero(missing.any(axis=1))
+        M = self.n_vectors
         if len(rows) and M:
             filled = (
                 np.where(missing[rows], each, X[rows])
@@ -673,7 +691,8 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
     The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets;
     classes have none.
     """
-    found, small = list[list[float]](), model.sparse() if isinstance(model, Model) else None
+    found = list[list[float]]()
+    small = model.sparse() if isinstance(model, Model) else None
     while small is not None and small.n_vectors:
         found.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
         small = small.prune(small.n_vectors * 4 // 5)
@@ -685,7 +704,8 @@ def targets_json(model: FittedModel) -> dict[str, Any]:
     one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
-    names, noise = model.output_names, np.sqrt(model.noise_variance)
+    names = model.output_names
+    noise = np.sqrt(model.noise_variance)
     return {
         "targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}
     }

@@ -85,7 +85,8 @@ def _share(squares: Float, total: Float, model: FittedModel) -> float:
     """Return the index for squared changes (n, V) of predictions with variances ``total`` (V,)."""
     half = 0.5 * squares.mean(axis=0)
     if model.one_unit:
-        half, total = half.sum(keepdims=True), total.sum(keepdims=True)
+        half = half.sum(keepdims=True)
+        total = total.sum(keepdims=True)
     varies = total > 0.0
     return float((half[varies] / total[varies]).mean()) if varies.any() else 0.0
 
@@ -97,7 +98,8 @@ def _by_gradients(model: Any, X: Float, values: Float) -> Float:
     They are those of the linear predictors, without local residuals (Sobol & Kucherenko 2009). A
     function of Python has no gradient: its features have 0.
     """
-    design, spread = model.design, np.nanvar(X, axis=0)
+    design = model.design
+    spread = np.nanvar(X, axis=0)
     try:
         block = design.block(X)
         weights = model.mean.reshape(len(model.mean), -1).T

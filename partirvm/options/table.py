@@ -40,10 +40,8 @@ Residual: TypeAlias = Literal["auto", "none", "local"]
 NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
 Auto: TypeAlias = Literal["auto"]
 
-COUNT, NUMBER_OR_AUTO = (
-    Check("whole", least=1, optional=True),
-    Check("whole", least=1, words=("auto",)),
-)
+COUNT = Check("whole", least=1, optional=True)
+NUMBER_OR_AUTO = Check("whole", least=1, words=("auto",))
 
 everyday, of_kernel, of_strategy = (
     partial(option, group) for group in ("everyday", "kernel", "strategy")

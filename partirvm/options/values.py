@@ -61,7 +61,8 @@ def document(kind: Any) -> None:
     text."""
     if kind.__doc__ is None:  # python -OO has no docstrings
         return
-    text, options = list[str](), options_of(kind)
+    text = list[str]()
+    options = options_of(kind)
     for each in fields(kind):
         if each.name in options:
             option = TABLE[options[each.name]]
@@ -99,14 +100,16 @@ class Value:
 
     def __init_subclass__(cls, name: str = "", of: str = "") -> None:
         if name:
-            cls.name, cls.of = name, of
+            cls.name = name
+            cls.of = of
 
     def flat(self, given_for: str) -> dict[str, Any]:
         """Return its options by name. Raises ``UsageError`` for an invalid field, or if used for
         another option."""
         if given_for != self.of:
             raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
-        own, options = type(self).__name__, options_of(self).items()
+        own = type(self).__name__
+        options = options_of(self).items()
         checked = {
             option: TABLE[option].check(f"{own}.{name}", getattr(self, name))
             for name, option in options
@@ -153,7 +156,8 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: value for name, value in parameters.items() if isinstance(value, Value)}
     found = dict(chain.from_iterable(value.flat(name).items() for name, value in values.items()))
     for name in [name for name in parameters if name not in values]:
-        value, usual = TABLE[name].check(name, parameters[name]), TABLE[name].default
+        value = TABLE[name].check(name, parameters[name])
+        usual = TABLE[name].default
         if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
             owner = next(each for each in values.values() if name in options_of(each).values())
             raise UsageError(

@@ -136,16 +136,21 @@ def gram_cost(
 ) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads
     in parallel."""
-    shape, total = work.shape, kept + new
-    columns, readings, count = float(total), 1, fits
-    products, solve = 2.0 * kept * new + new**2, float(iterations * (total**3 + SQUARES * total**2))
+    shape = work.shape
+    total = kept + new
+    columns = float(total)
+    readings = 1
+    count = fits
+    products = 2.0 * kept * new + new**2
+    solve = float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
         # columns are pruned: an average pass is assumed to see 3/4 of them
-        columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
-        products, solve = (
-            shape.n_outputs * columns**2,
-            2 * NEWTON_PASSES * shape.n_outputs * columns**3,
-        )
+        columns = 0.75 * total
+        readings = NEWTON_PASSES
+        count = NEWTON_PASSES * fits
+        threads = 1
+        products = shape.n_outputs * columns**2
+        solve = 2 * NEWTON_PASSES * shape.n_outputs * columns**3
     seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
     passes = count if rows >= shape.n_rows else 0
     return RoundCost(
@@ -162,7 +167,8 @@ def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
 
 def search_cost(work: Work, kept: int) -> RoundCost:
     """Estimate the selection of candidates with ``kept`` columns."""
-    pool, n_rows = work.read.pool, work.shape.n_rows
+    pool = work.read.pool
+    n_rows = work.shape.n_rows
     rows = n_rows if pool else work.read.searched
     seconds = work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool)
     return RoundCost(kept, int(rows >= n_rows), seconds, 0.0)
@@ -171,12 +177,16 @@ def search_cost(work: Work, kept: int) -> RoundCost:
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and
     converges."""
-    costs, lead, kept, n_rows = [], work.shape.n_leading, work.shape.n_leading, work.shape.n_rows
+    costs = []
+    lead = work.shape.n_leading
+    kept = work.shape.n_leading
+    n_rows = work.shape.n_rows
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size, iterations=IN_ROUNDS)
         costs.append(cost + search_cost(work, kept) if number else cost)
         kept = lead + int(stays * (kept - lead + partition_size))
-    last, sampled = costs.pop(), work.read.rows < n_rows
+    last = costs.pop()
+    sampled = work.read.rows < n_rows
     if (
         sampled or not work.shape.newton
     ):  # once its candidates have joined, it takes as many iterations as a single fit
@@ -187,13 +197,16 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
     """Estimate the levels of split-and-merge and the last fit; on each level, n parts are merged
     into ⌊n/2⌋ pairs."""
-    costs, shape, threads = list[RoundCost](), work.shape, work.threads
+    costs = list[RoundCost]()
+    shape = work.shape
+    threads = work.threads
     parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
     most = 3 * candidates  # no more are expected in a merged fit
     while parts > 1:
         costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
-        fits, parts = parts // 2, -(-parts // 2)
+        fits = parts // 2
+        parts = -(-parts // 2)
         candidates = min(max(int(2 * stays * candidates), 1), most)
     last = gram_cost(work, shape.n_rows, 0, candidates + shape.n_leading)
     return [*costs, _settled(work, last, int(stays * candidates))]
@@ -208,7 +221,8 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     compared = work.compared * comparison_operations(work.shape.n_rows) / work.rates.product
     if work.shape.n_classes:
         return last + RoundCost(kept, 0, 0.0, compared)
-    n_rows, left_out = work.shape.n_rows, min(work.shape.n_rows, LEFT_OUT_ROWS)
+    n_rows = work.shape.n_rows
+    left_out = min(work.shape.n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, max(n_rows, 2 * left_out) * kept, left_out * 2.0 * kept**2)
     dense = (
         STARTS
@@ -272,7 +286,8 @@ class Schedule:
 
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from a plan's JSON, for plans and reports."""
-        most, rounds = plan["max_rounds"], "until the evidence stops rising"
+        most = plan["max_rounds"]
+        rounds = "until the evidence stops rising"
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
         if self.selects:

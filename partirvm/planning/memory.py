@@ -232,12 +232,20 @@ def step_bytes(
     """Evaluate the formulas above: M = ``kept``, leading included, P = ``candidates``, Q = max(P,
     ``pool``), E."""
     if whole:
-        kept, candidates, pool = 0, kept + candidates, pool and pool + kept
-    columns, C, busy = kept + candidates, shape.n_outputs, min(threads, shape.n_tiles)
-    square, held, dense = FLOAT * columns**2, C + 3, 4 * C + 6
+        pool = pool and pool + kept
+        candidates = kept + candidates
+        kept = 0
+    columns = kept + candidates
+    C = shape.n_outputs
+    busy = min(threads, shape.n_tiles)
+    square = FLOAT * columns**2
+    held = C + 3
+    dense = 4 * C + 6
     node = FLOAT * max(columns * candidates, kept * pool)
     if shape.newton:
-        node, held, dense = C * node, 3 * C, 12 * C
+        node = C * node
+        held = 3 * C
+        dense = 12 * C
     else:
         node += FLOAT * shape.n_classes * candidates
     rows = min(shape.tile_rows, shape.n_rows)

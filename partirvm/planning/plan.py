@@ -177,7 +177,9 @@ class Plan:
         """Convert the plan to plain JSON."""
         own = ("partition_size", "partitions", "passes", "threads", "max_columns")
         asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
-        shape, store, sample_rows = self.shape, self.kernel_store, self.request.sample_rows
+        shape = self.shape
+        store = self.kernel_store
+        sample_rows = self.request.sample_rows
         found: dict[str, Any] = {"rows": shape.n_rows, "features": shape.n_features}
         found |= {"tile_rows": shape.tile_rows, "tiles": shape.n_tiles}
         found |= {name: getattr(self, name) for name in own} | {
@@ -204,7 +206,9 @@ class Plan:
 
     def _lines(self) -> list[tuple[str, str]]:
         """Return the names and text of the plan's lines."""
-        shape, machine, plan = self.shape, self.machine, self.to_json()
+        shape = self.shape
+        machine = self.machine
+        plan = self.to_json()
         classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
         rows = f" of {plan['sample_rows']:,} rows" if self.read.sampled else ""
         selection = f", selection {plan['selection']}" if self.schedule.selects else ""
@@ -274,7 +278,8 @@ def make_plan(
         threads, most = _fitting(shape, machine, candidates, least, how)
         if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
             break
-        candidates, cause = max(candidates // 2, LEAST_PARTITION), "the memory limit"
+        candidates = max(candidates // 2, LEAST_PARTITION)
+        cause = "the memory limit"
     if not most:
         fewest = machine.least_threads
         need = step_bytes(
@@ -293,10 +298,8 @@ def make_plan(
         notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
-    rows, tried = (
-        joining or shape.n_rows,
-        tries_residuals(request.residual, shape.n_rows, shape.n_targets),
-    )
+    rows = joining or shape.n_rows
+    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
     tried = (
         tried and shape.measured and not shape.n_classes and request.noise_variance == "estimate"
     )
@@ -307,7 +310,8 @@ def make_plan(
     work = Work(shape, read, rates, threads * machine.workers, tried, compared)
     costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), most)
-    step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
+    step = step_bytes(shape, columns - candidates, candidates, threads, **how)
+    elements = 0
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
         spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak
         fits = n_partitions(rows, candidates, shape.n_kernels)
@@ -350,7 +354,8 @@ def make_plan(
 
 def _bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
     """Return the bytes of the stage of local residuals, or 0 for a fit without them."""
-    shape, neighbours = work.shape, request.neighbours
+    shape = work.shape
+    neighbours = request.neighbours
     left_out = min(shape.n_rows, LEFT_OUT_ROWS)
     if (
         not work.residuals
@@ -364,7 +369,8 @@ def _bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
 def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
     """Return the bytes of a comparison with boosted trees, also that of a model without vectors; 0
     without any."""
-    shape, libraries = work.shape, machine.libraries
+    shape = work.shape
+    libraries = machine.libraries
     comparisons = [0]
     if (
         request.reference != "none"
@@ -417,7 +423,9 @@ def require_memory_for_residuals(request: Request, shape: DataShape, machine: Ma
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
     """Describe the bytes and seconds local residuals take; None for a fit without them. It has at
     most ``columns``."""
-    shape, n, k = work.shape, work.shape.n_rows, request.neighbours
+    shape = work.shape
+    n = work.shape.n_rows
+    k = request.neighbours
     if not work.residuals:
         return None
     (size, whole), (_, least) = (
@@ -459,7 +467,8 @@ def kernel_store(
 ) -> KernelStore:
     """Choose whether blocks of all rows × ``columns`` elements are kept in each process's ``spare``
     bytes."""
-    where, wanted = request.kernel_store, FLOAT * shape.n_rows * columns // machine.workers
+    where = request.kernel_store
+    wanted = FLOAT * shape.n_rows * columns // machine.workers
     if where == "auto":  # only Newton steps read the same columns repeatedly
         where = "memory" if shape.newton else "none"
         if request.memory_limit == "auto":

@@ -154,7 +154,8 @@ def fill_of(dtype: np.dtype[Any], labels: Collection[Any]) -> Any:
         while text in labels:
             text += "_"
         return text
-    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    least = np.iinfo(dtype).min
+    most = np.iinfo(dtype).max
     candidates = range(least, most) if least else range(most, least, -1)
     return next(value for value in candidates if value not in labels)
 

@@ -86,7 +86,8 @@ def predict(
         model.interval(interval)  # raises UsageError if there are none
         multiples = model.multiples([interval])[:, 0]
     tiles = partial(tile_values, partial(model.predictive.values, multiples=multiples))
-    names, far = model.value_names(interval=interval is not None), 0
+    names = model.value_names(interval=interval is not None)
+    far = 0
     for given in filter(None, (job, data, augment)):
         if open_folder(output).is_inside(open_folder(given)):
             raise UsageError(

@@ -88,7 +88,8 @@ class Augmenting:
         its standard deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress``
         counts the tiles of all passes.
         """
-        size, training = source.tile_rows, self.training.n_tiles
+        size = source.tile_rows
+        training = self.training.n_tiles
         sizes = [min(size, source.n_rows - number * size) for number in range(source.n_tiles)]
         pieces = [
             (number, start)
@@ -101,14 +102,16 @@ class Augmenting:
                 if progress is not None:
                     progress(before * training + done, len(pieces) * training)
 
-            tile, some = source.tile(number), slice(start, start + EXTRA_COLUMNS)
+            tile = source.tile(number)
+            some = slice(start, start + EXTRA_COLUMNS)
             yield self._predicted(
                 source.original_rows(number)[some], tile.X[some], tile.t[some], report
             )
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
-        multiples, pieces = self.model.multiples(STATED_LEVELS), self.pieces(source, progress)
+        multiples = self.model.multiples(STATED_LEVELS)
+        pieces = self.pieces(source, progress)
         parts = (
             Scores.of(t[:, 0], each[:, 1], variance, multiples=multiples)
             for each, t, variance in pieces
@@ -120,13 +123,14 @@ class Augmenting:
         self, rows: Int, X: Float, t: Float, report: Progress
     ) -> tuple[Float, Float, Float]:
         """Return the predictions of a piece, from one pass over the training rows."""
-        model, design, scaling = self.model, self.model.design, self.model.design.scaling
-        scale, square = float(scaling.t_scale[0]), float((scaling.t_scale**2)[0])
-        kernel, beta, whole = (
-            design.kernels[0],
-            square / float(model.evidence_noise),
-            padded(X, EXTRA_COLUMNS),
-        )
+        model = self.model
+        design = self.model.design
+        scaling = self.model.design.scaling
+        scale = float(scaling.t_scale[0])
+        square = float((scaling.t_scale**2)[0])
+        kernel = design.kernels[0]
+        beta = square / float(model.evidence_noise)
+        whole = padded(X, EXTRA_COLUMNS)
         # with an origin among the training rows, a distant test row cannot reduce the precision of
         # the others
         new = Design(kernel, scaling, whole, np.arange(len(whole)), bias=False, origin=self.origin)
@@ -154,7 +158,8 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
             f"{store.location} holds a classifier, but augment supports regression only: omit "
             "augment"
         )
-    training, state = ZarrSource(data), store.folded()
+    training = ZarrSource(data)
+    state = store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
             f"{data} is not the dataset that {store.location} was fitted to ({what}): pass "

@@ -98,7 +98,8 @@ class Kind(NamedTuple):
         >>> REGRESSION.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
         '0.25 (RMSE; NLPD -0.5)'
         """
-        head, beside = self.head.over(rows), self.beside.over(rows)
+        head = self.head.over(rows)
+        beside = self.beside.over(rows)
         if entry.get(head) is None:
             return ""
         notes = [self.head.name + note] if self.head is not ERROR else []
@@ -162,10 +163,8 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
     that all fits have read, divided by the rows of the data. It excludes kernel learning, as in a
     plan, whose figures are ``planned_…``.
     """
-    last, planned = (
-        last_model(history),
-        {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"},
-    )
+    last = last_model(history)
+    planned = {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
     read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
     return {
         **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},

@@ -192,8 +192,10 @@ def _renderer() -> Callable[..., str]:
 
 
 def _page(job: Any) -> str:
-    kind, last = kind_of(job.history[-1] if job.history else {}, job.plan), last_model(job.history)
-    facts, diagnostics = figures_of(job.history, job.plan or {}), last.get("diagnostics") or ()
+    kind = kind_of(job.history[-1] if job.history else {}, job.plan)
+    last = last_model(job.history)
+    facts = figures_of(job.history, job.plan or {})
+    diagnostics = last.get("diagnostics") or ()
     return _renderer()(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,

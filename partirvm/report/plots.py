@@ -23,7 +23,9 @@ from partirvm.types import Float
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
-INK, OBSERVED, CONTRAST = "#222222", "#2c66a8", "#bf4f2c"
+INK = "#222222"
+OBSERVED = "#2c66a8"
+CONTRAST = "#bf4f2c"
 
 Z = 1.959964  # half width of a 95 % interval, in standard errors
 
@@ -105,7 +107,8 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
 def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
     """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the
     diagonal."""
-    share, spread = hits / rows, Z**2 / rows
+    share = hits / rows
+    spread = Z**2 / rows
     centre = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * share * (1 - share) + (spread / 2) ** 2) / (1 + spread)
     _stated(axis, (0, 1), (0, 1))
@@ -118,7 +121,8 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
     would overflow."""
     if not found.n or not (np.abs(found.sample.values) < 1e100).all():
         return []
-    rows, total = len(found.sample.values), counted(found.n, "row")
+    rows = len(found.sample.values)
+    total = counted(found.n, "row")
     low, high = np.quantile(found.sample.values[:, 2], [0.05, 0.95])
     vary = high > 1.1 * low and rows >= FEWEST
     charts = [
@@ -159,10 +163,8 @@ def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
     """Return the means of values (n,) in tenths of the rows and half widths of their 95 %
     intervals, (10,) each."""
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
-    means, errors = (
-        [each.mean() for each in groups],
-        [each.std(ddof=1) / len(each) ** 0.5 for each in groups],
-    )
+    means = [each.mean() for each in groups]
+    errors = [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
     return np.array(means), Z * np.array(errors)
 
 
@@ -186,7 +188,8 @@ def _coverage(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     actual, predicted, std = found.sample.values.T
-    z, ends = (actual - predicted) / std, span(predicted)
+    z = (actual - predicted) / std
+    ends = span(predicted)
     _dots(axis, predicted, z)
     for level in (0.0, -Z, Z):
         _stated(axis, ends, (level, level))
@@ -225,7 +228,8 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
     """Plot the root mean square error of rows binned by predicted standard deviation, with 95 %
     intervals."""
     actual, predicted, std = found.sample.values.T
-    (mean, half), (variance, _) = _tenths(std, (actual - predicted) ** 2), _tenths(std, std**2)
+    (mean, half) = _tenths(std, (actual - predicted) ** 2)
+    (variance, _) = _tenths(std, std**2)
     x, y, low, high = (
         np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half)
     )
@@ -244,7 +248,8 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]
     others = len(names) - len(found.rows)
     if others:  # the last counted class combines several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
-    K, two = len(names), len(names) == 2
+    K = len(names)
+    two = len(names) == 2
     sums, rows, hits = (
         each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits)
     )
@@ -354,7 +359,8 @@ class DiagnosticsDisplay:
     axes_: list[Any]
 
     def __init__(self, found: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:
-        self.found, self.names = tuple(found), tuple(names)
+        self.found = tuple(found)
+        self.names = tuple(names)
 
     def plot(self, figure: Any = None) -> "DiagnosticsDisplay":
         """Draw the panels into a figure, with one row of panels per target if there are several;
@@ -375,7 +381,8 @@ class DiagnosticsDisplay:
                 figure = pyplot.figure(
                     figsize=(3.6 * across, 3.1 * max(len(rows), 1)), layout="constrained"
                 )
-            self.figure_, self.axes_ = figure, []
+            self.figure_ = figure
+            self.axes_ = []
             for row, charts in enumerate(rows):
                 for column, chart in enumerate(charts):
                     axis = figure.add_subplot(len(rows), across, row * across + column + 1)

@@ -99,11 +99,16 @@ class Progress(Watcher):
         quiet: bool = False,
         spell: Callable[[str], str] = str,
     ) -> None:
-        self.stream, self._spell = None if quiet else stream or sys.stderr, spell
+        self.stream = None if quiet else stream or sys.stderr
+        self._spell = spell
         self._lines = None if quiet else Lines()
         self._live: Any = None
         self.began = self._printed = time.monotonic()
-        self.phase, self.done, self.total, self.unit, self.detail = "starting", 0, 0, "tile", ""
+        self.phase = "starting"
+        self.done = 0
+        self.total = 0
+        self.unit = "tile"
+        self.detail = ""
         self.vectors: int | None = None
         self.memory_limit: int | None = None
 
@@ -182,7 +187,11 @@ class Progress(Watcher):
         self._set_phase(phase, done, total or 0, "row")
 
     def _set_phase(self, phase: str, done: int, total: int, unit: str, detail: str = "") -> None:
-        self.phase, self.done, self.total, self.unit, self.detail = phase, done, total, unit, detail
+        self.phase = phase
+        self.done = done
+        self.total = total
+        self.unit = unit
+        self.detail = detail
         if self._live is None and self.count and time.monotonic() - self._printed > 60.0:
             self._show(f"{TITLES.get(self.phase, self.phase)}: {self.count}")
 

@@ -24,7 +24,9 @@ from partirvm.report.history import (
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Return the figures of a model (``figures_of``), ``seconds`` and, if given, a target, as names
     and strings."""
-    kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
+    kind = kind_of(facts)
+    vectors = facts["n_vectors"]
+    units = ""
     alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:
         return []
@@ -185,7 +187,11 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
     """Yield lines for a job's states: each change of status, plan or round once, within ``width``;
     as JSON, rounds."""
-    lines, begun, plan, printed, doing = Lines(), None, None, 0, ""
+    lines = Lines()
+    begun = None
+    plan = None
+    printed = 0
+    doing = ""
     losses = ""
     for state in states:
         new = state.history[printed:]
@@ -196,7 +202,8 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         change = f"{moment(state.since)}  {state.status}" + (
             f": {state.reason}" if state.reason else ""
         )
-        changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
+        changed = (state.status, state.attempt) != begun
+        begun = (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
         if (
@@ -220,7 +227,8 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
 def job_facts(job: Any) -> dict[str, Any]:
     """Return the progress of a job, the figures of its model and all its ``parameters`` as plain
     JSON."""
-    state, parameters = job.state(), job.asked()
+    state = job.state()
+    parameters = job.asked()
     figures = figures_of(state.history, state.plan or {})
     figures["versions"] = versions_text(state.request["versions"], state.versions)
     return {**job.progress(), "data": parameters.pop("data"), **figures, "parameters": parameters}

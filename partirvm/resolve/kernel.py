@@ -129,7 +129,8 @@ def resolve_kernel(
     gamma is invalid, has the wrong length or does not apply to the kernel, or if a function cannot
     be imported.
     """
-    given, factors = checked_kernel(request.kernel), request.gamma_multiples
+    given = checked_kernel(request.kernel)
+    factors = request.gamma_multiples
     several = given if isinstance(given, tuple) else (given,)
     named = [_is(each, *BY_GAMMA) for each in several]
     # A gamma that is not learned applies only to those families in a list that are given by name.
@@ -150,7 +151,9 @@ def _named(
 ) -> Kernel:
     """Return the kernel of a family with the requested gamma or, for a rule, 1/(d·var) for each
     kind of feature."""
-    gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
+    gamma = request.gamma
+    d = len(columns.features)
+    inputs = moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):
             Check("word", (*RULES, "a positive number", "one number per feature"))("gamma", gamma)
@@ -197,11 +200,13 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
     """Multiply a numeric kernel by a categorical one, where their gamma is not 0; ``shared`` within
     a kind."""
-    coded, shared = _coded(columns, scaling), shared or len(family.gamma) == 1
+    coded = _coded(columns, scaling)
+    shared = shared or len(family.gamma) == 1
     gamma = family.widths(len(columns.features))[scaling.sources].tolist()
     if isinstance(family, Categorical) or not coded:
         return replace(family, gamma=tuple(gamma[:1] if shared else gamma))
-    numeric, parts = [j for j in range(len(gamma)) if j not in coded], []
+    numeric = [j for j in range(len(gamma)) if j not in coded]
+    parts = []
     for kernel, inputs in ((family, numeric), (Categorical(1.0), list(coded))):
         own = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
         if any(own):
@@ -223,7 +228,8 @@ def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a
     constant feature."""
-    variance, d = np.ones(scaling.n_inputs), len(columns.features)
+    variance = np.ones(scaling.n_inputs)
+    d = len(columns.features)
     plain = np.ones(d, bool) if scaling.features is None else scaling.features.spreads == 0
     plain[scaling.embedded] = False
     variance[:d][plain] = moments.inputs.variance[plain] / scaling.x_scale[:d][plain] ** 2
@@ -237,7 +243,8 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
     or wrong values."""
     if request.basis is None:
         return None
-    points, given = scaling.inputs(source.tile(0).X[:16]), request.basis
+    points = scaling.inputs(source.tile(0).X[:16])
+    given = request.basis
     every = given if isinstance(given, tuple) else (given,)
     sizes = [
         source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]

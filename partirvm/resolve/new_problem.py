@@ -75,20 +75,19 @@ def checked_data(
         KEPT if request.memory_limit == "auto" else min(int(request.memory_limit) >> 7, KEPT)
     )
     check_request(source, request, held_out)
-    labels, codes, weights = source.columns.classes, None, None
+    labels = source.columns.classes
+    codes = None
+    weights = None
     if labels is not None:
-        count, progress = (
-            partial(_classes_of_tile, len(labels)),
-            partial(check_aborted, interrupted),
-        )
+        count = partial(_classes_of_tile, len(labels))
+        progress = partial(check_aborted, interrupted)
         tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-        codes, totals = (
-            np.concatenate([each for each, _ in tiles]),
-            np.sum([each for _, each in tiles], axis=0),
-        )
+        codes = np.concatenate([each for each, _ in tiles])
+        totals = np.sum([each for _, each in tiles], axis=0)
         if request.class_weight is not None:
             weights = class_weights(request.class_weight, labels, totals)
-            source, totals = source.with_class_weights(weights), totals * weights
+            source = source.with_class_weights(weights)
+            totals = totals * weights
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns)
     if labels is not None:
@@ -111,12 +110,11 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     """Check a request and held-out data against a source's columns, without reading rows. Raises as
     a fit does."""
     require_target(source)
-    columns, several, target = (
-        source.columns,
-        source.n_targets > 1,
-        f"the target {quoted(source.columns.target)}",
-    )
-    classes, fast = columns.classes is not None, request.solver == "fast"
+    columns = source.columns
+    several = source.n_targets > 1
+    target = f"the target {quoted(source.columns.target)}"
+    classes = columns.classes is not None
+    fast = request.solver == "fast"
     priors = any(request.alpha_prior) or any(request.noise_prior)
     slow = classes or several or priors or bool(request.fixed_alpha)
     changed = (
@@ -126,7 +124,8 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         or request.noise_variance != "estimate"
         or not request.standardize
     )
-    warps, one = request.warp_target != "none", "a warped target must be one number, standardized"
+    warps = request.warp_target != "none"
+    one = "a warped target must be one number, standardized"
     for wrong, message in (
         (
             request.classify and not classes,
@@ -223,7 +222,8 @@ def new_problem(
     source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool
 ) -> Problem:
     """Make the problem of a fit; a kernel to be learned starts as the initial one."""
-    targets, K = moments.targets, len(source.columns.classes or ())
+    targets = moments.targets
+    K = len(source.columns.classes or ())
     scaling = _scaling(moments, source.columns, request)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
     functions = resolve_basis(request, source, scaling)
@@ -237,12 +237,10 @@ def new_problem(
             f"{quoted(name)} has none: choose another kernel, such as 'gaussian', or leave "
             "residual='auto'"
         )
-    scales, variances, noise, several = (
-        scaling.t_scale,
-        np.ones(1),
-        None,
-        not K and source.n_targets > 1,
-    )
+    scales = scaling.t_scale
+    variances = np.ones(1)
+    noise = None
+    several = not K and source.n_targets > 1
     if not K:
         variances = (targets.variance * targets.total / targets.n) / scales**2
         variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
@@ -282,11 +280,18 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     are not scaled. A missing number becomes the mean, a missing label is a separate level, and a
     feature with gaps gets an indicator column.
     """
-    inputs, targets, classes = moments.inputs, moments.targets, columns.classes is not None
-    d, T = len(inputs.mean), len(targets.mean)
-    x_shift, x_scale, t_shift, t_scale = np.zeros(d), np.ones(d), targets.mean, np.ones(T)
+    inputs = moments.inputs
+    targets = moments.targets
+    classes = columns.classes is not None
+    d = len(inputs.mean)
+    T = len(targets.mean)
+    x_shift = np.zeros(d)
+    x_scale = np.ones(d)
+    t_shift = targets.mean
+    t_scale = np.ones(T)
     if request.standardize:
-        x_shift, x_scale = inputs.mean, np.where(inputs.deviation > 0, inputs.deviation, 1.0)
+        x_shift = inputs.mean
+        x_scale = np.where(inputs.deviation > 0, inputs.deviation, 1.0)
         t_scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
     t_scale = np.where(
         targets.constant & (np.abs(t_shift) > 1 / FARTHEST), np.abs(t_shift), t_scale
@@ -297,7 +302,8 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     blank = (np.where(levels > 0, levels + 1.0, inputs.mean) - x_shift) / x_scale
     gaps = np.flatnonzero(inputs.missing)
     share = inputs.missing[gaps] / inputs.n
-    x_shift, x_scale = np.append(x_shift, share), np.append(x_scale, np.sqrt(share * (1 - share)))
+    x_shift = np.append(x_shift, share)
+    x_scale = np.append(x_scale, np.sqrt(share * (1 - share)))
     features = replace(FeatureMap.plain(d), gaps=gaps) if len(gaps) else None
     blanks = np.append(blank, 0 * share) if blank.any() else None
     return Scaling(
@@ -308,7 +314,8 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:
     """Make the prior of a request, with the noise rate in squared target units; ``labels`` name the
     leading columns."""
-    (shape, rate), fixed = request.noise_prior, request.fixed_alpha or {}
+    (shape, rate) = request.noise_prior
+    fixed = request.fixed_alpha or {}
     for name in fixed:
         Check("word", tuple(labels))("a name in fixed_alpha", name)
     noise = GammaDensity(shape, rate / target_scale**2)

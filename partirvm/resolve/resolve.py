@@ -122,7 +122,8 @@ def resolve(
     """
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
-    shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
+    shape = _shape(source, problem, request)
+    machine = machine_for(request, executor, source)
     small_fits = SmallFits(
         source, shape, machine, request, executor, interrupted, problem.empty, on_step
     )
@@ -141,13 +142,15 @@ def resolve(
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
         schedule = STRATEGIES["basic"].schedule
-    rho, size = None, request.partition_size
+    rho = None
+    size = request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)
     resolved = _resolved(
         request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size)
     )
-    entries, notes = small_fits.entries, notes + small_fits.notes
+    entries = small_fits.entries
+    notes = notes + small_fits.notes
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
     after = machine_for(request, executor, source)
@@ -183,13 +186,16 @@ def continued(
     number of new rows. Raises the errors of ``resolve``.
     """
     source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
-    before, old, new = spec.problem, spec.plan, source.n_rows - spec.problem.n_rows
+    before = spec.problem
+    old = spec.plan
+    new = source.n_rows - spec.problem.n_rows
     require_positive(before.empty.scaling.target, float(moments.targets.minimum.min()))
     problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
     request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
     if new:
         request = _with_new_rows(request, spec, asked, new)
-    shape, machine = _shape(source, problem, request), machine_for(asked, executor, source)
+    shape = _shape(source, problem, request)
+    machine = machine_for(asked, executor, source)
     joining = (new if spec.in_order else None) if new else old.joining
     plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     if new:
@@ -201,13 +207,15 @@ def continued(
         problem = joined(
             before, replace(spec.options, partition_size=size), problem, plan.partition_size
         )
-        options, entries = _options(plan), tuple[dict[str, Any], ...]()
+        options = _options(plan)
+        entries = tuple[dict[str, Any], ...]()
     else:
         kept = ["rho", "learned", "learning_seconds", "comparison"]
         if machine.limit == old.machine.limit:
             kept += ["max_columns", "batch_elements", "learning_columns"]
         plan = replace(plan, request=request, **{name: getattr(old, name) for name in kept})
-        options, entries = _options(plan, spec.options.centres), spec.entries
+        options = _options(plan, spec.options.centres)
+        entries = spec.entries
     variance = input_variance(source.columns, moments, before.empty.scaling)
     return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
 
@@ -221,7 +229,8 @@ def _plan(
     **how: Any,
 ) -> Plan:
     """Plan the fit of a resolved request; ``how`` holds further ``make_plan`` arguments."""
-    read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
+    read = rows_read(request, shape, shuffled=problem.shuffled)
+    rates = calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
     return make_plan(
         shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how
@@ -231,11 +240,11 @@ def _plan(
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
     """Return the request for ``new`` more rows; the earlier fit's statistics cover all rows, so no
     sample grows."""
-    n_rows, K, size = spec.problem.n_rows + new, spec.problem.n_kernels, int(request.partition_size)
-    fit_rows, schedule = (
-        "full" if request.fit_rows == GROWING else request.fit_rows,
-        spec.plan.schedule,
-    )
+    n_rows = spec.problem.n_rows + new
+    K = spec.problem.n_kernels
+    size = int(request.partition_size)
+    fit_rows = "full" if request.fit_rows == GROWING else request.fit_rows
+    schedule = spec.plan.schedule
     if spec.in_order:
         size = size if schedule.has_rounds else min(size, new * K)
         schedule = STRATEGIES["incremental"].schedule
@@ -274,7 +283,8 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
 
 def _options(plan: Plan, centres: int = 0) -> Options:
     """Make the strategy options from a plan and its resolved request."""
-    names, request = {each.name for each in fields(Options)}, plan.request
+    names = {each.name for each in fields(Options)}
+    request = plan.request
     options = {
         name: value for name, value in vars(request).items() if name in names and value is not None
     }
@@ -287,7 +297,8 @@ def _options(plan: Plan, centres: int = 0) -> Options:
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
-    n_rows, K = problem.n_rows, problem.n_classes
+    n_rows = problem.n_rows
+    K = problem.n_classes
     fit_rows, sample = resolve_fit_rows(
         request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled
     )
@@ -314,10 +325,8 @@ def schedule_for(
 ) -> Schedule:
     """Return the schedule for this many ``outputs`` (posteriors); "auto" is basic for few rows or
     without a kernel."""
-    few, name = (
-        outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto",
-        request.strategy,
-    )
+    few = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto"
+    name = request.strategy
     if request.kernel == NoKernel.name or (name == "auto" and few):
         name = "basic"
     return STRATEGIES["working-set" if name == "auto" else name].schedule
@@ -341,7 +350,8 @@ def resolve_fit_rows(
     take about 2·K·N²·P flops, or 2·K·N·n·P if only n = ``new`` rows have to join; more than 2e12
     are not affordable. The result is the same on every machine.
     """
-    fit_rows, sample = request.fit_rows, request.sample_rows
+    fit_rows = request.fit_rows
+    sample = request.sample_rows
     if schedule.one_fit:
         fit_rows = "full"
     elif fit_rows == "auto" and schedule.selects:
@@ -363,7 +373,8 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         X = tile.X[:256]
         design = problem.empty.with_centres(X, np.arange(len(X)))
         design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
-        block, square = design.block(X), np.ones((256, 256))
+        block = design.block(X)
+        square = np.ones((256, 256))
         element, product = (
             min(
                 repeat(work, number=1, repeat=3)

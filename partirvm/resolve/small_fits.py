@@ -104,7 +104,8 @@ class SmallFits:
         forms = self._level_forms(problem)
         if not forms:
             return problem
-        room, request = self.machine.budget // (4 * FLOAT), self.request
+        room = self.machine.budget // (4 * FLOAT)
+        request = self.request
         rows = min(ROWS, self.source.n_rows, room // (4 * FUNCTIONS * self.shape.n_features))
         found = list[tuple[Problem, Embedding]]()
         with suppress(OutOfTime), self._sample(problem, rows) as sample:
@@ -130,7 +131,8 @@ class SmallFits:
 
         Of several such pairs, the evidence decides.
         """
-        request, columns = self.request, self.source.columns
+        request = self.request
+        columns = self.source.columns
         if not (chooses(request) and request.standardize and request.basis is None):
             return []
         counts = {
@@ -172,7 +174,8 @@ class SmallFits:
         """Return the problem with a learned kernel or, after the time limit, with the best one so
         far."""
         learning, columns, room = self._learning(problem)
-        self.best, self.learned = problem.empty, "not finished because of time_limit"
+        self.best = problem.empty
+        self.learned = "not finished because of time_limit"
         with suppress(OutOfTime), self._sample(problem, learning.rows, room) as sample:
             small = self._searched(sample, problem, learning, columns)
             last = self.entries[-1]
@@ -201,12 +204,10 @@ class SmallFits:
     def _learning(self, problem: Problem) -> tuple[LearningOptions, int, int]:
         """Return the options of kernel learning, the columns that fit in memory, and bytes for
         kernel blocks."""
-        request, n_rows, d, K = (
-            self.request,
-            self.source.n_rows,
-            self.shape.n_features,
-            problem.n_classes,
-        )
+        request = self.request
+        n_rows = self.source.n_rows
+        d = self.shape.n_features
+        K = problem.n_classes
         metric = "widths" if request.metric == "auto" and not chooses(request) else request.metric
         rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
         learning = learning_options(n_rows, d, n_classes=K, metric=metric, most=rows)
@@ -232,7 +233,9 @@ class SmallFits:
     ) -> Problem:
         """Search for the kernel, which the last entry holds. Return the problem with the scaling
         that it sees."""
-        request, chosen, kernel = self.request, chooses(self.request), problem.empty.kernel
+        request = self.request
+        chosen = chooses(self.request)
+        kernel = problem.empty.kernel
         if request.standardize and problem.empty.scaling.features is not None:
             X = sample.rows.gather(sample.rows.rows).X
             problem = problem.with_scaling(with_regressions(problem.empty.scaling, X))
@@ -274,7 +277,9 @@ class SmallFits:
         hardly any row remains, classes overlap, and larger rounds are better (protein in 4 classes:
         log loss 1.044 instead of 1.065).
         """
-        n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
+        n_rows = self.source.n_rows
+        d = self.source.n_features
+        K = problem.n_kernels
         most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
         if problem.target_variance:
             rows = max(self._affordable(most * K, most)[0] // K, 1)
@@ -315,7 +320,8 @@ class SmallFits:
     def _on_step(self, stage: str) -> None:
         """Report that a stage of kernel learning begins or, with "", another evaluation in the
         current one."""
-        now, (present, evaluations, began) = time.perf_counter(), self._step
+        now = time.perf_counter()
+        (present, evaluations, began) = self._step
         self._step = present, evaluations, began = (
             (stage, 0, now) if stage else (present, evaluations + 1, began)
         )
@@ -357,9 +363,11 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, with the numbers of candidates and
     vectors."""
-    design, likelihood = sample.candidates(problem, sample.rows.rows), problem.likelihood
+    design = sample.candidates(problem, sample.rows.rows)
+    likelihood = problem.likelihood
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
-    rule, start = replace(final_rule(options), guard=False), likelihood.start(problem)
+    rule = replace(final_rule(options), guard=False)
+    start = likelihood.start(problem)
     statistics = sample.run(*likelihood.measure(start, problem.empty, design, None))
     begun = likelihood.join(problem, start, problem.empty, design, *statistics)
     found: Any = likelihood.fit(problem, options, design, begun, rule, None, None)
@@ -369,7 +377,8 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
             found = found.advance(block, sample.check_interrupted)
     else:
         (found,) = sample.executor.solve([found], lambda done, total: sample.check_interrupted())
-    kept, small = survivors(design, found.fit), replace(problem, n_rows=sample.rows.n_rows)
+    kept = survivors(design, found.fit)
+    small = replace(problem, n_rows=sample.rows.n_rows)
     passes = likelihood.settling(
         small, kept, found.fit, None, last=False, left_out=problem.n_classes > 0
     )

@@ -75,7 +75,8 @@ class Codec:
     annotations."""
 
     def __init__(self, classes: Iterable[type]) -> None:
-        self._classes, left = dict[str, Any](), list[Any](classes)
+        self._classes = dict[str, Any]()
+        left = list[Any](classes)
         while left:
             hint = left.pop()
             left += get_args(hint)
@@ -123,7 +124,8 @@ class Codec:
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
         """Return the JSON, without array entries, and the arrays. Raises ``TypeError`` as ``write``
         does."""
-        arrays, numbers = list[Array](), dict[int, int]()
+        arrays = list[Array]()
+        numbers = dict[int, int]()
 
         def encoded(value: Any) -> Any:
             kind = type(value)
@@ -178,7 +180,8 @@ class Codec:
                     return arrays[number]
                 case {"object": name, "fields": values}:
                     found = {field: decoded(value) for field, value in values.items()}
-                    kind, hints = self._classes[name], get_type_hints(self._classes[name])
+                    kind = self._classes[name]
+                    hints = get_type_hints(self._classes[name])
                     names = {each.name for each in fields(kind)}
                     if found.keys() != names or not all(
                         has_type(found[field], hints[field]) for field in names
@@ -218,7 +221,8 @@ def write_group(
 
     The parameters and errors are those of ``Codec.write``.
     """
-    folder, parts = open_folder(location), list[tuple[int, str]]()
+    folder = open_folder(location)
+    parts = list[tuple[int, str]]()
     entries = [(array.dtype.str, array.shape, "F" if array.flags.fnc else "C") for array in arrays]
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
     flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
@@ -272,7 +276,8 @@ def _remove_unfinished(folder: Folder, beside: str) -> None:
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
     """Return the JSON and the arrays that ``write_group`` wrote. Raises like ``Codec.read``, or a
     decoder's error."""
-    folder, what = open_folder(location), kind.removeprefix("partirvm-")
+    folder = open_folder(location)
+    what = kind.removeprefix("partirvm-")
     head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")
     if head.get("kind") != kind:
         raise FormatError(
@@ -281,7 +286,8 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
     require_format(head.get("format"), version, location, what)
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
     following = _reader(folder, head["parts"], what)
-    tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
+    tree = json.loads(following(head["json"]).tobytes())
+    arrays = list[Array]()
     for name, shape, order in tree.pop("arrays"):
         dtype = plain(name)
         arrays.append(
@@ -298,18 +304,17 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
         while len(part) + len(rest) >= PART:
             split = PART - len(part)
             yield b"".join([part, rest[:split]])
-            part, rest = bytearray(), rest[split:]
+            part = bytearray()
+            rest = rest[split:]
         part += rest
     yield bytes(part)
 
 
 def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
     """Return a function that returns the next ``n_bytes`` of a group."""
-    names, held, again = (
-        iter(enumerate(parts)),
-        bytearray(),
-        f"restore the file, or make the {what} again",
-    )
+    names = iter(enumerate(parts))
+    held = bytearray()
+    again = f"restore the file, or make the {what} again"
 
     def following(n_bytes: int) -> Array:
         while len(held) < n_bytes:

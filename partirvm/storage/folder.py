@@ -172,7 +172,8 @@ class Folder:
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
         """Return the sorted names of a folder's children; empty if there is no folder."""
-        path, found = self._fs._strip_protocol(str(self._at(name))), set[str]()
+        path = self._fs._strip_protocol(str(self._at(name)))
+        found = set[str]()
         with suppress(FileNotFoundError), self._reading(name):
             self._fs.invalidate_cache(path)
             found = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)} - {path}

@@ -171,19 +171,23 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
         began = since = time.monotonic()
         moved = False
         while True:
-            last, now = holder(folder), time.monotonic()
+            last = holder(folder)
+            now = time.monotonic()
             if last is not None and (last.epoch, last.beat) != seen:
                 moved = seen is not None  # the holder is alive, whatever its clock shows
-                seen, since = (last.epoch, last.beat), now
+                seen = (last.epoch, last.beat)
+                since = now
             if last is None or last.gone or now - since >= EXPIRY:
-                epoch, token = 1 if last is None else last.epoch + 1, uuid.uuid4().hex
+                epoch = 1 if last is None else last.epoch + 1
+                token = uuid.uuid4().hex
                 claim = {
                     "epoch": epoch,
                     "token": token,
                     **asdict(Process.this()),
                     "time": time.time(),
                 }
-                name, claim["mark"] = numbered("lease", epoch), mark()  # may raise MissingDataError
+                name = numbered("lease", epoch)  # may raise MissingDataError
+                claim["mark"] = mark()
                 with suppress(
                     FileExistsError, FileNotFoundError
                 ):  # another process got there first, or withdrew
@@ -204,8 +208,12 @@ class Lease(AbstractContextManager["Lease"]):
     ``doing``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
-        self.epoch, self.token, self.lost, self.doing = epoch, token, False, ""
-        self._folder, self._ended = folder, threading.Event()
+        self.epoch = epoch
+        self.token = token
+        self.lost = False
+        self.doing = ""
+        self._folder = folder
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease-{epoch}", daemon=True)
         self._thread.start()
 

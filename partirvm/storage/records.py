@@ -108,7 +108,8 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
     """Return the numbers of ``000001.json`` … from ``first`` or the lowest. ``MissingDataError`` if
     one is missing."""
     found = listed_numbers(folder, series)
-    there, whole = {*found}, range(first or found[0], found[-1] + 1) if found else range(0)
+    there = {*found}
+    whole = range(first or found[0], found[-1] + 1) if found else range(0)
     for number in whole:  # one by one: a file added by hand may have any number
         if number not in there and not folder.exists(
             numbered(series, number)
@@ -164,7 +165,8 @@ def has_type(value: Any, hint: Any) -> bool:
             has_type(value[name], own) if name in value else optional
             for name, optional, own in named
         )
-    origin, parts = get_origin(hint) or hint, get_args(hint)
+    origin = get_origin(hint) or hint
+    parts = get_args(hint)
     if origin in (Union, UnionType) or isinstance(hint, tuple):
         return any(has_type(value, part) for part in parts or hint)
     if isinstance(hint, range):

@@ -38,7 +38,9 @@ SPAN = 1 << 16
 
 def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead:
     """Return what intermediate fits read, and the selection of candidates, for planning."""
-    selection, P, n_rows = request.selection, int(request.partition_size), shape.n_rows
+    selection = request.selection
+    P = int(request.partition_size)
+    n_rows = shape.n_rows
     few = SPREAD * P if selection == "error" and shuffled else n_rows
     searched = min(few, n_rows) if selection in ("error", "largest-error") else 0
     pool = min(POOL * P, shape.n_candidates) if selection == "gain" else 0
@@ -80,7 +82,9 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
     """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of
     the previous fit."""
-    n, codes, shuffled = now.n_rows, now.codes, now.shuffled
+    n = now.n_rows
+    codes = now.codes
+    shuffled = now.shuffled
     count = n_partitions(n - before.n_rows, partition_size, before.n_kernels)
     batches = (*batches_of(before, options), AppendedBatch(n, count, shuffled=False))
     of_rows = replace(before, n_rows=n, codes=codes, shuffled=shuffled, batches=batches)
@@ -99,12 +103,17 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
 def partition(problem: Problem, options: Options, number: int) -> Int:
     """Return the rows of partition ``number``, in increasing order, none beyond the last; sizes
     differ by one."""
-    start, codes, seed = 0, problem.codes, options.seed
+    start = 0
+    codes = problem.codes
+    seed = options.seed
     for batch in batches_of(problem, options):
-        n_rows, count, shuffled = batch.stop - start, batch.partitions, batch.shuffled
+        n_rows = batch.stop - start
+        count = batch.partitions
+        shuffled = batch.shuffled
         if number < count:
             break
-        start, number = batch.stop, number - count
+        start = batch.stop
+        number = number - count
     else:
         return NONE
     if codes is not None:
@@ -123,7 +132,8 @@ def stratified_partition(
 ) -> Int:
     """Return the rows of partition ``number``, increasing; sizes differ by at most one, also within
     a class."""
-    parts, dealt = [], 0
+    parts = []
+    dealt = 0
     for k in range(n_classes):
         members = codes == k
         size = int(np.count_nonzero(members))
@@ -154,7 +164,8 @@ def drawn_rows(
     size, with at least ``LEAST`` rows of each. With fewer rows than classes, the classes take
     turns.
     """
-    codes, n_rows = problem.codes, problem.n_rows
+    codes = problem.codes
+    n_rows = problem.n_rows
 
     def some(n: int, first: int, size: int, *which: int) -> Int:
         """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at
@@ -205,7 +216,8 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 def ranked(members: Bool, ranks: Int) -> Int:
     """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in
     memory at once."""
-    found, before = [NONE], 0
+    found = [NONE]
+    before = 0
     for start in range(0, len(members), SPAN):
         span = slice(start, start + SPAN)
         here = np.flatnonzero(members[span])
@@ -218,9 +230,7 @@ def ranked(members: Bool, ranks: Int) -> Int:
 def fresh(new: Design, present: Design) -> Int:
     """Return the positions of ``new`` columns that differ from all present and all earlier new
     ones, in order."""
-    columns, count = (
-        [np.column_stack([design.centres, design.which]) for design in (present, new)],
-        len(present.labels),
-    )
+    columns = [np.column_stack([design.centres, design.which]) for design in (present, new)]
+    count = len(present.labels)
     _, first = np.unique(np.concatenate(columns), axis=0, return_index=True)
     return np.sort(first[first >= count]) - count

@@ -45,7 +45,8 @@ class Rounds:
     def step(self, state: RoundsState) -> Steps[RoundsState]:
         """Continue to the next history line; for a constant target, save a model without a
         round."""
-        problem, options = state.problem, state.options
+        problem = state.problem
+        options = state.options
         if not problem.target_variance:
             return (yield from stages.saved(state, "final", Termination.CONSTANT))
         if state.appended:
@@ -88,7 +89,9 @@ class Rounds:
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
         """Return how many rows may join next within all limits, and the reason to end if none
         may."""
-        options, problem, each = state.options, state.problem, state.problem.n_kernels
+        options = state.options
+        problem = state.problem
+        each = state.problem.n_kernels
         if problem.mean_only:
             return 0, Termination.CONVERGED
         if options.max_rounds is not None and state.round >= options.max_rounds:
@@ -121,7 +124,8 @@ class Rounds:
         state = replace(state, candidates=state.fit.n_vectors + len(new.labels))
         if not len(new.labels):
             return replace(state, reason=Termination.CONVERGED)
-        limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
+        limit = self.room(state)[1]
+        rows = intermediate_rows(state.problem, state.options)
         if limit not in (None, Termination.VECTORS, Termination.MEMORY) and rows != GROWING:
             state = yield from stages.extended(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
@@ -150,7 +154,8 @@ class Rounds:
         state = yield from stages.solved(state, stages.final_rule(state.options), warm=warm)
         most = state.options.max_vectors
         if most is not None and state.fit.n_vectors > most:
-            state, reason = (yield from stages.limited(state)), Termination.VECTORS
+            state = yield from stages.limited(state)
+            reason = Termination.VECTORS
         state = yield from stages.settled((yield from stages.pruned(state)))
         return (yield from self.ended(state, reason))
 
@@ -204,11 +209,13 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
 
     It uses only ``seed``, ``tol`` and ``moderate``, takes about a second, and writes no checkpoint.
     """
-    rows, outputs = min(EARLY_ROWS, problem.n_rows), max(problem.n_outputs, problem.n_targets)
+    rows = min(EARLY_ROWS, problem.n_rows)
+    outputs = max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
     if options.max_vectors is not None:
         candidates = min(candidates, options.max_vectors // max(problem.n_kernels, 1))
-    size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
+    size = min(candidates, rows) * problem.n_kernels
+    tol = INTERMEDIATE * options.tol
     how: dict[str, Any] = {
         "max_rounds": 1,
         "max_iterations": STEPS,
@@ -230,7 +237,8 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
 
 def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
     """Fit, score and save; after a flat round, the fit converges."""
-    patient, options = replace(stages.final_rule(state.options), thin=False), state.options
+    patient = replace(stages.final_rule(state.options), thin=False)
+    options = state.options
     rule = patient if state.patient else stages.intermediate_rule(options, state.candidates)
     state = yield from stages.solved(state, rule)
     stayed = None if new is None else int(np.isin(new.labels, state.design.labels).sum())
@@ -241,21 +249,23 @@ def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
     """Enlarge the sample to ``count`` rows; the next evidence is compared with that of this fit
     over the same rows."""
-    problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
+    problem = state.problem
+    options = replace(state.options, sample_rows=count)
+    fit = state.fit
     neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
     passes = (
         passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows)))
         if neighbours
         else ()
     )
-    more, seen, evidence = count - state.options.sample_rows, "", -np.inf
+    more = count - state.options.sample_rows
+    seen = ""
+    evidence = -np.inf
     if passes:
         fit = with_rows(fit, *(yield passes))
-        more, seen, evidence = (
-            fit.n - state.fit.n,
-            intermediate_rows(problem, options),
-            fit.log_evidence,
-        )
+        more = fit.n - state.fit.n
+        seen = intermediate_rows(problem, options)
+        evidence = fit.log_evidence
     elif (
         problem.n_classes and problem.likelihood.dense
     ):  # the log density of left-out rows grows with their number
@@ -267,7 +277,8 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
 def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
     """Return the passes for the statistics of the fit's columns over further rows; none if they
     cannot be added."""
-    problem, likelihood = state.problem, state.problem.likelihood
+    problem = state.problem
+    likelihood = state.problem.likelihood
     return likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
 
 
@@ -275,6 +286,7 @@ def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -
     """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``);
     its kernel stays."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
-    problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
+    problem = replace(problem, empty=state.problem.empty)
+    options = replace(options, centres=0)
     fresh_state = stages.first_state(problem, options, appended=True)
     return replace(fresh_state, **{name: getattr(state, name) for name in kept})

@@ -91,7 +91,8 @@ class SplitMergeLevels:
 
 def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Fit the next partitions, as many as may be fitted in parallel."""
-    problem, options = state.problem, state.options
+    problem = state.problem
+    options = state.options
     count = max(options.batch // state.squared(options.partition_size), 1)
     numbers = range(
         state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions)
@@ -108,7 +109,9 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Merge the next pairs of fits of the level below, as many as may be fitted in parallel."""
-    designs, starts, elements = list[Design](), [], 0
+    designs = list[Design]()
+    starts = []
+    elements = 0
     while len(state.below) > 1:
         design, start, joined = _joined(state)
         elements += state.squared(len(design.labels))
@@ -123,7 +126,9 @@ def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
 def _last(state: SplitMergeState) -> Steps[RoundsState]:
     """Run the last fit on the merge of the last two parts, or on one part if all other rows have
     weight 0."""
-    design, start, joined = state.below[0].design, state.below[0].warm, state
+    design = state.below[0].design
+    start = state.below[0].warm
+    joined = state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
     last = BasicRound().start(state.problem, state.options)
@@ -137,7 +142,9 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
     """Return the joined columns of the first two parts below, up to a limit, their fit's start, and
     the next state."""
-    options, (left, right), leading = state.options, state.below[:2], state.problem.leading
+    options = state.options
+    (left, right) = state.below[:2]
+    leading = state.problem.leading
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).take(slice(None), leading=leading)
     dropped = state.dropped
@@ -146,7 +153,8 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
     if len(design.labels) > room:
         gain = np.concatenate([left.gain, right.gain[new]])
         best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
-        design, dropped = design.take(best), dropped + len(gain) - len(best)
+        design = design.take(best)
+        dropped = dropped + len(gain) - len(best)
     start = left.warm.merge(right.warm, design.all_labels)
     return design, start, replace(state, below=state.below[2:], dropped=dropped)
 
@@ -155,14 +163,17 @@ def _fits(
     state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]
 ) -> Steps[SplitMergeState]:
     """Fit these columns in parallel; save the model with the highest evidence per row so far."""
-    problem, options, parts = state.problem, state.options, list(state.parts)
+    problem = state.problem
+    options = state.options
+    parts = list(state.parts)
     fits = [
         _fit(state, k, *of)
         for k, of in enumerate(zip(designs, starts, strict=True), len(parts) + 1)
     ]
     lines = list[Instruction]()
     for done in (yield from side_by_side(fits)):
-        design, fit = done.design, done.fit
+        design = done.design
+        fit = done.fit
         line = stages.line_of(done, kind="part", level=state.level)
         evidence = fit.log_evidence / max(fit.n, 1)
         lines.append(
@@ -177,7 +188,8 @@ def _fits(
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full
     precision."""
-    count, dropped = len(design.labels), state.dropped
+    count = len(design.labels)
+    dropped = state.dropped
     fit = stages.first_state(
         state.problem, state.options, round=number, dropped=dropped, candidates=count
     )
@@ -191,7 +203,8 @@ def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]
     the same time."""
     answers: list[Any] = [None] * len(parts)
     while True:
-        asked, results = list[tuple[Instruction, ...]](), list[RoundsState]()
+        asked = list[tuple[Instruction, ...]]()
+        results = list[RoundsState]()
         for part in parts:
             try:
                 asked.append(part.send(answers.pop(0)))

@@ -169,11 +169,18 @@ def extended(
 ) -> Steps[RoundsState]:
     """Request the statistics of the new columns, or of all if the rows change, starting from
     ``warm`` if given."""
-    problem, fit, design = state.problem, state.fit, state.design.join(new)
-    likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
-    base, kept, added = fit, state.design, new
+    problem = state.problem
+    fit = state.fit
+    design = state.design.join(new)
+    likelihood = problem.likelihood
+    rows = posterior_rows(problem, state.options, fit_rows)
+    base = fit
+    kept = state.design
+    added = new
     if fit_rows != state.seen:
-        base, kept, added = likelihood.start(problem), problem.empty, design
+        base = likelihood.start(problem)
+        kept = problem.empty
+        added = design
     passes = likelihood.measure(base, kept, added, rows)
     # no name refers to the statistics: they may be as large as the fit, and are freed before the
     # next instruction
@@ -187,8 +194,10 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
     The ramp of a dense classification is then chosen on left-out rows.
     """
-    problem, options = state.problem, state.options
-    rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
+    problem = state.problem
+    options = state.options
+    rows = posterior_rows(problem, options, state.seen)
+    likelihood = problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
         (end,) = yield (
@@ -220,7 +229,8 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
     of the loss (magic); hence the limit ``RISE``.
     """
     if state.problem.n_classes > 2 and state.problem.likelihood.dense:
-        loss, options = state.fit.ramp.loss, state.options
+        loss = state.fit.ramp.loss
+        options = state.options
         most = loss + min(least_fall(1.5 * loss, options), RISE * CLASS_GAIN[options.effort])
         while state.fit.n_vectors >= FEWEST_PRUNED:
             fit = state.fit.reduced(PRUNED)
@@ -264,7 +274,8 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     For a last fit to all rows, left-out errors come first; with several targets, only local
     residuals need them.
     """
-    problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
+    problem = state.problem
+    rows = posterior_rows(state.problem, state.options, state.seen)
     needed = problem.n_targets == 1 or tries_residuals(
         state.options.residual, problem.n_rows, problem.n_targets
     )
@@ -293,11 +304,10 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 def corrected(state: RoundsState) -> Steps[float]:
     """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these
     cannot gain or fit."""
-    problem, options = state.problem, state.options
-    room, few = (
-        options.residual_bytes >= trial_bytes(options.neighbours),
-        problem.n_rows < RESIDUAL_ROWS,
-    )
+    problem = state.problem
+    options = state.options
+    room = options.residual_bytes >= trial_bytes(options.neighbours)
+    few = problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
     estimated = not problem.n_classes and problem.noise_variance is None
     if not tried or few or not room or not estimated:
@@ -388,7 +398,10 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
     """Return the history line of a state; ``facts`` add fields of ``Record`` or override them."""
-    problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
+    problem = state.problem
+    fit = state.fit
+    scores = state.scores
+    noise = state.design.noise
     left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
     found = left_out if scores is None else scores.diagnostics
     given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
@@ -421,10 +434,8 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     if not options.centres or problem.n_classes:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
-    times, maximum = (
-        3.2 if problem.n_rows < 4 * rows else 2.4,
-        min(int(SHARE * rows), options.learning_columns - 1),
-    )
+    times = 3.2 if problem.n_rows < 4 * rows else 2.4
+    maximum = min(int(SHARE * rows), options.learning_columns - 1)
     return bool(times * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
@@ -436,12 +447,16 @@ def learning_rows(n_features: int) -> int:
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
     """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the
     fit is higher."""
-    problem, options, old = state.problem, state.options, state.fit
+    problem = state.problem
+    options = state.options
+    old = state.fit
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)
     facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}
-    state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
+    state = replace(state, learned=old.n_vectors)
+    gain = 0.0
+    taken = False
     if found.better:
         design = replace(state.design, kernel=found.kernel)
         moved = replace(state, problem=problem.with_kernel(found.kernel), design=design, seen="")

@@ -87,7 +87,8 @@ class WorkingSetRounds(Rounds):
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
         """Judge the last round, and run the next one, on a larger sample if the last one gained
         little."""
-        problem, options = state.problem, state.options
+        problem = state.problem
+        options = state.options
         # evidences are compared unless all rows so far have weight 0, or the last fit used
         # different rows from the next
         if state.seen == intermediate_rows(problem, options):
@@ -111,7 +112,8 @@ class WorkingSetRounds(Rounds):
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
         """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and
         zero-weight rows."""
-        problem, likelihood = state.problem, state.problem.likelihood
+        problem = state.problem
+        likelihood = state.problem.likelihood
         first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else state.options.selection
         selection = "error" if selection == "gain" and not likelihood.dense else selection
@@ -187,7 +189,9 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
     """Return whether twice the work hardly lowers the left-out error after local residuals."""
-    vectors, before, least = state.fit.n_vectors, state.corrected, LEAST_GAIN[state.options.effort]
+    vectors = state.fit.n_vectors
+    before = state.corrected
+    least = LEAST_GAIN[state.options.effort]
     if not least or vectors < max(LEAST_TESTED, GROWTH * state.tested):
         return state, False
     error = yield from stages.corrected(state)
@@ -198,31 +202,31 @@ def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore
     the best round)."""
-    fit, before = state.fit, state.evidence
+    fit = state.fit
+    before = state.evidence
     # rounds on class indicators should raise the log density of left-out rows, others the evidence
     now = (
         -fit.ramp.loss * fit.n
         if isinstance(fit, HyperState) and fit.n_classes
         else float(fit.log_evidence)
     )
-    gain, level = (now - before) / fit.n, now - before < FLAT * state.options.tol * fit.n
+    gain = (now - before) / fit.n
+    level = now - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
-    columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
+    columns = state.candidates
+    new = state.candidates - state.kept
+    slow = state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare with
         gains = CLASS_GAIN if state.problem.n_classes else LEAST_GAIN
-        least, loss, doublings = (
-            gains[state.options.effort],
-            max(-before / fit.n, 0.0),
-            log2(work / state.work),
-        )
+        least = gains[state.options.effort]
+        loss = max(-before / fit.n, 0.0)
+        doublings = log2(work / state.work)
         if not state.problem.likelihood.dense:
             least *= loss
         elif state.problem.n_classes:
-            least, doublings = (
-                least_fall(loss, state.options),
-                log2(max(fit.n_vectors / max(state.kept, 1), 1.0)),
-            )
+            least = least_fall(loss, state.options)
+            doublings = log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
         slow = slow + 1 if least > 0 and gain <= least * doublings else 0
     state = replace(
         state, evidence=max(now, before), flat=flat, patient=level, work=work, slow=slow

@@ -12,13 +12,12 @@ def test_predictions_do_not_depend_on_the_threads_of_blas():
     """Means, standard deviations, intervals, samples and probabilities of models with some hundred
     vectors."""
     rng = np.random.default_rng(0)
-    X, new = rng.uniform(-2, 2, size=(1200, 2)), rng.uniform(-2, 2, size=(500, 2))
+    X = rng.uniform(-2, 2, size=(1200, 2))
+    new = rng.uniform(-2, 2, size=(500, 2))
     y = np.sin(6 * X[:, 0]) * np.cos(6 * X[:, 1]) + 0.05 * rng.standard_normal(len(X))
     fixed = {"gamma": 8.0, "partition_size": 200, "max_rounds": 3, "random_state": 0}
-    model, classifier = (
-        RVMRegressor(noise="constant", **fixed).fit(X, y),
-        RVMClassifier(**fixed).fit(X, y > 0),
-    )
+    model = RVMRegressor(noise="constant", **fixed).fit(X, y)
+    classifier = RVMClassifier(**fixed).fit(X, y > 0)
     assert model.n_relevance_vectors_ > 150
     found = set()
     for threads in (1, 2, 4):

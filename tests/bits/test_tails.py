@@ -63,9 +63,11 @@ def values(kernel, X, Z):
 def test_a_kernel_value_is_of_its_point_and_its_centre(kernel, whole, tail, columns):
     """Whatever points and centres stand before, beside and behind them, and however many."""
     rng = np.random.default_rng(tail)
-    X, Z = rng.normal(size=(whole + tail, D)), rng.normal(size=(columns, D))
+    X = rng.normal(size=(whole + tail, D))
+    Z = rng.normal(size=(columns, D))
     block = values(kernel, X, Z)
-    rows, some = rng.permutation(len(X)), rng.permutation(columns)
+    rows = rng.permutation(len(X))
+    some = rng.permutation(columns)
     np.testing.assert_array_equal(values(kernel, X[rows], Z[some]), block[np.ix_(rows, some)])
     np.testing.assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
     np.testing.assert_array_equal(
@@ -170,7 +172,8 @@ def source(case, tail):
     if case == "two targets":
         y = np.column_stack([y, y**2])
     if case == "classes":
-        y, names = np.searchsorted([-1.0, 1.0], y), Columns(("a", "b"), classes=(0, 1, 2))
+        y = np.searchsorted([-1.0, 1.0], y)
+        names = Columns(("a", "b"), classes=(0, 1, 2))
         return ArraySource(X, y, tile_rows=TILE, columns=names)
     return ArraySource(X, y, tile_rows=TILE, columns=Columns(("a", "b")))
 
@@ -186,7 +189,8 @@ class KeptBlocks(Watcher):
 
 def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **changed):
     """The journal of a whole fit, or of one that goes on from a checkpoint."""
-    executor, journal = LocalExecutor(threads), Recorder()
+    executor = LocalExecutor(threads)
+    journal = Recorder()
     journal.history += history
     try:
         spec = resolve(rows, replace(FITS[case], memory_limit=4 << 30, **changed), executor)

@@ -49,7 +49,8 @@ def write(path: Path, rows: int, seed: int, K: int) -> np.ndarray:
 
 @pytest.fixture(scope="module", params=[2, 3], ids=["two classes", "three classes"])
 def made(request, tmp_path_factory) -> Classes:
-    folder, K = tmp_path_factory.mktemp("classes"), request.param
+    folder = tmp_path_factory.mktemp("classes")
+    K = request.param
     write(folder / "train.csv", 900, 1, K)
     found = Classes(folder, LABELS[K], write(folder / "test.csv", 500, 2, K))
     roles = ("--target", "kind", "--features", "a,b", "--classes", "--quiet")
@@ -140,7 +141,8 @@ def test_bands_of_probabilities_are_written_beside_them(made, cli, tmp_path):
 def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
     """Log loss and error instead of RMSE, no noise, no NaN; the names of the classes where data are
     described."""
-    job, page = made.at("job"), tmp_path / "job.html"
+    job = made.at("job")
+    page = tmp_path / "job.html"
     status, plan, _ = cli("plan", made.at("train.zarr"), *CHOICES, "--class-weight", "balanced")
     assert status == 0
     assert f"{len(made.names)} classes" in plan

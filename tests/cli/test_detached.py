@@ -37,7 +37,8 @@ def scheduler(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A folder with rough.zarr, small.zarr and held-out.zarr."""
-    folder, rng = tmp_path_factory.mktemp("rough"), np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("rough")
+    rng = np.random.default_rng(0)
     for name, rows in (("rough", 12_000), ("small", 1500), ("held-out", 1000)):
         X = rng.uniform(-2, 2, (rows, 2))
         y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=rows)
@@ -122,7 +123,8 @@ def test_every_command_of_the_guides_tour(data, tmp_path):
     for name, source in (("trips", "rough"), ("held-out", "held-out"), ("test", "held-out")):
         (tmp_path / f"{name}.zarr").symlink_to(data / f"{source}.zarr")
     script = [f"export PATH={BIN}:$PATH DASK_DISTRIBUTED__DASHBOARD__LINK=", "exec 2>&1"]
-    port, background = free_port(), 0
+    port = free_port()
+    background = 0
     for line in tour_commands():
         command = re.sub(r"\s+#.*", "", line).replace("8786", port)
         if command.endswith("--follow"):

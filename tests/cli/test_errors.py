@@ -100,7 +100,8 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     from partirvm.data import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
-    X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50.0)
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    y = np.arange(50.0)
     ingest((X, y), folder / "wide.zarr")
     (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")
     ingest(str(folder / "bare.csv"), folder / "bare.zarr", like=tour.train)
@@ -186,7 +187,8 @@ def test_a_report_says_what_is_missing(tour, cli, tmp_path, monkeypatch):
     """It was written with the rest; the page, its JSON and the error name the damaged part,
     once."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
-    job, page = tmp_path / "job", tmp_path / "page.html"
+    job = tmp_path / "job"
+    page = tmp_path / "page.html"
     shutil.copytree(tour.job, job)
     damaged = max(job.glob("models/0*/000000"))
     damaged.write_bytes(b"\0" * 9)

@@ -8,7 +8,8 @@ from commandline import Tour
 from partirvm.jobs.request import create
 from partirvm.options import Request
 
-RED, QUIET = "\x1b[31m", "--quiet"
+RED = "\x1b[31m"
+QUIET = "--quiet"
 
 
 def plain(text: str) -> bool:

@@ -142,7 +142,8 @@ class Terminal:
         return self.process.returncode, out, seen.decode(errors="replace")
 
 
-HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+HIDE = "\x1b[?25l"
+SHOW = "\x1b[?25h"
 
 
 def plain(text: str) -> str:

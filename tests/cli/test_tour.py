@@ -55,10 +55,8 @@ def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
 
 
 def test_evaluate_says_how_many_rows_have_no_target(tour, cli, tmp_path):
-    table, lines = (
-        tmp_path / "test.csv",
-        [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]],
-    )
+    table = tmp_path / "test.csv"
+    lines = [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]]
     lines[:3] = [line.rpartition(",")[0] + "," for line in lines[:3]]
     table.write_text("\n".join(["a,b,fare", *lines]))
     status, out, err = cli("evaluate", tour.job, str(table))
@@ -73,7 +71,8 @@ def test_evaluate_says_how_many_rows_have_no_target(tour, cli, tmp_path):
 def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_path, order):
     """Bit for bit, row by row, whatever the order of either DATA; and ingest says what comes
     next."""
-    table, data = tmp_path / "new.csv", str(tmp_path / "new.zarr")
+    table = tmp_path / "new.csv"
+    data = str(tmp_path / "new.zarr")
     np.savetxt(table, tour.test_table[:, :2], delimiter=",", header="a,b", comments="", fmt="%.17g")
     status, out, err = cli("ingest", str(table), data, "--like", tour.train, *order)
     assert (status, err) == (0, "")
@@ -116,10 +115,8 @@ def test_ends_of_the_interval_are_written_beside_mean_and_std(tour, cli, tmp_pat
 
 def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
     """A target given twice is two targets."""
-    source, roles = (
-        str(tour.folder / "train.csv"),
-        ("--target", "fare", "--features", "b,a", "--shuffle", "7"),
-    )
+    source = str(tour.folder / "train.csv")
+    roles = ("--target", "fare", "--features", "b,a", "--shuffle", "7")
     facts = cli_json("ingest", source, str(tmp_path / "d.zarr"), *roles, "--json", "--quiet")
     assert facts["features"] == ["b", "a"]
     assert (facts["n_rows"], facts["n_features"], facts["target"], facts["shuffle"]) == (

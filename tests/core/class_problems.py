@@ -13,9 +13,11 @@ seeds = st.integers(0, 2**32 - 1)
 @st.composite
 def problems(draw, least=1):
     """Columns of noise of which some carry the class; any α, which outputs share."""
-    likelihood, rng = draw(st.sampled_from(list(LINKS))), np.random.default_rng(draw(seeds))
+    likelihood = draw(st.sampled_from(list(LINKS)))
+    rng = np.random.default_rng(draw(seeds))
     K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
-    C, M = (1 if likelihood == "bernoulli" else K), draw(st.integers(least, 6))
+    C = 1 if likelihood == "bernoulli" else K
+    M = draw(st.integers(least, 6))
     Phi = rng.normal(size=(draw(st.integers(4 * M, 60)), M))
     truth = rng.normal(size=(M, K)) * (rng.random((M, 1)) < 0.6)
     codes = (Phi @ truth + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)

@@ -23,7 +23,8 @@ from partirvm.core.termination import Termination
 
 def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
     """Reason, number of evaluations, and all points with their values."""
-    points, values = [], []
+    points = []
+    values = []
 
     def seen(x):
         value, slopes = function(x)
@@ -77,7 +78,8 @@ def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
     evaluations."""
 
     def valley(x, size=1.0):
-        a, b = 1 - x[0], x[1] - x[0] ** 2
+        a = 1 - x[0]
+        b = x[1] - x[0] ** 2
         return -size * (a**2 + 100 * b**2), size * np.array([2 * a + 400 * x[0] * b, -200 * b])
 
     begin = np.array([-1.2, 1.0])
@@ -101,12 +103,11 @@ def test_features_off_come_back_where_they_are_given_another_chance():
         "parts[1].gamma[1]",
     ]
     features = ascent.groups(names)
-    logs, start = (
-        np.array([-30.0, 0.0, -8.0, -9.3, -9.5]),
-        np.array([0.0, -1.0, -1.0, -8.0, -np.inf]),
-    )
+    logs = np.array([-30.0, 0.0, -8.0, -9.3, -9.5])
+    start = np.array([0.0, -1.0, -1.0, -8.0, -np.inf])
     assert off(logs, features).tolist() == [2]
-    everyone, switched = np.concatenate(features), off(logs, features)
+    everyone = np.concatenate(features)
+    switched = off(logs, features)
     np.testing.assert_allclose(
         raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5]
     )

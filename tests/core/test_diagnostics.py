@@ -40,7 +40,8 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
     """Values at the mid-quantiles of their own distribution: equal counts in all bins, n × level
     inside intervals."""
     n = 2000
-    mean, std = np.linspace(-5, 50, n), np.linspace(0.1, 3, n)
+    mean = np.linspace(-5, 50, n)
+    std = np.linspace(0.1, 3, n)
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
     np.testing.assert_array_equal(found.pit, n // PIT_BINS)
     np.testing.assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
@@ -54,8 +55,11 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
 
 def test_sums_over_tiles_are_those_of_all_rows():
     """Counts and the sample, in any order of the tiles."""
-    rng, rows = np.random.default_rng(1), np.arange(1000)
-    t, mean, std = rng.normal(size=1000), rng.normal(size=1000), rng.uniform(1, 2, 1000)
+    rng = np.random.default_rng(1)
+    rows = np.arange(1000)
+    t = rng.normal(size=1000)
+    mean = rng.normal(size=1000)
+    std = rng.uniform(1, 2, 1000)
     whole = NumberDiagnostics.of(t, mean, std, rows)
     a, b, c = (
         NumberDiagnostics.of(*(each[span] for each in (t, mean, std, rows))) for span in SPANS
@@ -134,12 +138,10 @@ def test_the_rows_of_largest_error():
     """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of
     the target."""
     rng = np.random.default_rng(3)
-    t, mean, std, rows = (
-        rng.normal(size=100),
-        rng.normal(size=100),
-        rng.uniform(1, 2, 100),
-        np.arange(50, 150),
-    )
+    t = rng.normal(size=100)
+    mean = rng.normal(size=100)
+    std = rng.uniform(1, 2, 100)
+    rows = np.arange(50, 150)
     found = NumberDiagnostics.of(t, mean, std, rows)
     order = np.argsort(-np.abs(t - mean))[:10]
     np.testing.assert_array_equal(found.largest.rows, order + 50)
@@ -163,12 +165,10 @@ def test_the_rows_of_largest_log_loss():
 def test_rows_left_out_have_their_own_predictions_and_deviations():
     """t − e, and the predicted scale × √(v + noise)/√w; no coverage, since they calibrate the
     intervals."""
-    t, e, v, w = (
-        np.array([1.0, 2.0]),
-        np.array([0.5, -1.0]),
-        np.array([0.2, 0.3]),
-        np.array([1.0, 4.0]),
-    )
+    t = np.array([1.0, 2.0])
+    e = np.array([0.5, -1.0])
+    v = np.array([0.2, 0.3])
+    w = np.array([1.0, 4.0])
     errors, variances = (np.column_stack([each, each]) for each in (np.sqrt(w) * e, w * v))
     none = np.full(2, -1)
     left = LeftOut(errors, variances, none, np.arange(2), np.column_stack([t, w]), np.zeros(0))

@@ -49,7 +49,8 @@ def bumps(seed, N=40, K=24, width=1.0):
 def recorded(state, rule=RULE):
     """Where ``grow`` ended, why, and its actions: kind, column, α, gain, and the evidence
     afterwards."""
-    actions, do = [], Greedy.do
+    actions = []
+    do = Greedy.do
 
     def noted(greedy, action):
         entered = greedy.active.place[action.column] < 0
@@ -77,10 +78,8 @@ def test_every_action_is_that_of_the_dense_algorithm(block):
         assert fit.n == len(t)
         assert [action[:2] for action in actions] == [action[:2] for action in expected]
         for place, last, tolerance in ((2, 2, 1e-6), (4, 3, 1e-8)):
-            ours, dense = (
-                [action[place] for action in actions],
-                [action[last] for action in expected],
-            )
+            ours = [action[place] for action in actions]
+            dense = [action[last] for action in expected]
             np.testing.assert_allclose(ours, dense, rtol=tolerance, atol=1e-8)
         np.testing.assert_allclose(fit.beta, beta, rtol=1e-8)
         last = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)

@@ -80,7 +80,8 @@ def test_s_and_q_are_those_with_the_column_left_out(problem):
         w,
         np.arange(M) + BIAS,
     )
-    s, q = np.empty((M, C)), np.empty((M, C))
+    s = np.empty((M, C))
+    q = np.empty((M, C))
     for i, k in np.ndindex(M, C):
         rows, b, z = working(likelihood, Phi, codes, state.weights, w, k)
         rest = np.delete(np.arange(M), i)
@@ -126,7 +127,8 @@ def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(
     state = state_of("bernoulli", Phi, codes, np.array([[1.0], [1e9], [1e9]]), mean)
     after = update(state)
     np.testing.assert_array_equal(after.labels, [0])
-    G, g = state.block.curvature[0], state.block.gradient[:, 0]
+    G = state.block.curvature[0]
+    g = state.block.gradient[:, 0]
     step = np.array([0, -0.3, 0.2])
     value = state.block.log_likelihood + g @ step - 0.5 * step @ G @ step
     np.testing.assert_allclose(after.block.log_likelihood, value, rtol=1e-12)

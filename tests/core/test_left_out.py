@@ -11,14 +11,17 @@ from partirvm.core.left_out import Calibration, LeftOut, sampled_rows
 from partirvm.errors import UsageError
 from partirvm.types import LEFT_OUT_ROWS
 
-N, M = 20, 6
+N = 20
+M = 6
 
 
 @pytest.fixture
 def fit(rng):
     """Columns whose centres are rows: 0 and 1 both of row 3, 2 of row 7, 4 of row 11; the others of
     none."""
-    Phi, alpha, beta = rng.normal(size=(N, M)), rng.uniform(0.1, 3, M), 2.5
+    Phi = rng.normal(size=(N, M))
+    alpha = rng.uniform(0.1, 3, M)
+    beta = 2.5
     own = [(3, np.array([0, 1])), (7, np.array([2])), (11, np.array([4]))]
     return Phi, rng.normal(size=N), alpha, beta, own
 
@@ -26,7 +29,8 @@ def fit(rng):
 def left(errors, variances=0.0):
     """Rows that are no centres, with these errors and variances."""
     errors = np.repeat(np.asarray(errors, float)[:, None], 2, axis=1)
-    n, variances = len(errors), np.broadcast_to(np.asarray(variances, float), errors.shape)
+    n = len(errors)
+    variances = np.broadcast_to(np.asarray(variances, float), errors.shape)
     return LeftOut(errors, variances, np.full(n, -1), np.arange(n), np.ones((n, 2)), np.zeros(0))
 
 
@@ -110,7 +114,8 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
 def test_a_column_that_has_a_substitute_counts_less():
     """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1
     none."""
-    errors, none = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]), np.zeros((3, 2))
+    errors = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])
+    none = np.zeros((3, 2))
     found = LeftOut(errors, none, np.arange(3), np.arange(3), none, np.array([0.6, 1.0, 4.0]))
     assert found.calibration(100.0, 9.0).noise_variance == pytest.approx((0.64**0.125) ** 2 / 3)
 
@@ -142,7 +147,8 @@ def test_quantiles_are_order_statistics_of_the_errors(rng, n):
     first linear."""
     z = np.abs(rng.standard_t(3, n))
     found = left(z).calibration(1.0, 0.0)
-    z, top = np.sort(z), min(0.995, 1 - 10 / n)
+    z = np.sort(z)
+    top = min(0.995, 1 - 10 / n)
     assert found.noise_variance == 1.0
     assert found.top == pytest.approx(top)
     levels = found.top * np.arange(1, 201) / 200

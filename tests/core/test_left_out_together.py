@@ -17,13 +17,14 @@ def fit_of(block, t, weights, alpha, beta):
 def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
     """At the same α and β, with weights; the columns that its rows own are then held at zero."""
     rng = np.random.default_rng(n_targets)
-    n, M, beta = 40, 9, 3.0
-    block, t, weights = (
-        rng.normal(size=(n, M)),
-        rng.normal(size=(n, n_targets)),
-        rng.uniform(0.5, 2.0, size=n),
-    )
-    alpha, fold = rng.uniform(0.5, 2.0, size=M), np.array([3, 8, 9, 20, 31])
+    n = 40
+    M = 9
+    beta = 3.0
+    block = rng.normal(size=(n, M))
+    t = rng.normal(size=(n, n_targets))
+    weights = rng.uniform(0.5, 2.0, size=n)
+    alpha = rng.uniform(0.5, 2.0, size=M)
+    fold = np.array([3, 8, 9, 20, 31])
     own = [(1, np.array([2, 5])), (4, np.array([7]))] if with_own else []
     others = np.setdiff1d(np.arange(n), fold)
     mean, covariance = fit_of(block, t, weights, alpha, beta)

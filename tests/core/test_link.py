@@ -59,10 +59,14 @@ likelihoods = st.sampled_from(list(LINKS))
 @st.composite
 def problems(draw):
     """A likelihood, a design, codes, weights W and weights of rows, of which some may be zero."""
-    likelihood, rng = draw(likelihoods), np.random.default_rng(draw(seeds))
-    N, M, K = draw(st.integers(1, 30)), draw(st.integers(1, 5)), draw(st.integers(2, 5))
+    likelihood = draw(likelihoods)
+    rng = np.random.default_rng(draw(seeds))
+    N = draw(st.integers(1, 30))
+    M = draw(st.integers(1, 5))
+    K = draw(st.integers(2, 5))
     K = 2 if likelihood == "bernoulli" else K
-    Phi, codes = rng.normal(size=(N, M)), rng.integers(K, size=N).astype(float)
+    Phi = rng.normal(size=(N, M))
+    codes = rng.integers(K, size=N).astype(float)
     mean = draw(st.sampled_from([0.0, 1.0, 10.0])) * rng.normal(
         size=(M, (1 if likelihood == "bernoulli" else K))
     )
@@ -88,7 +92,8 @@ def test_the_statistic_is_the_dense_formula(problem):
     np.testing.assert_allclose(block.gradient, gradient, rtol=1e-9, atol=1e-9)
     for k in range(mean.shape[1]):
         np.testing.assert_allclose(block.curvature[k], curvature[:, k, :, k], rtol=1e-9, atol=1e-9)
-    f, w = Phi @ mean, naive.ones(Phi, w)
+    f = Phi @ mean
+    w = naive.ones(Phi, w)
     guess = f[:, 0] > 0 if likelihood == "bernoulli" else f.argmax(axis=1)
     assert (block.wrong, block.n) == (((guess != codes) & (w > 0)).sum(), (w > 0).sum())
 
@@ -109,7 +114,8 @@ def test_columns_taken_are_those_of_their_own_statistic(problem, data):
 def test_predictors_of_any_size_stay_finite(likelihood, size):
     """log p is −size or 0 and never nan, though p itself has vanished."""
     C = 1 if likelihood == "bernoulli" else 3
-    Phi, mean = np.array([[1.0], [-1.0]]), size * np.arange(1.0, C + 1)[None, :]
+    Phi = np.array([[1.0], [-1.0]])
+    mean = size * np.arange(1.0, C + 1)[None, :]
     with np.errstate(all="raise", under="ignore"):
         block = LogisticBlock.of(likelihood, Phi, np.array([0.0, 0.0]), mean)
     assert np.isfinite(block.log_likelihood).all()

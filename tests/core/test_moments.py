@@ -43,7 +43,8 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
 
     # with weights: mean = Σwx/Σw, variance = Σw(x − mean)²/Σw, over the rows of non-zero weight
     rng = np.random.default_rng(seed)
-    values, w = rng.normal(size=(n, 2)), rng.choice([0.0, 0.5, 1.0, 7.0], size=n)
+    values = rng.normal(size=(n, 2))
+    w = rng.choice([0.0, 0.5, 1.0, 7.0], size=n)
     w[0] = 1.0
     total = reduce(add, [ColumnMoments.of(values[rows], w[rows]) for rows in pieces(n, cuts)])
     mean = (w @ values) / w.sum()
@@ -98,7 +99,8 @@ def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
     """Each column has the moments of the rows with a value in it; a column without any has mean and
     variance 0."""
     rng = np.random.default_rng(seed)
-    values, w = 5 + rng.normal(size=(n, 3)), rng.choice([0.0, 0.5, 2.0], size=n)
+    values = 5 + rng.normal(size=(n, 3))
+    w = rng.choice([0.0, 0.5, 2.0], size=n)
     values[rng.random((n, 3)) < [0.0, 0.4, 1.0]] = np.nan
     w[0] = 1.0
     found = reduce(
@@ -106,7 +108,8 @@ def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
     )
     assert found.bad == 0
     for column, each in enumerate(values.T):
-        there, total = ~np.isnan(each) & (w > 0), found.inputs
+        there = ~np.isnan(each) & (w > 0)
+        total = found.inputs
         assert total.missing[column] == (w > 0).sum() - there.sum()
         mean = np.average(each[there], weights=w[there]) if there.any() else 0.0
         variance = np.average((each[there] - mean) ** 2, weights=w[there]) if there.any() else 0.0
@@ -120,5 +123,6 @@ def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
 def test_no_rows_change_nothing(rng):
     """A tile whose rows all have weight zero adds nothing."""
     values = rng.normal(size=(5, 2))
-    some, none = ColumnMoments.of(values), ColumnMoments.of(values, np.zeros(5))
+    some = ColumnMoments.of(values)
+    none = ColumnMoments.of(values, np.zeros(5))
     assert (none + some is some, some + none is some) == (True, True)

@@ -23,7 +23,8 @@ RULE = StopRule(1e-7, 200)
 def start(likelihood, Phi, codes, K, w=None):
     """The state of a first pass at weights of zero: every column at its entry α. The first column
     is the bias."""
-    C, labels = (1 if likelihood == "bernoulli" else K), np.arange(Phi.shape[1]) + BIAS
+    C = 1 if likelihood == "bernoulli" else K
+    labels = np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     none = init(labels[:0], zero[:0, 0], zero[:0], block.take(np.arange(0)))
@@ -35,12 +36,11 @@ def start(likelihood, Phi, codes, K, w=None):
 def drive(search, Phi, codes, rule=RULE, w=None):
     """Measure trials until there is a reason to end; at no accepted trial has the penalised
     likelihood fallen."""
-    reason, likelihood = (
-        None,
-        "bernoulli" if search.current.weights.shape[1] == 1 else "multinomial",
-    )
+    reason = None
+    likelihood = "bernoulli" if search.current.weights.shape[1] == 1 else "multinomial"
     while reason is None:
-        trial, before = search.trial, search
+        trial = search.trial
+        before = search
         columns = trial.labels - BIAS
         block = LogisticBlock.of(likelihood, Phi[:, columns], codes, trial.weights, w)
         search, reason = receive(search, block, rule)
@@ -146,13 +146,16 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
 def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     """From weights far beyond the mode curvature is nearly nothing, and the Newton step far too
     long."""
-    x, odd = np.repeat([-1.0, 1.0], 50), np.arange(100) % 5 == 0
+    x = np.repeat([-1.0, 1.0], 50)
+    odd = np.arange(100) % 5 == 0
     codes = ((x > 0) != odd).astype(float)
     idle = np.zeros(100)
     for group in (odd & (x > 0), odd & (x < 0), ~odd & (x > 0), ~odd & (x < 0)):
         idle[group] = np.where(np.arange(group.sum()) % 2, 1.0, -1.0)
-    Phi, labels = np.column_stack([x, idle]), np.arange(2) + BIAS
-    alpha, weights = np.array([1e-3, 1e9]), np.array([[-8.0], [0.0]])
+    Phi = np.column_stack([x, idle])
+    labels = np.arange(2) + BIAS
+    alpha = np.array([1e-3, 1e9])
+    weights = np.array([[-8.0], [0.0]])
     state = init(labels, alpha, weights, LogisticBlock.of("bernoulli", Phi, codes, weights))
     search = begin(state, RULE)
     np.testing.assert_array_equal(search.trial.labels, labels[:1])
@@ -217,9 +220,11 @@ def test_hard_data_end_finite(rng, likelihood, kind):
     if kind == "equal inputs":
         X = np.ones((30, 2))
     if kind == "both labels":
-        X, codes = np.repeat(rng.normal(size=(15, 2)), 2, axis=0), (np.arange(30) % 2).astype(float)
+        X = np.repeat(rng.normal(size=(15, 2)), 2, axis=0)
+        codes = (np.arange(30) % 2).astype(float)
     if kind == "one row each":
-        X, codes = X[:K], codes[:K]
+        X = X[:K]
+        codes = codes[:K]
     Phi = design(X, 0.5)
     state, _ = fit(likelihood, Phi, codes, K)
     p = probabilities(state, Phi)

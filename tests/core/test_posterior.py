@@ -41,8 +41,10 @@ def kind_problems(draw):
     rng = np.random.default_rng(draw(seeds))
     M = draw(st.integers(1, 8))
     N = draw(st.integers(4 * M, 60))
-    Phi, t = rng.normal(size=(N, M)), rng.normal(size=N)
-    alpha, beta = 10.0 ** rng.uniform(-3, 3, size=M), 10.0 ** rng.uniform(-1, 2)
+    Phi = rng.normal(size=(N, M))
+    t = rng.normal(size=N)
+    alpha = 10.0 ** rng.uniform(-3, 3, size=M)
+    beta = 10.0 ** rng.uniform(-1, 2)
     w = draw(
         st.sampled_from(
             [None, rng.uniform(0.2, 4.0, N), rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]
@@ -87,20 +89,25 @@ def unkind_problems(draw):
     """Kernels ten times too wide, or every column twice, or every row twice: ΦᵀΦ is singular to
     rounding."""
     rng = np.random.default_rng(draw(seeds))
-    N, M = draw(st.integers(30, 80)), draw(st.integers(5, 25))
+    N = draw(st.integers(30, 80))
+    M = draw(st.integers(5, 25))
     X = rng.uniform(-3, 3, size=(N, 2))
     y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=N)
     kind = draw(st.sampled_from(["wide", "columns", "rows"]))
-    centres, gamma = X[rng.choice(N, M, replace=False)], 0.5
+    centres = X[rng.choice(N, M, replace=False)]
+    gamma = 0.5
     if kind == "wide":
         gamma /= 100
     if kind == "columns":
         centres = np.vstack([centres, centres])
     if kind == "rows":
-        X, y, centres = np.vstack([X, X]), np.concatenate([y, y]), np.vstack([centres, centres])
+        X = np.vstack([X, X])
+        y = np.concatenate([y, y])
+        centres = np.vstack([centres, centres])
     t = (y - y.mean()) / y.std()
     Phi = np.column_stack([np.ones(len(X)), gaussian(X, centres, gamma)])
-    alpha, beta = 10.0 ** rng.uniform(-4, 4, size=Phi.shape[1]), 10.0 ** rng.uniform(0, 4)
+    alpha = 10.0 ** rng.uniform(-4, 4, size=Phi.shape[1])
+    beta = 10.0 ** rng.uniform(0, 4)
     test = np.column_stack(
         [np.ones(20), gaussian(rng.uniform(-3, 3, size=(20, 2)), centres, gamma)]
     )
@@ -163,10 +170,12 @@ def exact_residual(Phi, t, mean):
 def test_a_residual_without_digits_is_flagged(seed, power):
     """tᵀt − 2μᵀb + μᵀGμ that is off by more than 1 % says ``cancelled``; noise of 1 % does not.
     After a rebase onto the mean, ‖t − Φμ‖² has its digits again and is not flagged."""
-    rng, noise = np.random.default_rng(seed), 10.0**power
+    rng = np.random.default_rng(seed)
+    noise = 10.0**power
     Phi = rng.normal(size=(200, 5))
     t = Phi @ rng.normal(size=5) + noise * rng.normal(size=200)
-    alpha, beta = np.full(5, 1e-3), 1 / noise**2
+    alpha = np.full(5, 1e-3)
+    beta = 1 / noise**2
     found = module.posterior(statistics_of(Phi, t), alpha, beta)
     wrong = abs(found.residual / exact_residual(Phi, t, found.mean) - 1)
     assert found.cancelled or wrong < 0.01

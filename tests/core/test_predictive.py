@@ -14,7 +14,9 @@ from partirvm.errors import UsageError
 
 def problem(rng, N=15, M=4):
     """A design of noise with weights drawn from their prior: Φ, t, α, β."""
-    Phi, alpha, beta = rng.normal(size=(N, M)), 10.0 ** rng.uniform(-1, 2, size=M), 4.0
+    Phi = rng.normal(size=(N, M))
+    alpha = 10.0 ** rng.uniform(-1, 2, size=M)
+    beta = 4.0
     t = Phi @ (rng.normal(size=M) / np.sqrt(alpha)) + rng.normal(size=N) / np.sqrt(beta)
     return Phi, t, alpha, beta
 
@@ -54,7 +56,8 @@ def test_widened_covariance_and_freedom(rng, known_noise, known):
     1/REACH²)⁻¹; ν = 2/C_ββ, infinite of known noise; with every α and the noise given Σ itself."""
     Phi, t, alpha, beta = problem(rng)
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
-    theta, free = np.log([*alpha, beta]), np.setdiff1d(np.arange(5 - known_noise), known)
+    theta = np.log([*alpha, beta])
+    free = np.setdiff1d(np.arange(5 - known_noise), known)
     J = (
         np.array(
             [

@@ -40,7 +40,8 @@ def test_a_rows_luck_does_not_depend_on_its_tile(seed, number, n, first, data):
     tiles."""
     rows = first + np.arange(n)
     chances = np.random.default_rng(n).random(n)
-    whole, cut = drawn(chances, rows, (seed, number)), data.draw(st.integers(0, n))
+    whole = drawn(chances, rows, (seed, number))
+    cut = data.draw(st.integers(0, n))
     parts = [
         drawn(chances[part], rows[part], (seed, number)) for part in (slice(cut), slice(cut, None))
     ]
@@ -101,7 +102,8 @@ def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
     """The first ``limit`` by (−error, row), for any split of the rows, any order of the parts, many
     equal errors."""
     n = len(errors)
-    values, rows = np.array(errors, dtype=float), np.arange(n) + 100
+    values = np.array(errors, dtype=float)
+    rows = np.arange(n) + 100
     points = np.column_stack([rows, values])
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
     parts = [

@@ -123,11 +123,9 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by
     scipy.stats.norm."""
     rng = np.random.default_rng(seed)
-    t, mean, variance = (
-        5 + rng.normal(size=n),
-        5 + rng.normal(size=n),
-        rng.uniform(0.1, 3.0, size=n),
-    )
+    t = 5 + rng.normal(size=n)
+    mean = 5 + rng.normal(size=n)
+    variance = rng.uniform(0.1, 3.0, size=n)
     cut = min(cut, n)
     scores = Scores.of(t[:cut], mean[:cut], variance[:cut]) + Scores.of(
         t[cut:], mean[cut:], variance[cut:]
@@ -156,11 +154,11 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
 
 def test_intervals_may_have_other_multiples(rng):
     """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
-    t, zero, one = rng.normal(size=200), np.zeros(200), np.ones(200)
-    normal, wide = (
-        Scores.of(t, zero, one),
-        Scores.of(t, zero, one, None, [2 * each for each in NORMAL_MULTIPLES]),
-    )
+    t = rng.normal(size=200)
+    zero = np.zeros(200)
+    one = np.ones(200)
+    normal = Scores.of(t, zero, one)
+    wide = Scores.of(t, zero, one, None, [2 * each for each in NORMAL_MULTIPLES])
     found = wide.figures()
     covered = [found[f"coverage_{100 * level:.0f}"] for level in LEVELS]
     half = dict(zip(STATED_LEVELS, NORMAL_MULTIPLES, strict=True))

@@ -20,11 +20,13 @@ def problems(draw):
     """Noise columns of which some carry targets of other noise each, any α and β, with and without
     weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    N, M = 50, 6
+    N = 50
+    M = 6
     Phi = rng.normal(size=(N, M))
     truth = np.where(rng.random((M, T)) < 0.5, rng.normal(size=(M, T)), 0.0)
     t = Phi @ truth + np.array([0.1, 0.3, 1.0]) * rng.normal(size=(N, T))
-    alpha, beta = 10.0 ** rng.uniform(-2, 3, size=M), 10.0 ** rng.uniform(-1, 2, size=T)
+    alpha = 10.0 ** rng.uniform(-2, 3, size=M)
+    beta = 10.0 ** rng.uniform(-1, 2, size=T)
     w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]))
     return Phi, t, alpha, beta, w
 
@@ -51,7 +53,8 @@ def test_a_step(problem):
         start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9
     )
     state, _ = step(start)
-    kept, weights = state.labels, naive.ones(Phi, w)
+    kept = state.labels
+    weights = naive.ones(Phi, w)
     posteriors = [naive.posterior(Phi, t[:, k], alpha, beta[k], w) for k in range(T)]
     gamma = np.array([1 - alpha * np.diagonal(Sigma) for _, Sigma in posteriors])
     mu = np.array([mean for mean, _ in posteriors])
@@ -94,7 +97,8 @@ def test_what_a_candidate_is_worth(problem):
 def test_one_target_may_outvote_the_sign_of_the_sum():
     """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α
     = 1/99, target 1 loses ½ log((α + 10³)/α) there."""
-    s, q = np.array([[1.0, 1000.0]]), np.array([[10.0, 0.0]])
+    s = np.array([[1.0, 1000.0]])
+    q = np.array([[10.0, 0.0]])
     alpha, gain = priors.joint_optimum(s, q)
     grid = np.geomspace(1e-6, 1e6, 200_001)
     values = 0.5 * (np.log(grid / (grid + 1)) + 100 / (grid + 1) + np.log(grid / (grid + 1000)))

@@ -25,10 +25,12 @@ def bumps(seed, N=80, d=2):
 
 def start_of(Phi, t) -> HyperState:
     """All columns have just entered, each where it would start alone."""
-    labels, beta = np.arange(Phi.shape[1]), 10 / t.var()
+    labels = np.arange(Phi.shape[1])
+    beta = 10 / t.var()
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
     statistics = GramStatistics.of(labels, block)
-    s, q = beta * np.diagonal(statistics.gram), beta * statistics.projection[:, 0]
+    s = beta * np.diagonal(statistics.gram)
+    q = beta * statistics.projection[:, 0]
     begun = HyperState(statistics, entry_precision(s, q, s), beta, target_variance=float(t.var()))
     return replace(begun, entered=np.ones(len(labels), bool))
 
@@ -56,7 +58,8 @@ def test_columns_that_gain_only_together_come_back():
     together they gain about ½βtᵀt nats, less what their α cost. Actions leave them out, a turn of
     ``rejoined`` takes both."""
     u, v, w = np.eye(6)[:3]
-    gap, beta = 0.05, 5e3
+    gap = 0.05
+    beta = 5e3
     Phi = np.column_stack([w, u + gap * v, u - gap * v])
     t = 3 * w + 2 * gap * v
     assert (beta * (Phi[:, 1:].T @ t) ** 2 < (Phi[:, 1:] ** 2).sum(axis=0)).all()
@@ -93,7 +96,8 @@ def test_auto_reaches_the_best_of_several_starts():
     rng = np.random.default_rng(1)
     X = rng.uniform(-3, 3, (100, 1))
     t = np.sinc(X[:, 0]) + 0.038 * rng.normal(size=100)
-    X, t = X / X.std(), (t - t.mean()) / t.std()
+    X = X / X.std()
+    t = (t - t.mean()) / t.std()
     Phi = np.column_stack([np.ones(100), naive.gaussian(X, X, 0.209)])
     start = start_of(Phi, t)
     usual, _ = SOLVERS["fixed-point"](start, RULE)
@@ -139,7 +143,8 @@ def test_new_columns_beside_others_have_the_covariance_of_these_as_noise(offset)
 def test_what_fails_beside_the_others_does_not_join():
     """Orthogonal unit columns, t = 3(a + b) and noise known: a is there, b gains ½βt², c with φᵀt =
     0 fails. b starts where it entered."""
-    Phi, t = np.eye(6)[:, :3], np.array([3.0, 3, 0, 0, 0, 0])
+    Phi = np.eye(6)[:, :3]
+    t = np.array([3.0, 3, 0, 0, 0, 0])
     state = replace(
         start_of(Phi, t), beta=4.0, fixed_noise=True, entered=np.array([False, True, True])
     )

@@ -59,12 +59,14 @@ def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts)
     """Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows present and Σ log w."""
     Phi, t, w = rows(seed, n, kept + new, weighting, targets)
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    blocks, crosses = [], []
+    blocks = []
+    crosses = []
     for a, b in itertools.pairwise(edges):
         part = (Phi[a:b, :kept], Phi[a:b, kept:], t[a:b], None if w is None else w[a:b])
         blocks.append(GramBlock.of(*part))
         crosses.append(GramBlock.of(*part, diagonal=True))
-    block, cross = reduce(add, blocks), reduce(add, crosses)
+    block = reduce(add, blocks)
+    cross = reduce(add, crosses)
     G, b, sum_squares = gram(Phi, t, w)
     close = {"rtol": 1e-12, "atol": 1e-12}
     np.testing.assert_allclose(block.cross, G[:kept, kept:], **close)
@@ -103,7 +105,8 @@ def test_extending_is_computing_at_once(seed, n, weighting, targets, groups):
     statistics with offset m see r = t − Φ_kept·m; their own offset is zero."""
     Phi, t, w = rows(seed, n, sum(groups), weighting, targets)
     labels = np.arange(sum(groups)) * 7 + BIAS
-    statistics, at = GramStatistics.empty(targets), 0
+    statistics = GramStatistics.empty(targets)
+    at = 0
     for size in groups:
         block = GramBlock.of(Phi[:, :at], Phi[:, at : at + size], t, w)
         statistics = statistics.extend(labels[at : at + size], block)

@@ -48,7 +48,8 @@ def differences(function, Phi, step=1e-5):
 def test_slopes_are_those_of_the_dense_evidence(rng, weighted):
     """D_nm = ∂L/∂Φ_nm of eq. 15, at any α and β; a row of no weight has none."""
     Phi, t, w = numbers(rng, weighted)
-    alpha, beta = np.exp(rng.normal(size=5)), 2.3
+    alpha = np.exp(rng.normal(size=5))
+    beta = 2.3
     mean, Sigma = naive.posterior(Phi, t, alpha, beta, w)
     found = slopes(Phi, t[:, None], mean[:, None], Sigma, beta, w)
     expected = differences(lambda moved: naive.log_evidence(moved, t, alpha, beta, w), Phi)
@@ -80,7 +81,8 @@ def test_noise_and_alpha_keep_within_bounds(rng):
 def random_statistics(K, J, T, n=60, seed=0, rank=None):
     """Statistics of a random design of K kernel columns and J leading ones, in mixed order."""
     random = np.random.default_rng(seed)
-    Phi, t = random.normal(size=(n, K + J)), random.normal(size=(n, T))
+    Phi = random.normal(size=(n, K + J))
+    t = random.normal(size=(n, T))
     if rank is not None:
         Phi = Phi[:, :rank] @ random.normal(size=(rank, K + J))
     labels = np.r_[-1 - np.arange(J), np.arange(K)]
@@ -93,7 +95,8 @@ def expected(Phi, t, labels, alpha, leading, beta):
     """Σγ, Σμ² of kernel and leading columns, and the residual, by inversion."""
     a = np.where(labels < 0, leading, alpha)
     Sigma = np.linalg.inv(beta * Phi.T @ Phi + np.diag(a))
-    mean, gamma = beta * Sigma @ Phi.T @ t, 1 - a * np.diagonal(Sigma)
+    mean = beta * Sigma @ Phi.T @ t
+    gamma = 1 - a * np.diagonal(Sigma)
     own = labels >= 0
     found = [
         float(each)

@@ -59,7 +59,9 @@ def test_bits_do_not_depend_on_threads(positive):
         assert factor(positive, threads)[0].tobytes() == alone.tobytes()
         with on_threads(threads):
             assert everything() == expected
-    fit, X, t = posterior(statistics, alpha, 0.7), rows[:, 1:], rows[:, 0]
+    fit = posterior(statistics, alpha, 0.7)
+    X = rows[:, 1:]
+    t = rows[:, 0]
     Sigma = np.linalg.inv(0.7 * X.T @ X + np.diag(alpha))
     mean = 0.7 * Sigma @ X.T @ t
     np.testing.assert_allclose(fit.mean, mean, rtol=1e-8, atol=1e-10)

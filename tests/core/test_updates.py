@@ -67,7 +67,8 @@ def problems(draw, least=1):
     Phi = rng.normal(size=(N, M))
     truth = np.where(rng.random(M) < 0.5, rng.normal(size=M), 0.0)
     t = Phi @ truth + 0.3 * rng.normal(size=N)
-    alpha, beta = 10.0 ** rng.uniform(-2, 3, size=M), 10.0 ** rng.uniform(-1, 2)
+    alpha = 10.0 ** rng.uniform(-2, 3, size=M)
+    beta = 10.0 ** rng.uniform(-1, 2)
     w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], N, p=[0.1, 0.5, 0.4])]))
     return Phi, t, alpha, beta, w
 
@@ -127,7 +128,8 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     Phi, t, alpha, beta, w = problem
     M = len(alpha)
     gamma = naive.determinedness(Phi, t, alpha, beta, w)
-    s, q = np.empty(M), np.empty(M)
+    s = np.empty(M)
+    q = np.empty(M)
     for i in range(M):
         rest = np.delete(np.arange(M), i)
         s[i], q[i] = naive.sparsity_quality(Phi[:, i], Phi[:, rest], t, alpha[rest], beta, w)
@@ -250,7 +252,8 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
 def test_columns_that_do_not_fade_are_thinned_out(rng):
     """26 of 30 columns are noise: those that matter stay, and no column is left that gains at no
     α."""
-    Phi, numbers = rng.normal(size=(200, 30)), (0.0, 1e-3, 0.0, 0.0)
+    Phi = rng.normal(size=(200, 30))
+    numbers = (0.0, 1e-3, 0.0, 0.0)
     t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
     state = state_of(Phi, t, np.ones(30), 10 / t.var(), prior=prior_of(numbers))
     state, reason = maximise(state, StopRule(1e-9, 3000))
@@ -284,10 +287,14 @@ def test_a_fixed_precision_stays_and_so_does_its_column(rng):
 
 def test_an_update_of_classes(rng):
     """α from the sums over outputs; the prior once per α; a fixed α stays."""
-    C, M, (a, b) = 3, 4, (2.0, 0.5)
+    C = 3
+    M = 4
+    a = 2.0
+    b = 0.5
     roots = rng.normal(size=(C, 20, M))
     curvature = np.einsum("knm,knl->kml", roots, roots)
-    weights, alpha = rng.normal(size=(M, C)), rng.uniform(0.5, 2, M)
+    weights = rng.normal(size=(M, C))
+    alpha = rng.uniform(0.5, 2, M)
     block = LogisticBlock(-9.0, rng.normal(size=(M, C)), curvature, 20, 0)
     prior = prior_of((a, b, 0.0, 0.0), fixed=((BIAS, 3.0),))
     state = laplace.init(np.arange(M) + BIAS, alpha, weights, block, prior)

@@ -76,7 +76,8 @@ def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
     assert found.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is a level of its own
 
 
-X, Y = np.random.default_rng(0).uniform(0, 9, (20, 2)), np.arange(20.0)
+X = np.random.default_rng(0).uniform(0, 9, (20, 2))
+Y = np.arange(20.0)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass, SlopePass
 from partirvm.types import PANEL_ROWS, Scaling
 
-N, TILE = 2600, 128
+N = 2600
+TILE = 128
 RNG = np.random.default_rng(0)
 X, T = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 1))
 WEIGHTS = RNG.choice([0.0, 0.5, 2.0], size=N)
@@ -33,7 +34,8 @@ def gathered(source, rows):
 
 
 def passes():
-    mean, covariance = np.linspace(-1, 1, 8)[:, None], np.eye(8)[None]
+    mean = np.linspace(-1, 1, 8)[:, None]
+    covariance = np.eye(8)[None]
     return [
         GramPass(EMPTY, DESIGN, np.zeros((0, 1))),
         ResidualPass(DESIGN, mean),
@@ -54,10 +56,8 @@ def bits(statistic):
 @given(chosen=st.sets(st.integers(0, N - 1), min_size=8), parts=st.integers(1, 4))
 def test_passes_have_the_same_bits(weights, chosen, parts):
     """Some rows, and some of these, in whichever tiles they were; all rows."""
-    source, executor = (
-        ArraySource(X, (T > 0).astype(float), weights, tile_rows=TILE),
-        LocalExecutor(2),
-    )
+    source = ArraySource(X, (T > 0).astype(float), weights, tile_rows=TILE)
+    executor = LocalExecutor(2)
     rows = np.array(sorted(chosen))
     held = gathered(source, rows)
     every = np.arange(N)

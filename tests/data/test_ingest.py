@@ -144,7 +144,8 @@ def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
         group.create_array(name, shape=v.shape, dtype="f8", chunks=(90,) * v.ndim)
         for name, v in zip("Xy", (X, y), strict=True)
     ]
-    stored[0][:], stored[1][:] = X, y
+    stored[0][:] = X
+    stored[1][:] = y
     return tuple(stored)
 
 
@@ -196,7 +197,8 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
     from partirvm.data import as_source
 
     X, y = rows()
-    data, source = ingest((X, y), tmp_path / "d.zarr", shuffle=4), as_source(X, y, seed=4)
+    data = ingest((X, y), tmp_path / "d.zarr", shuffle=4)
+    source = as_source(X, y, seed=4)
     assert data.fingerprint()["hashes"] == [
         hash_tile(source.tile(number)) for number in range(source.n_tiles)
     ]

@@ -77,7 +77,8 @@ def files(**texts: str) -> Callable[[Path], Any]:
     return write
 
 
-X, Y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+X = np.arange(12.0).reshape(6, 2)
+Y = np.arange(6.0)
 TEXT = "a,b,y\n" + "1,2,3\n" * 300_000 + "1,red,3\n"
 ROWS = b"a,y\n" + b"".join(b"%d,%d\n" % (k, k * k % 97) for k in range(5000))
 ZIPPED = gzip.compress(ROWS)
@@ -156,7 +157,8 @@ def test_wrong_input(make, options, error, message, tmp_path: Path) -> None:
 def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
     """Where a writer has left checksums, they are looked at."""
     values = np.random.default_rng(0).random(1000)
-    place, table = tmp_path / "t.parquet", pa.table({"a": values, "y": values})
+    place = tmp_path / "t.parquet"
+    table = pa.table({"a": values, "y": values})
     pq.write_table(table, place, use_dictionary=False, compression="none", write_page_checksum=True)
     data = bytearray(place.read_bytes())
     data[data.index(values[500].tobytes())] ^= 1
@@ -285,7 +287,8 @@ def test_a_path_has_one_lease_however_it_is_spelled(
 
 def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:
     """Another one has published after the last look at the lease."""
-    place, folder = tmp_path / "d.zarr", Folder("d", tmp_path / "d.zarr")
+    place = tmp_path / "d.zarr"
+    folder = Folder("d", tmp_path / "d.zarr")
     before = ingest((X, Y), place).fingerprint()
     first = read_json(folder, "versions/000001.json")
     for later in ("versions/000002.json", "versions/000003.json"):

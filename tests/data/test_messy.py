@@ -15,8 +15,10 @@ from partirvm.cli import main
 from partirvm.data import ZarrSource
 
 N = 120
-RNG, NUMBER = np.random.default_rng(0), np.arange(N)
-X, ORT = RNG.normal(size=N).round(2), np.array(["Köln", "Bern", "Ulm"])[NUMBER % 3]
+RNG = np.random.default_rng(0)
+NUMBER = np.arange(N)
+X = RNG.normal(size=N).round(2)
+ORT = np.array(["Köln", "Bern", "Ulm"])[NUMBER % 3]
 TABLE = pd.DataFrame({"x": X, "Ort": ORT, "y": (2 * X + RNG.normal(size=N)).round(3)})
 DAYS = pd.Timestamp("2023-01-01 08:05") + pd.to_timedelta(NUMBER * 36, unit="h")
 GAPS = (

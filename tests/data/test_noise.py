@@ -6,8 +6,10 @@ import pytest
 from partirvm import ingest
 from partirvm.errors import DataError, UsageError
 
-X, Y = np.arange(10.0)[:, None], np.arange(10.0)
-NOISE, WEIGHTS = np.linspace(0.5, 3, 10), np.array([0.0, 2, 1, 1, 1, 1, 1, 1, 1, 3])
+X = np.arange(10.0)[:, None]
+Y = np.arange(10.0)
+NOISE = np.linspace(0.5, 3, 10)
+WEIGHTS = np.array([0.0, 2, 1, 1, 1, 1, 1, 1, 1, 3])
 
 
 def test_a_column_of_noise(tmp_path):

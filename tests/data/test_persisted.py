@@ -20,7 +20,8 @@ from partirvm.data import ArraySource, ingest
 
 RNG = np.random.default_rng(0)
 X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
-Y, WEIGHTS = np.sin(2 * X[:, 0]) + 0.1 * NOISE, 1 + np.arange(300) % 3
+Y = np.sin(2 * X[:, 0]) + 0.1 * NOISE
+WEIGHTS = 1 + np.arange(300) % 3
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,8 @@ def source_of(client: Client) -> ArraySource:
 
 
 def test_tiles_of_persisted_arrays(client: Client) -> None:
-    source, expected = source_of(client), ArraySource(X, Y, WEIGHTS, tile_rows=32)
+    source = source_of(client)
+    expected = ArraySource(X, Y, WEIGHTS, tile_rows=32)
     np.testing.assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
     with ThreadPoolExecutor(3) as pool:
         for number, tile in enumerate(pool.map(source.tile, range(source.n_tiles))):

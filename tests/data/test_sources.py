@@ -15,7 +15,9 @@ import zarr
 
 from partirvm.data import ArraySource, Source, ingest
 
-N, D, TILE = 107, 3, 16
+N = 107
+D = 3
+TILE = 16
 
 
 @dataclass
@@ -118,7 +120,8 @@ def assert_same_tile(found: Any, expected: Any) -> None:
 
 def test_tiles_cut_the_rows_exactly(case: Case) -> None:
     """They are contiguous float64 and cannot be written; there are no others."""
-    source, (X, y, weights) = case.source, arrays()
+    source = case.source
+    (X, y, weights) = arrays()
     assert isinstance(source, Source)
     assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (
         N,
@@ -132,7 +135,8 @@ def test_tiles_cut_the_rows_exactly(case: Case) -> None:
     for number, rows in enumerate(
         slice(start, min(start + TILE, N)) for start in range(0, N, TILE)
     ):
-        tile, order = source.tile(number), case.order[rows]
+        tile = source.tile(number)
+        order = case.order[rows]
         assert (tile.number, tile.start) == (number, rows.start)
         np.testing.assert_array_equal(tile.X, X[order])
         np.testing.assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
@@ -156,7 +160,8 @@ def test_rows_keep_the_order_asked_for(case: Case) -> None:
     part = pickle.loads(pickle.dumps(case.source.part(range(7))))
     for source, rows in product((case.source, part), ROWS):
         order = case.order[np.array(rows, dtype=int)]
-        gathered, weights = source.gather(rows).X, source.gather(rows).weights
+        gathered = source.gather(rows).X
+        weights = source.gather(rows).weights
         assert gathered.shape == (len(rows), D)
         np.testing.assert_array_equal(gathered, X[order])
         assert (weights is not None) == case.weighted

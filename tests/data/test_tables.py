@@ -31,7 +31,8 @@ def messy() -> pd.DataFrame:
 
 def stored(data: Any) -> np.ndarray:
     """X of all rows, in the order of the source."""
-    tile, order = data.tile(0), data.original_rows(0)
+    tile = data.tile(0)
+    order = data.original_rows(0)
     return tile.X[np.argsort(order)]
 
 

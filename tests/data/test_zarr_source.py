@@ -115,7 +115,8 @@ def test_values_changed_in_place(folder: Path) -> None:
 
 def test_data_ingested_anew_are_other_data(folder: Path) -> None:
     old = ZarrSource(folder)
-    known, sent = old.fingerprint(), pickle.dumps(old)
+    known = old.fingerprint()
+    sent = pickle.dumps(old)
     number = np.arange(100.0)
     ingest((np.column_stack([number, number]), number), folder, tile_rows=16, overwrite=True)
     assert ZarrSource(folder).fingerprint() != known

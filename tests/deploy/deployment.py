@@ -54,7 +54,8 @@ class Processes:
     """Servers that run until the end, each with its output in a file."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._running = folder, list[subprocess.Popen[bytes]]()
+        self.folder = folder
+        self._running = list[subprocess.Popen[bytes]]()
 
     def start(self, command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
         """Start a server."""

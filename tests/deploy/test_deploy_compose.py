@@ -131,7 +131,8 @@ def worker_options() -> dict[str, object]:
 
 def test_the_worker_fits_its_container():
     """Threads and memory of Dask's worker stay within the container's limits, and nothing swaps."""
-    worker, options = SERVICES["worker"], worker_options()
+    worker = SERVICES["worker"]
+    options = worker_options()
     assert options["nthreads"] <= worker["cpus"]
     assert "--nworkers" not in worker["command"]
     assert float(options["death_timeout"]) <= 60

@@ -49,7 +49,8 @@ def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     with processes(folder) as servers:
         made = Cluster(folder, servers)
-        other, mixed = folder / "other", folder / "mixed"
+        other = folder / "other"
+        mixed = folder / "mixed"
         assert (
             run(
                 [sys.executable, "deploy/certificates.py", "other"], folder, environment()
@@ -111,7 +112,8 @@ def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
     """Whatever a client's own checks are: only with a certificate of the cluster does the scheduler
     answer."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     if shown:
         context.load_cert_chain(
             cluster.folder / shown / "cert.pem", cluster.folder / shown / "key.pem"

@@ -20,16 +20,19 @@ def dense(model, X, y, tested, w=None):
     """Mean and standard deviation by a dense RVM for each row, that has a column more: in the
     target's units."""
     fitted = model.model_
-    s, gamma = fitted.design.scaling, np.asarray(fitted.design.kernels[0].gamma)
+    s = fitted.design.scaling
+    gamma = np.asarray(fitted.design.kernels[0].gamma)
     x, z, c = ((rows - s.x_shift) / s.x_scale for rows in (X, tested, fitted.design.centres))
-    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
+    t = (y - s.t_shift[0]) / s.t_scale[0]
+    beta = s.t_scale[0] ** 2 / fitted.evidence_noise
     Phi, rows = (
         np.hstack([np.ones((len(some), int(fitted.design.bias))), naive.gaussian(some, c, gamma)])
         for some in (x, z)
     )
     w = np.ones(len(t)) if w is None else w
     precision = 1 / np.average((t - np.average(t, weights=w)) ** 2, weights=w)
-    ones, extra = np.ones(len(z)), naive.gaussian(x, z, gamma)
+    ones = np.ones(len(z))
+    extra = naive.gaussian(x, z, gamma)
     mean, variance = naive.predict_augmented(
         rows, ones, extra, Phi, t, fitted.alpha, beta, precision * ones, w
     )
@@ -53,7 +56,8 @@ def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, 
     """In any unit of the target and of the inputs, with weights, zero among them; more test rows
     than a piece holds."""
     X, y = plane(150, d=2)
-    X, y = 3 * X, unit * y
+    X = 3 * X
+    y = unit * y
     w = np.random.default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
     model = RVMRegressor(
         gamma=0.3 if standardize else 0.05, standardize=standardize, random_state=0
@@ -80,7 +84,8 @@ def test_the_deviation_grows_away_from_the_data(standardize):
     model = RVMRegressor(
         gamma=gamma, standardize=standardize, fit_intercept=False, random_state=0
     ).fit(X, y)
-    among, beyond = np.linspace(-9, 9, 50)[:, None], np.array([[-60.0], [70.0]])
+    among = np.linspace(-9, 9, 50)[:, None]
+    beyond = np.array([[-60.0], [70.0]])
     noise = model.model_.predictive.noise_variance
     np.testing.assert_allclose(model.predict(beyond, return_std=True)[1], y.std(), rtol=0.02)
     mean, std = model.predict(beyond, return_std=True, augment=(X, y))
@@ -123,9 +128,11 @@ def test_of_several_kernels_the_first_is_augmented():
     found = model.predict(X[:20] + 1.5, return_std=True, augment=(X, y))
     fitted = model.model_
     s = fitted.design.scaling
-    x, z = (X - s.x_shift) / s.x_scale, (X[:20] + 1.5 - s.x_shift) / s.x_scale
+    x = (X - s.x_shift) / s.x_scale
+    z = (X[:20] + 1.5 - s.x_shift) / s.x_scale
     blocks = [fitted.design.block(rows) for rows in (X, X[:20] + 1.5)]
-    t, beta = (y - s.t_shift[0]) / s.t_scale[0], s.t_scale[0] ** 2 / fitted.evidence_noise
+    t = (y - s.t_shift[0]) / s.t_scale[0]
+    beta = s.t_scale[0] ** 2 / fitted.evidence_noise
     mean, variance = naive.predict_augmented(
         blocks[1],
         np.ones(20),

@@ -30,7 +30,9 @@ class Heard(FitCallback):
     """Writes down what it hears, and ends the fit after so many rounds."""
 
     def __init__(self, last=None):
-        self.calls, self.entries, self._last = [], [], last
+        self.calls = []
+        self.entries = []
+        self._last = last
 
     def on_plan(self, plan):
         self.calls.append("plan")

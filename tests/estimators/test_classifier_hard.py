@@ -128,8 +128,10 @@ def test_a_thousand_classes():
     Pooled classes share one posterior, and fit; a label of held-out rows that no training row has
     is an error.
     """
-    K, M = 1000, 201
-    X, y = np.random.default_rng(0).normal(size=(K, 3)).repeat(2, axis=0), np.arange(K).repeat(2)
+    K = 1000
+    M = 201
+    X = np.random.default_rng(0).normal(size=(K, 3)).repeat(2, axis=0)
+    y = np.arange(K).repeat(2)
     options = {"memory_limit": "1GiB", "partition_size": M - 1, "max_rounds": 1}
     with pytest.raises(
         MemoryLimitError, match=r"needs [\d.]+ GiB per process .* the memory limit is 1 GiB"

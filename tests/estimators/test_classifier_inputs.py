@@ -127,7 +127,8 @@ def test_class_weights_are_sample_weights(tmp_path):
     """ "balanced" and a dict, in memory and of DATA: the bits of the products as sample weights."""
     X, codes = moons()
     keep = (codes == 0) | (np.arange(len(codes)) % 4 == 0)
-    X, codes = X[keep], codes[keep]
+    X = X[keep]
+    codes = codes[keep]
     y = np.array(["no", "yes"])[codes]
     data = ingest((X, y), tmp_path / "d.zarr", classes=True, shuffle=None).url
     for asked, each in (
@@ -155,7 +156,8 @@ def test_what_is_refused(tmp_path):
     numbers = ingest((X, X[:, 0]), tmp_path / "n.zarr").url
     classes = ingest((X, codes), tmp_path / "c.zarr", classes=True).url
     other = ingest((X, codes + 1), tmp_path / "o.zarr", classes=True).url
-    made, chunked = RVMClassifier(**OPTIONS), (da.from_array(X), da.from_array(codes))
+    made = RVMClassifier(**OPTIONS)
+    chunked = (da.from_array(X), da.from_array(codes))
     first = (codes == 0).astype(float)
     for estimator, given, options, error, says in (
         (made, (numbers,), {}, UsageError, "classes=True"),

@@ -36,7 +36,8 @@ def scaled(model, X):
 def phi(model, X, functions):
     """The design: ones, functions (n, B) and kernels, as far as they are in the model, by their
     labels."""
-    design, x = model.model_.design, scaled(model, X)
+    design = model.model_.design
+    x = scaled(model, X)
     leading = [
         np.ones(len(X)) if label == -1 else functions(x)[:, -2 - label] for label in design.leading
     ]
@@ -84,12 +85,17 @@ def test_predictions_and_evidence_are_those_of_the_design(case):
     X, y = rows()
     new = X[:20] + 0.01
     model = RVMRegressor(random_state=0, noise="constant", **asked).fit(X, y)
-    found, scaling = model.model_, model.model_.design.scaling
-    shift, scale = scaling.t_shift[0], scaling.t_scale[0]
-    t, beta = (y - y.mean()) / y.std(), scale**2 / model.model_.evidence_noise
-    Phi, there = phi(model, X, functions), phi(model, new, functions)
+    found = model.model_
+    scaling = model.model_.design.scaling
+    shift = scaling.t_shift[0]
+    scale = scaling.t_scale[0]
+    t = (y - y.mean()) / y.std()
+    beta = scale**2 / model.model_.evidence_noise
+    Phi = phi(model, X, functions)
+    there = phi(model, new, functions)
     mean, variance = naive.predict(there, Phi, t, found.alpha, beta)
-    predicted, std = model.predict(new), plain_deviation(model, new)
+    predicted = model.predict(new)
+    std = plain_deviation(model, new)
     np.testing.assert_allclose(predicted, shift + scale * mean, rtol=1e-6)
     np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-5)
     evidence = naive.log_evidence(Phi, t, found.alpha, beta) - N * np.log(scale)
@@ -123,12 +129,14 @@ def test_polynomials_alone_are_sparse_linear_regression():
         X, y
     )
     names = np.array(["bias", *monomials.fit(X).get_feature_names_out()])
-    x, t = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    x = (X - X.mean(axis=0)) / X.std(axis=0)
+    t = (y - y.mean()) / y.std()
     F = PolynomialFeatures(2).fit_transform(x)  # the constant first, as the bias is
     strong = np.flatnonzero(model.basis_relevance_ > 3)
     assert {"x0", "x0 x1"} <= set(names[strong])
 
-    there, beta = np.flatnonzero(model.basis_weights_), y.var() / model.model_.evidence_noise
+    there = np.flatnonzero(model.basis_weights_)
+    beta = y.var() / model.model_.evidence_noise
     alpha = model.basis_alpha_[there]
     whole = naive.log_evidence(F[:, there], t, alpha, beta)
     for k, column in enumerate(there):

@@ -93,7 +93,8 @@ def test_a_clone_has_the_client_and_a_pickle_has_none():
 def test_no_reference_to_the_rows_is_kept():
     """After the fit nothing keeps X or y alive, and without local residuals a pickle is small."""
     X, y = plane(3000, d=20)
-    X, y = X.copy(), y.copy()
+    X = X.copy()
+    y = y.copy()
     gone = [weakref.ref(X), weakref.ref(y)]
     options = {"partition_size": 20, "max_rounds": 1, "residual": "none", "random_state": 0}
     model = RVMRegressor(gamma=0.05, **options).fit(X, y)

@@ -39,8 +39,10 @@ FRAMES["dask"] = lambda frame: dd.from_pandas(frame, npartitions=2)
 def test_frames_of_other_libraries_fit_as_those_of_pandas(library):
     """The bits of a pandas frame, for rows of every use, with the same names and levels."""
     frame, y = table()
-    given, t = FRAMES[library](frame), FRAMES[library](pd.DataFrame({"y": y}))["y"]
-    expected, found = RVMRegressor(**OPTIONS).fit(frame, y), RVMRegressor(**OPTIONS)
+    given = FRAMES[library](frame)
+    t = FRAMES[library](pd.DataFrame({"y": y}))["y"]
+    expected = RVMRegressor(**OPTIONS).fit(frame, y)
+    found = RVMRegressor(**OPTIONS)
     found.fit(given, t, X_val=given, y_val=t)
     assert found.feature_names_in_.tolist() == ["a", "b", "kind"]
     assert sorted(found.model_.columns.categories["kind"]) == ["high", "low", "mid"]

@@ -18,7 +18,8 @@ ASKED = {"gamma": "scale", "random_state": 0}
 def rows(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (n, 3) without gaps, where the third feature has one, and a target that depends on this."""
     rng = np.random.default_rng(0)
-    X, gap = rng.normal(size=(n, 3)), rng.random(n) < 0.3
+    X = rng.normal(size=(n, 3))
+    gap = rng.random(n) < 0.3
     return X, gap, X[:, 0] + 3.0 * gap + 0.1 * rng.normal(size=n)
 
 
@@ -36,7 +37,8 @@ def test_a_fit_with_gaps_is_one_of_means_and_indicators():
     model = RVMRegressor(**ASKED).fit(given, y)
     scaling = model.model_.design.scaling
     assert scaling.names(("a", "b", "c")) == ("a", "b", "c", "c missing")
-    share, inputs = gap.mean(), scaling.inputs(given)
+    share = gap.mean()
+    inputs = scaling.inputs(given)
     assert scaling.shares_missing(("a", "b", "c")) == {"c": pytest.approx(share)}
     np.testing.assert_allclose(
         inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12
@@ -58,7 +60,8 @@ def test_a_fit_with_gaps_is_one_of_means_and_indicators():
 def test_a_gap_where_the_training_had_none_is_the_mean(standardize, tmp_path):
     """Also in a stored model and by a classifier."""
     X, _, y = rows()
-    new, mean = X[:4].copy(), X[:4].copy()
+    new = X[:4].copy()
+    mean = X[:4].copy()
     new[:, 1], mean[:, 1] = np.nan, X[:, 1].mean()
     model = RVMRegressor(standardize=standardize, **ASKED).fit(X, y)
     np.testing.assert_allclose(model.predict(new), model.predict(mean), rtol=1e-10)

@@ -33,8 +33,10 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
     """Without hyperparameters: μᵀφ ± z (σ² + φᵀΣφ)^½, or without σ², by the dense posterior."""
     model, X, y = fitted
     test = np.linspace(-12, 12, 30)[:, None]
-    shift, scale = model.model_.design.scaling.t_shift[0], model.model_.design.scaling.t_scale[0]
-    alpha, beta = model.model_.alpha, scale**2 / model.model_.evidence_noise
+    shift = model.model_.design.scaling.t_shift[0]
+    scale = model.model_.design.scaling.t_scale[0]
+    alpha = model.model_.alpha
+    beta = scale**2 / model.model_.evidence_noise
     mean, variance = naive.predict(
         design_of(model, test), design_of(model, X), (y - shift) / scale, alpha, beta
     )
@@ -47,14 +49,14 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
 def test_hyperparameters_widen_as_their_formulas_say(fitted):
     """Σ + JCJᵀ, ν = 2/C_ββ and quantiles of left-out rows, all from the N × N definitions."""
     model, X, y = fitted
-    m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
-    shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
-    Phi, alpha, beta, t = (
-        design_of(model, X),
-        m.alpha,
-        scale**2 / m.evidence_noise,
-        (y - shift) / scale,
-    )
+    m = model.model_
+    test = np.linspace(-12, 12, 30)[:, None]
+    shift = m.design.scaling.t_shift[0]
+    scale = m.design.scaling.t_scale[0]
+    Phi = design_of(model, X)
+    alpha = m.alpha
+    beta = scale**2 / m.evidence_noise
+    t = (y - shift) / scale
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
     moved = [inverse @ np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [
@@ -67,7 +69,8 @@ def test_hyperparameters_widen_as_their_formulas_say(fitted):
     J = np.column_stack([-(Sigma * (alpha * mean)), Sigma @ (alpha * mean)])
 
     left = LeftOut.of(Phi.copy(), t, mean, np.linalg.cholesky(Sigma), beta, None, own_columns(m, X))
-    found, rows = left.calibration(beta, 1.0), design_of(model, test)
+    found = left.calibration(beta, 1.0)
+    rows = design_of(model, test)
     assert m.calibration.noise_variance == pytest.approx(found.noise_variance, rel=1e-3)
     spread = np.einsum("nm,mk,nk->n", rows, Sigma + J @ C @ J.T, rows)
     for kind, own, times in (
@@ -86,10 +89,13 @@ def test_noise_of_few_rows_counts_the_errors_of_kernel_learning(rng):
     X = rng.normal(size=(80, 8))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.normal(size=80)
     model = RVMRegressor(random_state=0).fit(X, y)
-    m, least = model.model_, model.history_[0]["choice"]["left_out_rmse"]
+    m = model.model_
+    least = model.history_[0]["choice"]["left_out_rmse"]
     scaling = m.design.scaling
-    scale, Phi = scaling.t_scale[0], m.design.block(X)
-    beta, t = scale**2 / m.evidence_noise, (y - scaling.t_shift[0]) / scale
+    scale = scaling.t_scale[0]
+    Phi = m.design.block(X)
+    beta = scale**2 / m.evidence_noise
+    t = (y - scaling.t_shift[0]) / scale
     mean, Sigma = naive.posterior(Phi, t, m.alpha, beta)
     left = LeftOut.of(Phi.copy(), t, mean, np.linalg.cholesky(Sigma), beta, None, own_columns(m, X))
     _, variances = left.expected()
@@ -148,11 +154,13 @@ def test_samples_are_functions_of_the_posterior(fitted):
     values."""
     model = fitted[0]
     test = np.array([[-9.0], [0.0], [0.4], [7.0], [0.0]])
-    S, m = 4000, model.model_
+    S = 4000
+    m = model.model_
     samples = model.sample_y(test, S, 0)
     assert samples.shape == (5, S)
     np.testing.assert_allclose(samples[1], samples[4], rtol=1e-12)
-    rows, scale = design_of(model, test), m.design.scaling.t_scale[0]
+    rows = design_of(model, test)
+    scale = m.design.scaling.t_scale[0]
     root = m.predictive.root
     covariance = scale**2 * rows @ root @ root.T @ rows.T
     deviation = np.sqrt(np.diagonal(covariance))
@@ -184,7 +192,8 @@ def test_bands_of_classes(K, multi_class, rng):
     X = rng.normal(size=(150, 2))
     y = np.digitize(X[:, 0] + 0.4 * rng.normal(size=150), [0.0, 0.8][: K - 1])
     model = RVMClassifier(gamma=0.5, multi_class=multi_class, random_state=0).fit(X, y)
-    m, test = model.model_, rng.normal(size=(20, 2))
+    m = model.model_
+    test = rng.normal(size=(20, 2))
     rows = design_of(model, test)
     f = rows @ m.mean
     half = norm.ppf(0.9) * np.sqrt(
@@ -251,7 +260,8 @@ def test_a_sound_fit_states_nearly_the_noise_of_maximum_evidence():
     by up to a third."""
     X, y = plane(200, noise=0.2)
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
-    m, last = model.model_, model.history_[-1]
+    m = model.model_
+    last = model.history_[-1]
     assert not last["overconfident"]
     assert 0.7 < last["overconfidence"] < 2
     determined = 1 - m.alpha * (m.root**2).sum(axis=1)

@@ -62,7 +62,8 @@ def test_the_mean_is_that_of_weighted_rows():
     X, y = rows(150)
     w = np.random.default_rng(3).choice([0.5, 2.0], 150)
     model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_
-    noise, design = model.design.noise, model.design
+    noise = model.design.noise
+    design = model.design
     factor = np.exp(
         naive.gaussian(X, noise.centres, noise.kernel.gamma) @ noise.weights - noise.shift
     )
@@ -79,7 +80,8 @@ def test_the_mean_is_that_of_weighted_rows():
 
 
 def test_the_factor_has_mean_one_and_is_level_far_away(fitted):
-    noise, X = fitted.model_.design.noise, rows(600)[0]
+    noise = fitted.model_.design.noise
+    X = rows(600)[0]
     points = fitted.model_.design.scaling.inputs(X)
     assert noise.factor(points).mean() == pytest.approx(1.0)
     assert noise.factor(np.array([[1e3]]))[0] == pytest.approx(np.exp(-noise.shift))

@@ -41,10 +41,12 @@ def test_shared_vectors(strategy):
     x_sd = np.sqrt(np.average((X - x_mean) ** 2, axis=0, weights=w))
     t_mean = np.average(y, axis=0, weights=w)
     t_sd = np.sqrt(np.average((y - t_mean) ** 2, axis=0, weights=w))
-    rows, centres = (X - x_mean) / x_sd, (model.relevance_vectors_ - x_mean) / x_sd
+    rows = (X - x_mean) / x_sd
+    centres = (model.relevance_vectors_ - x_mean) / x_sd
     bias = model.model_.design.bias
     Phi = np.column_stack([np.ones((len(X), int(bias))), naive.gaussian(rows, centres, 0.5)])
-    t, alpha = (y - t_mean) / t_sd, model.model_.alpha
+    t = (y - t_mean) / t_sd
+    alpha = model.model_.alpha
     evidence = 0.0
     mean, std = model.predict(X[:7], return_std=True)
     assert mean.shape == std.shape == (7, 3)
@@ -91,7 +93,8 @@ def test_each_target_alone():
 def test_a_single_column_is_one_target():
     """To the bit."""
     X, _, y = several(120)
-    column, flat = RVMRegressor(**OPTIONS).fit(X, y[:, :1]), RVMRegressor(**OPTIONS).fit(X, y[:, 0])
+    column = RVMRegressor(**OPTIONS).fit(X, y[:, :1])
+    flat = RVMRegressor(**OPTIONS).fit(X, y[:, 0])
     assert column.model_.digest() == flat.model_.digest()
 
 

@@ -23,7 +23,8 @@ def rows(draw):
     """2 to 30 rows, some of them twice, some features constant, of tiny and huge scales and far
     from zero."""
     rng = np.random.default_rng(draw(seeds))
-    n, d = draw(st.sampled_from([2, 3, 12, 30])), draw(st.integers(1, 3))
+    n = draw(st.sampled_from([2, 3, 12, 30]))
+    d = draw(st.integers(1, 3))
     X = rng.normal(size=(n, d))
     y = np.sin(2 * X[:, 0]) + draw(st.sampled_from([0.0, 0.1, 1.0])) * rng.normal(size=n)
     if draw(st.booleans()):
@@ -127,7 +128,8 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message,
 def test_more_classes_than_half_of_the_rows():
     """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice
     for 25 in 30."""
-    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30)
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.arange(30)
     assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
     with pytest.raises(DataError, match=r"25 classes in 30 rows.*merge rare classes"):
         RVMClassifier().fit(X, y % 25)

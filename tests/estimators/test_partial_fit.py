@@ -39,13 +39,14 @@ def test_a_stream_is_fitted_exactly(targets):
             (X, t, np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None)
         )
     model = fed(chunks)
-    X, y = (
-        np.concatenate([c[0] for c in chunks]),
-        np.concatenate([c[1] for c in chunks]).reshape(360, -1),
-    )
+    X = np.concatenate([c[0] for c in chunks])
+    y = np.concatenate([c[1] for c in chunks]).reshape(360, -1)
     w = np.concatenate([np.ones(120) if c[2] is None else c[2] for c in chunks])
-    Phi, scaling, alpha = design_of(model, X), model.model_.design.scaling, model.model_.alpha
-    t, evidence = scaling.targets(y), 0.0
+    Phi = design_of(model, X)
+    scaling = model.model_.design.scaling
+    alpha = model.model_.alpha
+    t = scaling.targets(y)
+    evidence = 0.0
     for k in range(targets):
         noise = np.atleast_1d(model.model_.evidence_noise)[k]
         beta = scaling.t_scale[k] ** 2 / noise

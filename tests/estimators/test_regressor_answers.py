@@ -47,17 +47,21 @@ def test_posterior_and_evidence_are_the_papers(options, weighted, standardize):
     )
     model.fit(X, y, sample_weight=w)
     scaling = model.model_.design.scaling
-    shift, scale = scaling.t_shift[0], scaling.t_scale[0]
+    shift = scaling.t_shift[0]
+    scale = scaling.t_scale[0]
     np.testing.assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
     expected_sd = np.sqrt(np.average((y - shift) ** 2, weights=w)) if standardize else 1.0
     np.testing.assert_allclose(scale, expected_sd, rtol=1e-12)
-    Phi, t = design_of(model, X), (y - shift) / scale
-    alpha, beta = model.model_.alpha, scale**2 / model.model_.evidence_noise
+    Phi = design_of(model, X)
+    t = (y - shift) / scale
+    alpha = model.model_.alpha
+    beta = scale**2 / model.model_.evidence_noise
     test = plane(40, seed=5)[0] * [1.0, 30.0, 0.1] + [0, 100, 5]
     mean, variance = naive.predict_by_rows(design_of(model, test), Phi, t, alpha, beta, w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        found, std = model.predict(test), plain_deviation(model, test)
+        found = model.predict(test)
+        std = plain_deviation(model, test)
     np.testing.assert_allclose(found, shift + scale * mean, atol=1e-6 * y.std())
     np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-6)
     evidence = naive.log_evidence(Phi, t, alpha, beta, w) - len(y) * np.log(scale)

@@ -71,6 +71,7 @@ def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
 def test_values_that_are_not_finite_out_of_core(value):
     """Count, first row and the name of its column, found by a pass over the tiles."""
     X, y = plane(50)
-    X[33, 1], X[40, 2] = value, np.inf
+    X[33, 1] = value
+    X[40, 2] = np.inf
     with pytest.raises(DataError, match=r"2 values .* row 33 .*column 'x1'"):
         RVMRegressor().fit(da.from_array(X, chunks=(20, 3)), y)

@@ -32,7 +32,8 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
         gamma=0.3, alpha_prior=(1.0, 0.1), noise=Noise(prior=(20.0, 2e4)), random_state=0, **options
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
-    t, beta = (y - y.mean()) / scale, scale**2 / model.model_.evidence_noise
+    t = (y - y.mean()) / scale
+    beta = scale**2 / model.model_.evidence_noise
     expected = naive.log_evidence(design_of(model, X), t, model.model_.alpha, beta) - len(
         y
     ) * np.log(scale)

@@ -64,10 +64,12 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
 def test_the_heuristic_chooses_the_partition_size(strategy):
     """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the
     plan's text."""
-    N, d = 1200, 12
+    N = 1200
+    d = 12
     X, y = plane(N, d)
     model = RVMRegressor(strategy=strategy, gamma=0.1, residual="none", random_state=0).fit(X, y)
-    first, rho = model.history_[0], model.plan_.rho
+    first = model.history_[0]
+    rho = model.plan_.rho
     assert (first["kind"], first["rows"]) == ("heuristic", ceil(sqrt(N * d)))
     assert rho == first["vectors"] / first["rows"]
     found = ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * sqrt(N * d))

@@ -39,7 +39,8 @@ def frame(rng):
 
 def total_index(predict, X, j, rng):
     """Jansen's estimator of the total Sobol index, over 40 permutations of all rows."""
-    values, squares = predict(X), []
+    values = predict(X)
+    squares = []
     for _ in range(40):
         changed = X.copy()
         changed[:, j] = rng.permutation(X[:, j])
@@ -225,10 +226,8 @@ def test_no_value_of_a_feature_that_is_switched_off_changes_a_prediction(kind):
             model.predict_proba(rows) if classes else np.stack(model.predict(rows, return_std=True))
         )
 
-    before, off = (
-        predicted(X),
-        [name for name, on in zip(X, model.get_support(), strict=True) if not on],
-    )
+    before = predicted(X)
+    off = [name for name, on in zip(X, model.get_support(), strict=True) if not on]
     if "kernel" in asked and asked["kernel"] is WIDTHS and not {"basis", "noise"} & {*asked}:
         assert off == ["d", "e", "f"]
     for name in off:

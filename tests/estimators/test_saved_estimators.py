@@ -30,7 +30,8 @@ def same(found, expected):
     } - left_out
     assert names <= set(vars(found))
     for name in names:
-        one, other = getattr(found, name), getattr(expected, name)
+        one = getattr(found, name)
+        other = getattr(expected, name)
         np.testing.assert_array_equal(one, other, err_msg=name)
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
         assert type(one) is type(other), name

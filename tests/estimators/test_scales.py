@@ -72,7 +72,8 @@ def test_targets_times_a_power_of_two(exponent, strategy):
         np.testing.assert_array_equal(found, np.ldexp(expected, exponent))
     rows = 80 * exponent * math.log(2)
     assert there.log_evidence_ == pytest.approx(here.log_evidence_ - rows, rel=1e-12)
-    last, before = there.history_[-1], here.history_[-1]
+    last = there.history_[-1]
+    before = here.history_[-1]
     for name in ("train_rmse", "held_out_rmse"):
         assert last[name] == np.ldexp(before[name], exponent)
     assert last["held_out_nlpd"] == pytest.approx(

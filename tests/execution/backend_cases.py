@@ -121,10 +121,13 @@ def expected(pass_):
         return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
                 "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
     if isinstance(pass_, GramPass):
-        kept, new = phi(pass_.kept, X), phi(pass_.new, X)
+        kept = phi(pass_.kept, X)
+        new = phi(pass_.new, X)
         r = t - kept @ pass_.offset
         root = np.sqrt(w)[:, None]
-        kept, new, r = kept * root, new * root, r * root
+        kept = kept * root
+        new = new * root
+        r = r * root
         fields = {
             "cross": kept.T @ new,
             "projection": new.T @ r,
@@ -205,7 +208,8 @@ class HeldSource(ZarrSource):
 def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     """The instruction of a dense fit of M smooth columns."""
     rng = np.random.default_rng(seed)
-    x, centres = rng.uniform(-3, 3, size=(rows, 2)), rng.uniform(-3, 3, size=(M, 2))
+    x = rng.uniform(-3, 3, size=(rows, 2))
+    centres = rng.uniform(-3, 3, size=(M, 2))
     Phi = np.exp(-0.7 * ((x[:, None, :] - centres) ** 2).sum(axis=-1))
     t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=rows))[:, None]
     offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))

@@ -134,7 +134,8 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
     """A submitted job, a resume, an estimator, its prediction of DATA, and the command line: each
     from no worker."""
     monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (PATIENCE,))
-    job, other = str(tmp_path / "job"), str(tmp_path / "other")
+    job = str(tmp_path / "job")
+    other = str(tmp_path / "other")
     options = {"gamma": 1.0, "strategy": "working-set", "partition_size": 20, "residual": "none"}
     with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
         local.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
@@ -301,7 +302,8 @@ def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
 def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
     """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE``
     raises."""
-    made, clock = cluster_module.Cluster(one_worker, patience=60.0), Clock()
+    made = cluster_module.Cluster(one_worker, patience=60.0)
+    clock = Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
 
     def silent(*args, **options):

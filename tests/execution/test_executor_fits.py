@@ -67,7 +67,9 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
 def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(kind, one_worker, tmp_path):
     """Twenty levels are learned before the kernel; two rounds on a worker are one round here and
     another later."""
-    X, y, level = rows()[0][:300], rows()[1][:300], np.arange(300) % 20
+    X = rows()[0][:300]
+    y = rows()[1][:300]
+    level = np.arange(300) % 20
     frame = pd.DataFrame({"x": X[:, 0], "level": pd.Categorical(level)})
     targets = {
         "one target": y + level,
@@ -116,7 +118,9 @@ def test_fewer_threads_under_a_small_limit_change_no_bits(data, monkeypatch, tmp
 def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three_workers):
     """RVMRegressor.fit with client=None, one worker and three; predictions too."""
     X, y, w = rows()
-    X, y, w = X[:1200], y[:1200], w[:1200]
+    X = X[:1200]
+    y = y[:1200]
+    w = w[:1200]
     found = []
     for client in (None, one_worker, three_workers):
         few = {

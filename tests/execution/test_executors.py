@@ -105,7 +105,8 @@ class CountedSource(ArraySource):
 
     def __init__(self, *arrays):
         super().__init__(*arrays, tile_rows=TILE)
-        self.read, self.sent = Counter(), Counter()
+        self.read = Counter()
+        self.sent = Counter()
 
     def tile(self, number):
         self.read[number] += 1

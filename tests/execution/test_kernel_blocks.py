@@ -58,15 +58,18 @@ def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
     rows."""
     rng = np.random.default_rng(columns)
     d = data.draw(st.sampled_from([1, 3, 16, 130]))
-    X, Z = rng.normal(size=(height, d)), rng.normal(size=(columns, d))
-    kernel, origin = Gaussian((0.5 / d,)), rng.normal(size=d)
+    X = rng.normal(size=(height, d))
+    Z = rng.normal(size=(columns, d))
+    kernel = Gaussian((0.5 / d,))
+    origin = rng.normal(size=d)
     some = np.array(
         data.draw(st.lists(st.integers(0, columns - 1), min_size=1, max_size=70, unique=True))
     )
     with one_blas_thread():
         if not independent(kernel, d, height):
             pytest.skip("on this machine nothing is kept")
-        whole, part = np.empty((columns, height)).T, np.empty((len(some), height)).T
+        whole = np.empty((columns, height)).T
+        part = np.empty((len(some), height)).T
         kernel.prepare(Z, origin)(X, whole)
         kernel.prepare(Z[some], origin)(X, part)
     assert part.tobytes("F") == whole[:, some].tobytes("F")
@@ -91,7 +94,8 @@ REQUESTS = st.lists(
 def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, room):
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some
     of it, nothing."""
-    X, run = rows()[0], 0
+    X = rows()[0]
+    run = 0
     with tempfile.TemporaryDirectory() as folder, one_blas_thread():
         keeping = Keeping(folder, room, folder=folder if disk else None)
         try:
@@ -150,7 +154,8 @@ def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks
 def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
     """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new
     ones alone."""
-    executor, evaluated = LocalExecutor(2), set()
+    executor = LocalExecutor(2)
+    evaluated = set()
 
     def value(X, Z):
         if len(np.unique(Z, axis=0)) > 1:  # ``independent`` asks for one centre
@@ -158,8 +163,10 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
         return np.exp(-((X[:, None] - Z) ** 2).sum(axis=2))
 
     many = replace(MANY, kernel=FunctionKernel(value))
-    kept, new = many.take(np.arange(60)), many.take(np.arange(60, 100), leading=NONE)
-    survivors, fresh = many.take(np.arange(0, 100, 3)), many.take(np.arange(150, 170), leading=NONE)
+    kept = many.take(np.arange(60))
+    new = many.take(np.arange(60, 100), leading=NONE)
+    survivors = many.take(np.arange(0, 100, 3))
+    fresh = many.take(np.arange(150, 170), leading=NONE)
     for pass_, columns in (
         (GramPass(kept, new, np.zeros((61, 1))), 100),
         (ResidualPass(survivors, np.zeros((35, 1))), 0),
@@ -175,7 +182,8 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
 def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
     """A chunk cut short, with other bytes, or gone is found by its checksum: an error, never other
     numbers."""
-    executor, keeping = LocalExecutor(2), Keeping(how, 1 << 30, folder=str(tmp_path))
+    executor = LocalExecutor(2)
+    keeping = Keeping(how, 1 << 30, folder=str(tmp_path))
     pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
     executor.run([pass_], data, None, keeping)
     chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
@@ -195,7 +203,8 @@ def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
 
 def test_a_folder_that_is_gone_is_not_made_again(data, tmp_path):
     """As after the end of the fit, where a task of it may still run."""
-    executor, folder = LocalExecutor(1), tmp_path / "nowhere"
+    executor = LocalExecutor(1)
+    folder = tmp_path / "nowhere"
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
     with pytest.raises(PartirvmError, match=f"{folder}"):
         executor.run([pass_], data, None, Keeping("nowhere", 1 << 30, folder=str(folder)))

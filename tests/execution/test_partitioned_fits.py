@@ -104,10 +104,8 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(
     monkeypatch.setattr(ascent, "MOST", 3)
     monkeypatch.setattr(search, "CENTRES", 30 if K else 5)
     monkeypatch.setattr(search, "MOST_CENTRES", 5)
-    asked, data = (
-        Request(strategy="working-set", partition_size=40, max_rounds=2),
-        classes[K] if K else waves,
-    )
+    asked = Request(strategy="working-set", partition_size=40, max_rounds=2)
+    data = classes[K] if K else waves
     here = jobs.fit(data.url, str(tmp_path / "here"), asked)
     there = jobs.fit(data.url, str(tmp_path / "there"), asked, client=three_workers)
     assert any(entry["taken"] is not None for entry in here.history) == (not K)

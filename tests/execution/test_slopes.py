@@ -17,7 +17,10 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
-N, M, TILE, STEP = 90, 7, 32, 2e-3
+N = 90
+M = 7
+TILE = 32
+STEP = 2e-3
 MIXED = Product((OnColumns(Gaussian((0.3, 0.1)), (0, 1)), OnColumns(Categorical(0.5), (2,))))
 SEVERAL = Case("several", Several((Gaussian(0.2), MIXED, OnColumns(Laplacian(1.5), (0,)))), None)
 LEARNED = [SEVERAL, *(case for case in CASES if np.isfinite(case.kernel.logs).any())]
@@ -102,7 +105,8 @@ def test_slopes_of_several_targets(rng):
     problem, design = problem_of(SEVERAL.kernel, X, y)
     scaling = Scaling(np.zeros(D), np.ones(D), np.array([0.3, 0.1]), np.array([1.7, 0.9]))
     t_scaled = scaling.targets(t)
-    empty, design = replace(problem.empty, scaling=scaling), replace(design, scaling=scaling)
+    empty = replace(problem.empty, scaling=scaling)
+    design = replace(design, scaling=scaling)
     problem = replace(problem, empty=empty, target_variances=(t_scaled**2).mean(axis=0))
     point = looked(problem, design, ArraySource(X, t, w, tile_rows=TILE))
     alpha = point.tied.alphas(design.all_labels)

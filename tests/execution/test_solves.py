@@ -121,7 +121,9 @@ def test_fits_in_this_process_are_left_at_their_next_step(monkeypatch):
     """A fit of hours is over as soon as its watcher leaves: each thread does the step that it is
     at, and no other."""
     monkeypatch.setattr(local, "POLL", 0.05)
-    runner, really, steps = LocalExecutor(2), local.solution, []
+    runner = LocalExecutor(2)
+    really = local.solution
+    steps = []
 
     def counted(solve, on_step, **threads):
         def heard(info):

@@ -100,13 +100,16 @@ def nested(kernel: Any) -> list[Any]:
 def model_of(kernel: Any) -> Any:
     """Return a model of two features with this kernel."""
     rng = np.random.default_rng(1)
-    m, count = 4, len(getattr(kernel, "kernels", (kernel,)))
+    m = 4
+    count = len(getattr(kernel, "kernels", (kernel,)))
     scaling = Scaling(np.array([0.2, -1.0]), np.array([1.5, 0.8]), np.array([3.0]), np.array([0.8]))
     design = kernels.design.Design(
         kernel, scaling, rng.normal(size=(m, 2)), np.arange(m) * count + count - 1, True
     )
-    root, weights = 0.1 * np.eye(m + 1), rng.normal(size=m + 1)
-    columns, alpha = Columns(("a", "b")), np.ones(m + 1)
+    root = 0.1 * np.eye(m + 1)
+    weights = rng.normal(size=m + 1)
+    columns = Columns(("a", "b"))
+    alpha = np.ones(m + 1)
     facts: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
     return Model(
         design, weights, root, alpha, 0.0, 100, columns, known_alpha=tuple(range(m + 1)), **facts
@@ -131,7 +134,8 @@ def test_a_users_kernel_is_refused_by_name(kernel: Any, form: str, tmp_path: Any
 def test_a_users_kernel_with_operations_is_exported(tmp_path: Any) -> None:
     """The three formats agree with the model; its values are those of 1/(1 + r²)."""
     for number, kernel in enumerate(nested(ExportedQuadratic(0.5))):
-        model, name = model_of(kernel), f"model{number}"
+        model = model_of(kernel)
+        name = f"model{number}"
         expected = model.predict(ROWS)
         model.to_numpy(tmp_path / f"{name}.npz")
         model.to_c(tmp_path / f"{name}.h")
@@ -178,7 +182,8 @@ def test_shapley_values_of_a_users_kernel_are_sampled() -> None:
 
 def test_gradients_of_a_users_kernel_are_those_of_its_slope() -> None:
     """By differences; a kernel derived from the Gaussian has another slope."""
-    X, step = ROWS[:4], 1e-5
+    X = ROWS[:4]
+    step = 1e-5
     for kernel in (RationalQuadratic(0.5), Narrower(0.5)):
         model = model_of(kernel)
         found = model.predict(X, return_gradient=True)[1]

@@ -45,7 +45,8 @@ KERNELS: list[Any] = [
     kernels.Several((kernels.Gaussian(0.1), kernels.Laplacian(1.0))),
 ]
 
-OF_NUMBERS, OF_CLASSES = ("mean", "std", "lower", "upper"), ("label", "probabilities")
+OF_NUMBERS = ("mean", "std", "lower", "upper")
+OF_CLASSES = ("label", "probabilities")
 
 TOLERANCES = {
     "float64": (1e-10, 1e-10),
@@ -62,19 +63,20 @@ intervals double it."""
 def random_model(seed: int) -> Any:
     """Return a model with random weights, of a kernel, a scaling and an observation model that
     ``seed`` chooses."""
-    rng, turn = np.random.default_rng(seed), seed // len(KERNELS)
+    rng = np.random.default_rng(seed)
+    turn = seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
-    m, d, count = (
-        int(rng.integers(3, 9)),
-        3,
-        len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1,
-    )
+    m = int(rng.integers(3, 9))
+    d = 3
+    count = len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1
     features = None
     if turn % 3 == 1:
         features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
     more = int(features is not None)
-    shift, scale = rng.normal(size=d + more), rng.uniform(0.5, 2.0, d + more)
-    shift[2], scale[2] = 0.0, 1.0  # codes
+    shift = rng.normal(size=d + more)
+    scale = rng.uniform(0.5, 2.0, d + more)
+    shift[2] = 0.0  # codes
+    scale[2] = 1.0
     kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
     target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
     filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
@@ -105,7 +107,8 @@ def random_model(seed: int) -> Any:
     )
     if turn % 4 == 2:
         design = replace(design, functions=Basis((("linear", 3),)), active=np.array([0, 2]))
-    M, n_classes = design.n_columns, 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
+    M = design.n_columns
+    n_classes = 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
     root = np.triu(0.2 * rng.normal(size=(M, M)))
     facts: dict[str, Any] = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
     names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
@@ -151,7 +154,8 @@ def random_model(seed: int) -> Any:
 
 def rows_of(model: Any, seed: int) -> Any:
     """Return rows near the centres and far away; with gaps if the model was fitted with gaps."""
-    rng, centres = np.random.default_rng(seed + 1000), model.design.centres
+    rng = np.random.default_rng(seed + 1000)
+    centres = model.design.centres
     near = centres[rng.integers(0, len(centres), 12)] + np.column_stack(
         [rng.normal(size=(12, 2)), np.zeros(12)]
     )
@@ -189,7 +193,8 @@ def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
 def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
     """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as
     errors."""
-    real, text = "double" if dtype == "float64" else "float", ""
+    real = "double" if dtype == "float64" else "float"
+    text = ""
     for k, model in enumerate(models):
         names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_c(folder / f"m{k}.h", dtype, names)
@@ -224,10 +229,8 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
     assert self_test() <= 10 * TOLERANCES[dtype][1]
-    names, dtype = (
-        OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS,
-        dtype.replace("int16", "float32"),
-    )
+    names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
+    dtype = dtype.replace("int16", "float32")
     X = np.ascontiguousarray(X, dtype)
     widths = {"probabilities": len(model.classes) if isinstance(model, ClassModel) else 1}
     found = {
@@ -261,7 +264,8 @@ def test_onnx_and_numpy_predict_what_the_model_predicts(
 ) -> None:
     for seed in seeds:
         model = random_model(seed)
-        X, names = rows_of(model, seed), OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
+        X = rows_of(model, seed)
+        names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_numpy(tmp_path / "model.npz", dtype, names)
         agrees(reader(tmp_path)(tmp_path / "model.npz")(X), model, X, dtype)
         model.to_onnx(tmp_path / "model.onnx", dtype, names)
@@ -289,7 +293,8 @@ def test_c_predicts_what_the_model_predicts(
 @pytest.mark.usefixtures("quick_learning")
 def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    X, classes = rng.normal(size=(60, 2)), np.array(["no", "yes"])
+    X = rng.normal(size=(60, 2))
+    classes = np.array(["no", "yes"])
     model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
     model.to_numpy(tmp_path / "model.npz")
     code = (

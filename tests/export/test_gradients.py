@@ -61,7 +61,8 @@ def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
     """A code has the derivative 0, and a number that of its effects in each level; beyond ±4 the
     effect's z is flat."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
-    numbers, moments = np.array([0, 2]), np.array([[0.5, -0.2], [1.5, 0.7]])
+    numbers = np.array([0, 2])
+    moments = np.array([[0.5, -0.2], [1.5, 0.7]])
     effects = ((1, rng.normal(size=(1, 4, 7))), (3, rng.normal(size=(1, 3, 3))))
     features = FeatureMap(
         np.zeros(4), np.array([0.4, 0, 0, 0]), np.array([0]), tables, effects, numbers, moments

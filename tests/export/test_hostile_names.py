@@ -113,7 +113,8 @@ def bytes_of(label: str) -> bytes:
 
 def compile_and_run(compiler: str, flags: str, folder: Path, text: str) -> bytes:
     """Return what a program of C or C++ prints; compilers warn about nothing."""
-    source, program = folder / f"t.{'cpp' if '++' in compiler else 'c'}", folder / "t"
+    source = folder / f"t.{'cpp' if '++' in compiler else 'c'}"
+    program = folder / "t"
     source.write_text(text)
     command = [compiler, *flags.split(), *WARNINGS, "-I", folder, "-o", program, source, "-lm"]
     done = subprocess.run(command, capture_output=True, check=False)

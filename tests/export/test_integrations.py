@@ -33,7 +33,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("kind", "most"), [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("classes", [None, [0.0], [-0.5, 0.5]])
 def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
-    skl2onnx, runtime = pytest.importorskip("skl2onnx"), pytest.importorskip("onnxruntime")
+    skl2onnx = pytest.importorskip("skl2onnx")
+    runtime = pytest.importorskip("onnxruntime")
     from partirvm.skl2onnx import register
 
     register()
@@ -173,7 +174,8 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
         (OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0
     )
     pipeline = make_pipeline(coded, RVMRegressor(random_state=0)).fit(FRAME, TARGET)
-    rows, model = pipeline[:-1].transform(FRAME), pipeline[-1]
+    rows = pipeline[:-1].transform(FRAME)
+    model = pipeline[-1]
     same = RVMRegressor(random_state=0).fit(rows.toarray(), TARGET)
     np.testing.assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
     expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[

@@ -32,7 +32,8 @@ def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:
     masks = [np.isin(owners, list(some)) for some in subsets]
     rows = np.concatenate([np.where(known, x, background) for x in X for known in masks])
     worth = model.moments(rows, variance=False)[0].reshape(len(X), len(subsets), -1).mean(axis=2)
-    place, found = {some: place for place, some in enumerate(subsets)}, np.zeros((len(X), p))
+    place = {some: place for place, some in enumerate(subsets)}
+    found = np.zeros((len(X), p))
     for some, j in itertools.product(subsets, range(p)):
         if j not in some:
             weight = (
@@ -52,10 +53,8 @@ def model_of(
     kernel: Any, d: int, scaling: Scaling | None = None, columns: Columns | None = None, **more: Any
 ) -> Model:
     """A model of 12 centres with random weights; by default of inputs in their own units."""
-    rng, count = (
-        np.random.default_rng(0),
-        len(kernel.kernels) if isinstance(kernel, k.Several) else 1,
-    )
+    rng = np.random.default_rng(0)
+    count = len(kernel.kernels) if isinstance(kernel, k.Several) else 1
     scaling = scaling or Scaling(np.zeros(d), np.ones(d), np.array([3.0]), np.array([0.8]))
     design = Design(
         kernel,
@@ -65,7 +64,8 @@ def model_of(
         True,
         **more,
     )
-    M, columns = design.n_columns, columns or Columns(tuple(f"x{j}" for j in range(d)))
+    M = design.n_columns
+    columns = columns or Columns(tuple(f"x{j}" for j in range(d)))
     noise: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
     return Model(design, rng.normal(size=M), np.eye(M), np.ones(M), 0.0, 200, columns, **noise)
 
@@ -107,14 +107,17 @@ EXACT: list[Any] = [
 
 @pytest.mark.parametrize(("kernel", "d"), EXACT)
 def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
-    model, X, background = model_of(kernel, d), rows_of(2, d, 1), rows_of(3, d, 2)
+    model = model_of(kernel, d)
+    X = rows_of(2, d, 1)
+    background = rows_of(3, d, 2)
     background[0] = -X[0]
     found = model.explain(X, background)
     assert (found["error_std"], found["output_names"]) == (None, "y")
     np.testing.assert_allclose(
         found["values"], by_subsets(model, X, background, np.arange(d)), rtol=0, atol=1e-10
     )
-    total, unit = found["values"].sum(axis=1) + found["base_values"], np.abs(model.mean).sum()
+    total = found["values"].sum(axis=1) + found["base_values"]
+    unit = np.abs(model.mean).sum()
     np.testing.assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(
         found["values"][1:], model.explain(X[1:], background)["values"]
@@ -125,9 +128,11 @@ def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
 def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
     model = random_model(22 * (seed // 11) + seed % 11)
-    X, background = rows_of(3, 3, 1), rows_of(5, 3, 2)
+    X = rows_of(3, 3, 1)
+    background = rows_of(5, 3, 2)
     found = model.explain(X, background, permutations=32)
-    mean, errors = model.moments(X, variance=False)[0], found["error_std"]
+    mean = model.moments(X, variance=False)[0]
+    errors = found["error_std"]
     np.testing.assert_allclose(
         found["values"].sum(axis=1) + found["base_values"], mean, rtol=1e-12, atol=1e-12
     )
@@ -152,9 +157,12 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     )
     basis = {"functions": Basis((("linear", 5),)), "active": np.array([0, 3])}
     model = model_of(k.Gaussian(0.2), 5, scaling, columns, **basis)
-    owners, X, background = np.array([0, 0, 0, 1, 2]), rows_of(3, 5, 1), rows_of(4, 5, 2)
+    owners = np.array([0, 0, 0, 1, 2])
+    X = rows_of(3, 5, 1)
+    background = rows_of(4, 5, 2)
     X[0, 3] = np.nan
-    found, expected = model.explain(X, background), by_subsets(model, X, background, owners)
+    found = model.explain(X, background)
+    expected = by_subsets(model, X, background, owners)
     assert (found["feature_names"], found["error_std"]) == (["day", "size", "shop"], None)
     np.testing.assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
     regressions = np.zeros((7, 7))
@@ -163,10 +171,8 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
         model, design=replace(model.design, scaling=replace(scaling, regressions=regressions))
     )
     assert model.explain(X[1:], background)["error_std"] is None
-    sampled, expected = (
-        model.explain(X, background, permutations=16),
-        by_subsets(model, X, background, owners),
-    )
+    sampled = model.explain(X, background, permutations=16)
+    expected = by_subsets(model, X, background, owners)
     assert sampled["output_names"] == "sales (sampled)"
     assert (np.abs(sampled["values"] - expected) <= 8 * sampled["error_std"] + 1e-12).all()
 

@@ -100,7 +100,8 @@ def lines(state):
 
 def assert_same_end(store, whole):
     """That a job is done with the bits, the history and the reason of one that nobody disturbed."""
-    mine, theirs = store.state(), whole.state()
+    mine = store.state()
+    theirs = whole.state()
     assert mine.status is Status.DONE, (mine.status, mine.reason)
     assert mine.reason == theirs.reason
     assert store.model().digest() == whole.model().digest()
@@ -110,7 +111,8 @@ def assert_same_end(store, whole):
 def repeated(events):
     """For each time that the work was taken up again: the lines of history that were there, and
     that were kept."""
-    found, standing = [], []
+    found = []
+    standing = []
     for event in events:
         if event["event"] == "fit":
             standing.append(event)
@@ -166,7 +168,8 @@ def assert_usable(store, reason):
     says why it ended."""
     state = store.state()
     assert (state.status, state.reason) == (Status.ABORTED, reason)
-    last, model = state.history[-1], store.model()
+    last = state.history[-1]
+    model = store.model()
     assert model.n_vectors == last["vectors"]
     if isinstance(model, ClassModel):
         X, labels = class_rows(400, 1)

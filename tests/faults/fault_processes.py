@@ -26,7 +26,8 @@ ROOT = str(Path(__file__).parents[1])
 def hurry():
     """Let leases of this process live and expire quickly: tests need not wait for the real ones to
     expire."""
-    lease.BEAT, lease.EXPIRY = 0.1, 1.5
+    lease.BEAT = 0.1
+    lease.EXPIRY = 1.5
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):
@@ -149,7 +150,8 @@ def overwrite_until(job, things):
 
     from partirvm.storage import Folder
 
-    numbers, done = itertools.count(1), [0]
+    numbers = itertools.count(1)
+    done = [0]
 
     def counted(really):
         def act(self, name="", *data):
@@ -251,7 +253,8 @@ class Child:
     """A process that calls a function of this module."""
 
     def __init__(self, pid, out):
-        self.pid, self.out = pid, out
+        self.pid = pid
+        self.out = out
 
     @property
     def gone(self):
@@ -291,7 +294,9 @@ class Mother:
     """Forks processes that have imported everything already."""
 
     def __init__(self, process, folder):
-        self._process, self._folder, self._born = process, folder, []
+        self._process = process
+        self._folder = folder
+        self._born = []
         self.threads = usable_cores()
 
     def call(self, function, **arguments):

@@ -23,7 +23,9 @@ class Halting(Watcher):
     """
 
     def __init__(self, after, things, number):
-        self.left, self.things, self.number = -1 if after is None else after, things, number
+        self.left = -1 if after is None else after
+        self.things = things
+        self.number = number
         self.began, self.done, self._numbers = (
             after is None,
             0,
@@ -32,7 +34,8 @@ class Halting(Watcher):
         sys.addaudithook(lambda event, arguments: self.count() if event == "open" else None)
 
     def on_plan(self, plan):
-        self.began, self.planned = True, self.done
+        self.began = True
+        self.planned = self.done
 
     def on_record(self, entry):
         self.left -= 1
@@ -85,7 +88,10 @@ class Asking(Watcher):
     """
 
     def __init__(self, folder, job, where, after):
-        self.folder, self.job, self.where, self.left = Path(folder), job, where, after
+        self.folder = Path(folder)
+        self.job = job
+        self.where = where
+        self.left = after
         self.asked = False
 
     def on_record(self, entry):
@@ -129,7 +135,8 @@ def listen(folder):
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
 
-    folder, really = Path(folder), ZarrSource.tile
+    folder = Path(folder)
+    really = ZarrSource.tile
 
     def watcher():
         asked = folder / "arm"
@@ -141,7 +148,9 @@ def listen(folder):
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
         return really(self, number)
 
-    attempt.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
+    attempt.POLL_SECONDS = 0.0
+    attempt.Watcher = watcher
+    ZarrSource.tile = tile
 
 
 def halt_at(folder, number, what):

@@ -41,7 +41,8 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
     """The two run side by side for a moment: what the old one writes does not count, and nobody is
     disturbed by it."""
     store = queued(data, tmp_path / "job", "incremental")
-    frozen, gate = freeze(breeder, store, 2, 40), tmp_path / "gate"
+    frozen = freeze(breeder, store, 2, 40)
+    gate = tmp_path / "gate"
     other = breeder.call(carry, job=store.location, quick=True, wait=[3, str(gate)])
     wait_for(lambda: Path(f"{gate}.here").exists() or other.gone)
     assert not other.gone
@@ -56,7 +57,8 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monke
     """Another process clears away what is half written: LeaseLostError, not that there is no such
     file."""
     place = tmp_path / "job"
-    one, other = JobStore.create(place, REQUEST), JobStore(place)
+    one = JobStore.create(place, REQUEST)
+    other = JobStore(place)
     monkeypatch.setattr("partirvm.storage.lease.BEAT", 60)
     monkeypatch.setattr("partirvm.storage.lease.EXPIRY", 0.3)
     lease = one.acquire()

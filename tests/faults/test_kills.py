@@ -73,7 +73,8 @@ AT_EACH = {
 @pytest.mark.parametrize("kind", AT_EACH)
 def test_a_kill_at_every_file_operation(breeder, tmp_path, kind):
     """Resumed at once, to the model, history and reason of the undisturbed job."""
-    (work, asked), small = AT_EACH[kind], make_data(tmp_path, 500)
+    (work, asked) = AT_EACH[kind]
+    small = make_data(tmp_path, 500)
     whole = queued(small, tmp_path / "whole", asked)
     total = breeder.call(
         crash, work=work.__name__, folder=whole.location, point=0, job=whole.location
@@ -132,7 +133,8 @@ def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatc
     Of 600 left-out rows, the records take 5.30 MB with those of 10 neighbours, of all rows 5.43 MB.
     """
     make_small(monkeypatch.setattr)
-    little, much = 400 * 5_370_000, 8 << 30
+    little = 400 * 5_370_000
+    much = 8 << 30
     asked = Request(
         gamma=0.5,
         strategy="working-set",
@@ -159,7 +161,8 @@ def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatc
     assert not child.out.exists()
     assert len(list(tmp_path.glob("job/cells/*"))) == 1
     shutil.copytree(store.location, tmp_path / "copy")
-    child, reads = breeder.call(carry_small, job=store.location), 0
+    child = breeder.call(carry_small, job=store.location)
+    reads = 0
     while not child.gone:
         reads += np.isfinite(store.model().predict(rows(9, 2)[0])).all()
     child.end()

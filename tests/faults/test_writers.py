@@ -90,7 +90,9 @@ def test_an_append_killed_at_a_change_of_a_file(breeder, data, number):
     wait_for(lambda: child.gone, "the end of a process")
     if child.out.exists():
         pytest.skip("the append has fewer changes")
-    found, old, new = contents(ZarrSource(data)), expected((OLD, 0)), expected((OLD, 0), (150, 1))
+    found = contents(ZarrSource(data))
+    old = expected((OLD, 0))
+    new = expected((OLD, 0), (150, 1))
     assert any(np.array_equal(found, rows) for rows in (old, new))
     ingest(rows(40, 2), data, append=True)
     np.testing.assert_array_equal(

@@ -189,7 +189,8 @@ def observe(context, words, case, limit, seconds):
     child = context.Process(target=watched, args=(words, theirs, case))
     child.start()
     theirs.close()
-    end, peak = time.monotonic() + seconds, 0.0
+    end = time.monotonic() + seconds
+    peak = 0.0
     while not mine.poll(0.05):
         peak = max(
             peak, memory("VmHWM", child.pid) if Path(f"/proc/{child.pid}/status").exists() else 0.0

@@ -83,7 +83,8 @@ def made(tmp_path_factory):
         header="a,b,y",
         comments="",
     )
-    data, job = str(folder / "d.zarr"), str(folder / "job")
+    data = str(folder / "d.zarr")
+    job = str(folder / "job")
     ingest(str(folder / "t.csv"), data, target="y", tile_rows=64)
     jobs.fit(data, job, ASKED, validation=data)
     return {"table": str(folder / "t.csv"), "data": data, "job": job, "out": str(folder / "out")}
@@ -143,7 +144,8 @@ def elsewhere(request, made, tmp_path):
     """A job whose spec, or a request in its last event, names DATA of another store; and their
     address."""
     where, place = request.param
-    job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
+    job = tmp_path / "job"
+    elsewhere = f"memory://{where}{place}/d.zarr"
     shutil.copytree(made["job"], job)
     ingest(made["table"], elsewhere, target="y", tile_rows=64, overwrite=True)
     name = (

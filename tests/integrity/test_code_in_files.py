@@ -123,7 +123,8 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     job = tmp_path / "job"
     jobs.fit(str(data), str(job), ASKED)
     folder = Folder(str(job), job)
-    spec, last = read_json(folder, "spec.json"), f"events/{max((job / 'events').iterdir()).name}"
+    spec = read_json(folder, "spec.json")
+    last = f"events/{max((job / 'events').iterdir()).name}"
     kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "learn"}
     for name, value in (
         ("spec.json", {**spec, "parameters": kernel}),
@@ -138,7 +139,8 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
             open_job(job).resume(max_rounds=2)
         folder.write(name, whole)
     newest = max((job / "checkpoints").iterdir())
-    group, value = str(newest), load_checkpoint(str(newest))
+    group = str(newest)
+    value = load_checkpoint(str(newest))
     about = read_json(Folder(group, newest), "group.json")["about"]
     problem = value.state.problem.with_kernel(FunctionKernel("own_code:kernel"))
     value = replace(value, state=replace(value.state, problem=problem))

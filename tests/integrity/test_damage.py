@@ -62,7 +62,8 @@ def swap(path, rng):
         other for other in files(root) if (other.name == path.name) | (other.parent == path.parent)
     )
     if near := [other for other in alike if other != path]:
-        other, content = rng.choice(near), path.read_bytes()
+        other = rng.choice(near)
+        content = path.read_bytes()
         path.write_bytes(other.read_bytes())
         other.write_bytes(content)
 
@@ -90,7 +91,8 @@ DAMAGES = (flip, cut, delete, swap, add)
 
 def of_model(place):
     """Predictions and what is told of the fit."""
-    model, X = load_model(place), rows(50, 9)[0]
+    model = load_model(place)
+    X = rows(50, 9)[0]
     told = (model.get_params()["gamma"], model.log_evidence_, model.history_, model.termination_)
     return model.predict(X).tobytes(), model.predict_proba(X).tobytes(), told
 
@@ -187,14 +189,19 @@ def outcome_of(act, expected):
 
 def check(case, count, seed):
     """Damage one file at a time."""
-    rng, outcomes, wrong, expected = random.Random(seed), set(), [], {}
+    rng = random.Random(seed)
+    outcomes = set()
+    wrong = []
+    expected = {}
     for name, judges in JUDGES.items():
         for judge in judges:
             expected[judge] = judge(case / name)
             restore(case)
     for number in range(count):
-        name, damage = list(JUDGES)[number % 3], DAMAGES[number % 5]
-        path, seeds = rng.choice(files(case / name)), rng.random()
+        name = list(JUDGES)[number % 3]
+        damage = DAMAGES[number % 5]
+        path = rng.choice(files(case / name))
+        seeds = rng.random()
         for judge in JUDGES[name]:
             damage(path, random.Random(seeds))
             outcome = outcome_of(lambda judge=judge, name=name: judge(case / name), expected[judge])

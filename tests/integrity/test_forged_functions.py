@@ -55,7 +55,8 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = X[:, 0] + 0.1 * RNG.normal(size=60)
 
-NAME, OF_BASIS = "forged_code:kernel", "forged_code:basis"
+NAME = "forged_code:kernel"
+OF_BASIS = "forged_code:basis"
 
 
 @pytest.fixture

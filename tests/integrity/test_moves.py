@@ -107,7 +107,8 @@ def test_folders_of_a_series_in_the_wrong_place(series, both, tmp_path):
 )
 def test_folders_of_another_job(how, series, both, tmp_path):
     """Copied over those of a job, with their heads or without."""
-    job, other = tmp_path / "job", both[1]
+    job = tmp_path / "job"
+    other = both[1]
     shutil.copytree(both[0], job)
     mine, theirs = (max((place / series).iterdir()) for place in (job, other))
     if how == "parts":
@@ -170,8 +171,10 @@ def top(intact, tmp_path):
 )
 def test_an_append_in_the_wrong_place(how, top, intact):
     """A group that is not the one that was published under this name is refused, not skipped."""
-    data, other = top / "d.zarr", intact[1] / "d.zarr"
-    last, before = rows_in(data), rows_in(data, -2)
+    data = top / "d.zarr"
+    other = intact[1] / "d.zarr"
+    last = rows_in(data)
+    before = rows_in(data, -2)
     if how == "swapped":
         swap(before, last)
     elif how == "of other DATA":

@@ -65,10 +65,8 @@ def test_other_attributes_are_other_data(change, data, job):
     name, or mean."""
     found = zarr_source.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
-    moments, columns = (
-        replace(found.moments, inputs=inputs),
-        replace(found.columns, features=("a", "b")),
-    )
+    moments = replace(found.moments, inputs=inputs)
+    columns = replace(found.columns, features=("a", "b"))
     write_attributes(
         data,
         replace(found, **({"moments": moments} if change == "moments" else {"columns": columns})),

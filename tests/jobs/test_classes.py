@@ -17,7 +17,8 @@ TYPES = {
     "truth": (False, True),
     "two": ("no", "yes"),
 }
-N, TILE = 407, 40
+N = 407
+TILE = 40
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
 

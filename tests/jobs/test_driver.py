@@ -68,7 +68,8 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
     end = driver.run(machine(), spec.problem, spec.options, whole)
     assert len(whole.checkpoints) >= 2
     for lines, stored, model in whole.checkpoints:
-        checkpoint, journal = pickle.loads(stored), MemoryJournal(model, whole.history[:lines])
+        checkpoint = pickle.loads(stored)
+        journal = MemoryJournal(model, whole.history[:lines])
         found = reread(checkpoint, spec.problem, spec.options)
         for one, two in (
             (checkpoint, found),

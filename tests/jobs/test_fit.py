@@ -75,7 +75,11 @@ class Listener(Watcher):
     """Remembers what it hears, and aborts as it is told."""
 
     def __init__(self, aborted=lambda: False):
-        self.tiles, self.steps, self.records, self.plans, self.aborted = [], [], [], [], aborted
+        self.tiles = []
+        self.steps = []
+        self.records = []
+        self.plans = []
+        self.aborted = aborted
 
     def on_plan(self, plan):
         self.plans.append(plan)
@@ -119,7 +123,8 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
 @pytest.mark.slow
 def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
-    listener, job = Listener(), str(tmp_path / "job")
+    listener = Listener()
+    job = str(tmp_path / "job")
     listener.aborted = lambda: len(listener.records) > 5
     asked = Request(gamma=0.3, partition_size=30, strategy="split-merge")
     found = jobs.fit(str(folder / "train.zarr"), job, asked, watcher=listener)
@@ -198,10 +203,8 @@ def test_numbers_of_a_regression(held_out, tmp_path):
 
 def test_numbers_that_cannot_be_read_are_left_out(tmp_path):
     """The file of the row numbers has been deleted."""
-    data, found = (
-        ingest(table(100, 0), str(tmp_path / "train"), shuffle=3),
-        [{"largest": [[3, 1.0]]}],
-    )
+    data = ingest(table(100, 0), str(tmp_path / "train"), shuffle=3)
+    found = [{"largest": [[3, 1.0]]}]
     assert table_rows(found, data, None) == [{"largest": [[data.original_rows(0)[3], 1.0]]}]
     shutil.rmtree(next((tmp_path / "train").glob("rows-*/row/c")))
     with pytest.raises(MissingDataError):

@@ -82,7 +82,8 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_new_rows_are_for_an_update(tmp_path):
     """It wants some, a resume does not take them, and the earlier ones must be what they were."""
-    place, folder = tmp_path / "d.zarr", str(tmp_path / "job")
+    place = tmp_path / "d.zarr"
+    folder = str(tmp_path / "job")
     X, y = rows(100, 0)
     ingest((X, y), place, tile_rows=32)
     jobs.fit(
@@ -104,7 +105,8 @@ def test_new_rows_are_for_an_update(tmp_path):
 def test_what_cannot_be_updated(tmp_path):
     """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before
     its last merge."""
-    place, folder = str(tmp_path / "d.zarr"), str(tmp_path / "job")
+    place = str(tmp_path / "d.zarr")
+    folder = str(tmp_path / "job")
     X, y = rows(80, 0)
     halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
     for t, asked, lines in ((y, ASKED, 0), (np.ones(80), ASKED, 9), (y, halves, 4)):

@@ -16,7 +16,9 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import label_of
 from partirvm.options import Request
 
-GAMMA, BEFORE, NEW = 0.5, 110, 70
+GAMMA = 0.5
+BEFORE = 110
+NEW = 70
 ASKED = Request(gamma=GAMMA, partition_size=30, noise="constant", seed=0)
 NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
@@ -61,7 +63,8 @@ class Grown:
     def dense(self, model):
         """The design of all rows, and their targets."""
         X, y = (np.concatenate([part[k] for part in self.parts]) for k in (0, 1))
-        scaling, bias = model.design.scaling, int(model.design.bias)
+        scaling = model.design.scaling
+        bias = int(model.design.bias)
         kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(model.design.centres), GAMMA)
         return np.column_stack([np.ones((len(X), bias)), kernels]), y
 
@@ -89,13 +92,12 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     case = Grown(tmp_path, **options).fit()
     first = open_job(case.job).model()
     job = case.append().update()
-    model, history = job.model(), job.state().history
+    model = job.model()
+    history = job.state().history
     new = [line for line in history if line["rows"] == BEFORE + NEW]
     Phi, y = case.dense(model)
-    scaling, beta = (
-        model.design.scaling,
-        model.design.scaling.t_scale[0] ** 2 / model.evidence_noise,
-    )
+    scaling = model.design.scaling
+    beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
     np.testing.assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
@@ -130,15 +132,14 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     )
     case.fit().append()
     job = case.update()
-    model, (merged, last) = job.model(), job.state().history
+    model = job.model()
+    (merged, last) = job.state().history
     assert (merged["kind"], merged["passes"], merged["pass_rows"]) == ("round", 1, NEW)
     assert (last["kind"], last["rows"]) == ("final", BEFORE + NEW)
     X, y = (np.concatenate([part[k] for part in case.parts]) for k in (0, 1))
     scaling = model.design.scaling
-    Phi, t = (
-        np.column_stack([np.ones(len(X)), scaling.inputs(X)]),
-        scaling.targets(y[:, None])[:, 0],
-    )
+    Phi = np.column_stack([np.ones(len(X)), scaling.inputs(X)])
+    t = scaling.targets(y[:, None])[:, 0]
     kept = [0] * int(model.design.bias) + [
         1 + k for k in range(2) if label_of(k) in model.design.leading
     ]

@@ -85,7 +85,8 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
     assert open_job(tmp_path / "job").abort("flat enough") is Status.ABORTING
     assert job.wait(timeout=120) is Status.ABORTED
     assert kinds(job) == ["running", "aborted"]
-    state, reached = job.state(), len(job.state().history)
+    state = job.state()
+    reached = len(job.state().history)
     assert state.reason == "flat enough"
     assert job.model().n_vectors == state.history[-1]["vectors"]
     assert job.abort() is Status.ABORTED
@@ -281,7 +282,8 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     if what == "values":
         y[300] += 1
     else:
-        X, y = X[:-1], y[:-1]
+        X = X[:-1]
+        y = y[:-1]
     job.requeue()
     ingest((X, y), tmp_path / "rows.zarr", tile_rows=128, shuffle=None, overwrite=True)
     expected = f"600 rows at the start, {600 if what == 'values' else 599} now; values, names"
@@ -299,10 +301,12 @@ def test_data_that_moved_are_given_again(tmp_path):
     """Held to the fingerprint; the job remembers the new place, and an update finds new rows
     there."""
     rows, job = own_job(tmp_path)
-    before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
+    before = tmp_path / "rows.zarr"
+    now = tmp_path / "elsewhere" / "rows.zarr"
     now.parent.mkdir()
     before.rename(now)
-    stood, events = job.state(), len(job.store.events())
+    stood = job.state()
+    events = len(job.store.events())
     with pytest.raises(MissingDataError, match=r"rows\.zarr"):
         job.resume()
     other = ingest((rows[0], rows[1] + 1), tmp_path / "other.zarr", tile_rows=128, shuffle=None).url

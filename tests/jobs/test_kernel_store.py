@@ -48,7 +48,8 @@ def data(tmp_path_factory):
 def test_the_choice_is_arithmetic(asked, spare, classes, where):
     """Kept where passes repeat their columns. Passes that bring new columns keep none unless
     asked."""
-    shape, machine = DataShape(10_000, 2, 1, 1000, newton=classes), Machine(1, 100 << 20, 4 << 30)
+    shape = DataShape(10_000, 2, 1, 1000, newton=classes)
+    machine = Machine(1, 100 << 20, 4 << 30)
     found = kernel_store(Request(kernel_store=asked), shape, machine, 100, spare)
     assert found.where == where
     assert found.bytes <= 8 * 10_000 * 100
@@ -60,7 +61,8 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     """Newton steps see the same columns again; a limit that was given may be filled."""
     X, y = rows(400_000)
     classes = Columns(("a", "b"), classes=("no", "yes"))
-    source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)
+    source = ArraySource(X, (y > 0).astype(float), columns=classes)
+    executor = LocalExecutor(1)
     limit = resident_memory() + (400 << 20)
     monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: limit / 0.7)
     asked = replace(ASKED, fit_rows="full", partition_size=100, multi_class="multinomial")

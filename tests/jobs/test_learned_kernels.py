@@ -59,7 +59,8 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
     """The names of features, rows, evaluations and gain; P is raised to the usual centres; seconds
     add up."""
     monkeypatch.setattr(lease, "BEAT", 0.01)
-    steps, doing = [], set()
+    steps = []
+    doing = set()
 
     class Heard(Watcher):
         def on_learning(self, *step):

@@ -70,7 +70,8 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
 def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
     """Another host, or this one before a reboot or in another container: after the expiry, not
     before, whatever its clock shows; who asks without patience waits too."""
-    store, began = JobStore.create(tmp_path / "job", REQUEST), clock.now
+    store = JobStore.create(tmp_path / "job", REQUEST)
+    began = clock.now
     claim_of(
         open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"}
     )
@@ -85,8 +86,12 @@ def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, patience):
     """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without
     patience is refused at the next one. Silent for the expiry, it is gone."""
-    store, folder = JobStore.create(tmp_path / "job", REQUEST), open_folder(tmp_path / "job")
-    beat, expiry, lives, beats = 0.4, 1.0, 20 * 0.4, [0.0]
+    store = JobStore.create(tmp_path / "job", REQUEST)
+    folder = open_folder(tmp_path / "job")
+    beat = 0.4
+    expiry = 1.0
+    lives = 20 * 0.4
+    beats = [0.0]
     monkeypatch.setattr(lease, "BEAT", beat)
     monkeypatch.setattr(lease, "EXPIRY", expiry)
 
@@ -98,7 +103,8 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
 
     clock = Clock(on_nap=live)
     monkeypatch.setattr(lease, "time", clock)
-    began, nap = clock.now, beat / 10
+    began = clock.now
+    nap = beat / 10
     claim_of(folder, 1, began + ahead, host="elsewhere")
     if not patience:
         with pytest.raises(LeaseError, match="in use by process"):
@@ -135,11 +141,14 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
     held_up = 0
     for at in range(20):
         job = f"{place}{at}"
-        old, new = JobStore.create(job, REQUEST), JobStore(job)
+        old = JobStore.create(job, REQUEST)
+        new = JobStore(job)
         old.acquire()
         act(old, 1)
         act(old, 2)
-        create, calls, taken = Folder.create, iter(range(99)), []
+        create = Folder.create
+        calls = iter(range(99))
+        taken = []
 
         def sleepy(
             self, name, data, create=create, calls=calls, at=at, taken=taken, new=new, job=job
@@ -176,7 +185,8 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
 
 def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch, quick):
     """A full disk: one that cannot be written does not end the thread, and the lease is held."""
-    store, tried = JobStore.create(tmp_path / "job", REQUEST), []
+    store = JobStore.create(tmp_path / "job", REQUEST)
+    tried = []
     with store.acquire() as held, monkeypatch.context() as patched:
         write = held._folder.write
 

@@ -125,7 +125,8 @@ def test_the_command_line_gives_the_models_predictions(kind, tmp_path):
     new["k"] = new.k.cat.add_categories(["never"])
     new.loc[new.index[:5], "k"] = "never"
     new.to_csv(tmp_path / "new.csv", index=False)
-    data, later = str(tmp_path / "d.zarr"), str(tmp_path / "new.zarr")
+    data = str(tmp_path / "d.zarr")
+    later = str(tmp_path / "new.zarr")
     roles = ["--target", ",".join(columns), "--categorical", "k,few", "--no-shuffle"]
     classes = ["--classes"] if "classes" in kind else []
     assert main(["ingest", str(tmp_path / "train.csv"), data, *roles, *classes, "--quiet"]) == 0

@@ -32,11 +32,9 @@ def losses(at, count):
 
 def test_many_losses_are_few_events(tmp_path, monkeypatch):
     """100 workers lost in 100 s: events after 1, 61 and 100 of them."""
-    store, clock, executor = (
-        written(tmp_path / "job"),
-        Clock(),
-        SimpleNamespace(lost_workers=(0, 0.0)),
-    )
+    store = written(tmp_path / "job")
+    clock = Clock()
+    executor = SimpleNamespace(lost_workers=(0, 0.0))
     monkeypatch.setattr(attempt, "time", clock)
     with attempt._recorded_losses(store, executor) as record:
         record()
@@ -53,7 +51,8 @@ def test_many_losses_are_few_events(tmp_path, monkeypatch):
 def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
     """The lease is lost when the end of the block records what is left: the error of the block is
     raised."""
-    store, executor = written(tmp_path / "job"), SimpleNamespace(lost_workers=(1, 0.0))
+    store = written(tmp_path / "job")
+    executor = SimpleNamespace(lost_workers=(1, 0.0))
     store.lease.release()
     store.lease = None
     with pytest.raises(LeaseError):

@@ -30,7 +30,8 @@ def traced(n, *, targets=1, classes=0, **asked):
     columns = Columns(("a", "b", "c"), classes=tuple(range(classes)) if classes else None)
     if classes:
         t = np.searchsorted(np.quantile(t, np.arange(1, classes) / classes), t).astype(float)
-    executor, journal = LocalExecutor(2), MemoryJournal()
+    executor = LocalExecutor(2)
+    journal = MemoryJournal()
     source = ArraySource(X, t, tile_rows=128, columns=columns)
     spec = resolve(source, Request(strategy="basic", **({"gamma": 400.0} | asked)), executor)
     tracemalloc.start()
@@ -77,7 +78,8 @@ def test_several_outputs_take_what_the_formula_says(n, several):
     Indicators of K classes are as one target, and 8 f K (M + P) more.
     """
     plan, peak, _ = traced(n, **several)
-    outputs, newton = plan.shape.n_outputs, plan.shape.newton
+    outputs = plan.shape.n_outputs
+    newton = plan.shape.newton
     matrices = 12 * outputs if newton else 4 * outputs + 6
     vectors = 0 if newton else 8 * plan.shape.n_classes
     assert plan.bytes.solving == 8 * (matrices * (n + 1) ** 2 + vectors * (n + 1))

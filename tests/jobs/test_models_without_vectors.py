@@ -119,8 +119,10 @@ def test_rivals_of_the_mean_have_their_own_errors():
     """Least squares is exact for a linear target; the error of the mean is that of the training
     mean."""
     rng = np.random.default_rng(0)
-    X, new_X = rng.normal(size=(100, 2)), rng.normal(size=(30, 2))
-    t, new_t = X[:, :1] * 2.0, new_X[:, :1] * 2.0
+    X = rng.normal(size=(100, 2))
+    new_X = rng.normal(size=(30, 2))
+    t = X[:, :1] * 2.0
+    new_t = new_X[:, :1] * 2.0
     losses = _losses(X, t, new_X, new_t)
     np.testing.assert_allclose(losses["least squares"], 0.0, atol=1e-20)
     np.testing.assert_allclose(losses["mean"], (new_t[:, 0] - t.mean()) ** 2)
@@ -128,7 +130,8 @@ def test_rivals_of_the_mean_have_their_own_errors():
 
 def test_noise_is_called_noise():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(150, 3)), rng.normal(size=150)
+    X = rng.normal(size=(150, 3))
+    y = rng.normal(size=150)
     with pytest.warns(DataWarning, match="these features hardly predict the target") as found:
         model = RVMRegressor(random_state=0).fit(X, y)
     assert model.n_relevance_vectors_ == 0

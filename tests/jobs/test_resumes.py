@@ -78,7 +78,8 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch
     assert model.digest() == whole.model.digest()
     assert model.design.kernel == whole.model.design.kernel
     same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
-    found, expected = job.state().history, whole.history
+    found = job.state().history
+    expected = whole.history
     assert [[one.get(key) for key in same] for one in found] == [
         [one.get(key) for key in same] for one in expected
     ]
@@ -99,7 +100,8 @@ def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
     """A balanced fit ends by its effort, if the rule applies to small fits; resumed as a thorough
     one it is that."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
-    place, asked = data(tmp_path), replace(ASKED, max_rounds=8, strategy="working-set")
+    place = data(tmp_path)
+    asked = replace(ASKED, max_rounds=8, strategy="working-set")
     jobs.fit(place, str(tmp_path / "job"), replace(asked, effort="balanced"))
     whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, effort="thorough"))
     job = open_job(tmp_path / "job")
@@ -122,7 +124,8 @@ def test_a_job_holds_its_basis(tmp_path):
         gamma=0.5, partition_size=30, max_rounds=2, noise="constant", basis=BASIS, random_state=4
     )
     inline.fit(place)
-    told, model = job.facts()["bases"], load_model(tmp_path / "job", allow_code=True)
+    told = job.facts()["bases"]
+    model = load_model(tmp_path / "job", allow_code=True)
     assert model.digest() == inline.model_.digest()
     assert (
         [each["name"] for each in told]

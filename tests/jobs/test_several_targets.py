@@ -61,7 +61,8 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
     """Columns and scores by name against the formulas; beside them the means over targets, as the
     fit reports them."""
     job, test, output = (str(folder / name) for name in ("job", "test.zarr", "p.csv"))
-    model, (X, Y) = load_model(job), rows(130, 1)
+    model = load_model(job)
+    (X, Y) = rows(130, 1)
     assert model.columns.targets == NAMES
     assert main(["predict", job, test, output, "--quiet"]) == 0
     table = pd.read_csv(output)
@@ -73,10 +74,12 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
     assert list(scores["targets"]) == list(NAMES)
     squares = []
     for k, name in enumerate(NAMES):
-        mean, sd = means[:, k], deviations[:, k]
+        mean = means[:, k]
+        sd = deviations[:, k]
         np.testing.assert_allclose(table[f"mean_{name}"], mean, rtol=1e-6)
         np.testing.assert_allclose(table[f"std_{name}"], sd, rtol=1e-6)
-        errors, found = Y[:, k] - mean, scores["targets"][name]
+        errors = Y[:, k] - mean
+        found = scores["targets"][name]
         squares.append((errors**2).mean())
         assert found["rmse"] == pytest.approx(np.sqrt(squares[-1]), rel=1e-6)
         density = 0.5 * np.log(2 * np.pi * sd**2) + errors**2 / (2 * sd**2)

@@ -110,7 +110,8 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
     create(place, str(tmp_path / "job"), ASKED, None, False)
     with pytest.raises(KeyboardInterrupt):
         jobs.run_job(str(tmp_path / "job"), watcher=Broken(0))
-    store, called = JobStore(tmp_path / "job"), []
+    store = JobStore(tmp_path / "job")
+    called = []
     assert store.restore().state is None
     monkeypatch.setattr(
         attempt, "resolve", lambda *args, **kw: called.append(1) or resolve(*args, **kw)
@@ -136,7 +137,8 @@ def test_time_that_is_over_leaves_no_spec(tmp_path):
 )
 def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
     """The update left no checkpoint: the next one is that of all the rows at once."""
-    found, rng = [], np.random.default_rng(5)
+    found = []
+    rng = np.random.default_rng(5)
     parts = [
         (X, np.sin(2 * X[:, 0]) * X[:, 1])
         for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))
@@ -149,7 +151,8 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
     for broken in (False, True):
         folder = tmp_path / str(broken)
         folder.mkdir()
-        place, job = data(folder), str(folder / "job")
+        place = data(folder)
+        job = str(folder / "job")
         rounds = 2 if strategy in ("incremental", "working-set") else None
         jobs.fit(place, job, replace(ASKED, strategy=strategy, max_rounds=rounds))
         ingest(parts[0], place, append=True)

@@ -99,7 +99,8 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
 
 def test_who_may_write(place):
     """The holder of the lease alone, until another one has it; nobody makes a job over one."""
-    one, two = JobStore.create(place, REQUEST | {"run": 1}), JobStore(place)
+    one = JobStore.create(place, REQUEST | {"run": 1})
+    two = JobStore(place)
     writes = {
         "event": lambda store: store.record({"event": "note"}),
         "model": lambda store: store.save(model(1)),
@@ -326,7 +327,8 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     def no_links(*_, **__):
         raise OSError(errno.EPERM, "no links here")
 
-    folder, file = Folder("here", tmp_path), tmp_path / "deep" / "object"
+    folder = Folder("here", tmp_path)
+    file = tmp_path / "deep" / "object"
     if verb == "create without links":
         monkeypatch.setattr(os, "link", no_links)
     getattr(folder, verb.split()[0])("deep/object", b"1")

@@ -40,7 +40,8 @@ def finished(place: Path, seed: int = 0) -> JobStore:
 
 def seen(store: JobStore) -> tuple:
     """What readers of a job are told."""
-    state, holder = store.state(), store.holder()
+    state = store.state()
+    holder = store.holder()
     assert holder is not None
     return (
         state,
@@ -153,7 +154,9 @@ def test_nothing_changes(job, tmp_path, damage):
 def test_a_listing_that_lags_behind(job, monkeypatch):
     """A writer that is not shown the last event of another writer goes on behind it all the same,
     and readers wait."""
-    one, two, really = job, JobStore(job.location), Folder.list
+    one = job
+    two = JobStore(job.location)
+    really = Folder.list
     with one.acquire() as held:
         one.record({"event": "note", "n": 1})
         hidden = sorted((Path(job.location) / "events").iterdir())[-1].name

@@ -42,7 +42,10 @@ class After(Watcher):
     """Answers ``TIME`` from poll number ``at`` on, and counts what was done after that."""
 
     def __init__(self, at: float) -> None:
-        self.at, self.polls, self.steps, self.tiles = at, 0, 0, 0
+        self.at = at
+        self.polls = 0
+        self.steps = 0
+        self.tiles = 0
 
     def __call__(self) -> Termination | None:
         self.polls += 1
@@ -61,12 +64,10 @@ class After(Watcher):
 
 def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
     """Prepare and run with the time up at a poll."""
-    source, executor, after, journal = (
-        rows_of(classes),
-        LocalExecutor(1),
-        After(at),
-        MemoryJournal(),
-    )
+    source = rows_of(classes)
+    executor = LocalExecutor(1)
+    after = After(at)
+    journal = MemoryJournal()
     spec = resolve(source, asked, executor, interrupted=after)
     outcome = run(Driver(executor, source, None, after, after), spec, journal)
     executor.close()
@@ -76,7 +77,8 @@ def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJourna
 def error(journal: MemoryJournal, classes: bool) -> float:
     """Error of the model on its rows in units of a model's that knows nothing but the mean or the
     frequencies."""
-    (X, y), model = arrays(classes), journal.model
+    (X, y) = arrays(classes)
+    model = journal.model
     assert model is not None
     if classes:
         return float(
@@ -136,7 +138,8 @@ def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_nois
 def test_an_early_fit_has_bounded_cost():
     """A sample of rows, few steps, and few columns of all outputs together, however many targets or
     classes."""
-    source, executor = rows_of(False), LocalExecutor(1)
+    source = rows_of(False)
+    executor = LocalExecutor(1)
     problem = resolve(source, Request(gamma=0.4), executor).problem
     executor.close()
     classes = replace(problem, likelihood=LIKELIHOODS["multinomial"], n_classes=20)

@@ -15,7 +15,8 @@ from partirvm.errors import VersionWarning
 from partirvm.jobs import fit
 from partirvm.options import Request
 
-OLD, NOW = "0.0.7", partirvm.__version__
+OLD = "0.0.7"
+NOW = partirvm.__version__
 ASKED = Request(gamma=1.0, strategy="working-set", partition_size=10, max_rounds=1, residual="none")
 
 

@@ -11,7 +11,8 @@ class Stopper(Watcher):
     """Aborts once there are this many lines of history."""
 
     def __init__(self, after):
-        self.after, self.lines = after, 0
+        self.after = after
+        self.lines = 0
 
     def on_record(self, entry):
         self.lines += 1

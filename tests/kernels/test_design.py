@@ -23,7 +23,8 @@ BASIS = Basis((LINEAR, ("numpy:tanh", D), (lambda X: X[:, :1] ** 2, 1)))
 def design(rng, basis=BASIS, m=4):
     """The bias, functions 1, 4 and 6, and some centres, under a scaling that is not trivial."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
-    centres, active = rng.normal(size=(m, D)), np.array([1, 4, 6])
+    centres = rng.normal(size=(m, D))
+    active = np.array([1, 4, 6])
     return Design(
         Gaussian(0.4), scaling, centres, 10 * np.arange(m), True, functions=basis, active=active
     )
@@ -31,10 +32,12 @@ def design(rng, basis=BASIS, m=4):
 
 def test_leading_columns_come_first(rng):
     """[1 | φ(x) | k(x, Z)] of the standardised inputs, of the functions that are in."""
-    made, X = design(rng), rng.normal(size=(20, D))
+    made = design(rng)
+    X = rng.normal(size=(20, D))
     Z, x = ((points - made.scaling.x_shift) / made.scaling.x_scale for points in (made.centres, X))
     functions = np.column_stack([x, np.tanh(x), x[:, 0] ** 2])[:, [1, 4, 6]]
-    whole, before = np.hstack([np.ones((20, 1)), functions, naive.gaussian(x, Z, 0.4)]), X.copy()
+    whole = np.hstack([np.ones((20, 1)), functions, naive.gaussian(x, Z, 0.4)])
+    before = X.copy()
     np.testing.assert_allclose(made.block(X), whole, rtol=1e-12)
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
@@ -126,7 +129,8 @@ def test_the_basis_is_kernel_functions_and_scaling_not_centres(rng):
     """Equal for other centres and without the bias, different for other functions, another gamma or
     another scaling."""
     made = replace(design(rng, None, 5), active=NONE)
-    scaling, other = made.scaling, made.with_centres(np.ones((2, D)), np.arange(2))
+    scaling = made.scaling
+    other = made.with_centres(np.ones((2, D)), np.arange(2))
     same = [made.take(np.array([1])), made.take(NONE, leading=NONE), other]
     assert {other.basis for other in same} == {made.basis}
     others = [

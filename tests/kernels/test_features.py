@@ -21,7 +21,8 @@ def test_features_become_inputs():
     """asinh((x − 1)/2); the table's last two rows are for unknown and missing levels; a gap is 1 in
     a further input."""
     warp = np.arcsinh((X[:, 0] - 1) / 2)
-    level, second = np.array([2.0, 1, 0, 3]), np.array([-2.0, -1, 0, -3])
+    level = np.array([2.0, 1, 0, 3])
+    second = np.array([-2.0, -1, 0, -3])
     expected = np.column_stack([warp, level, X[:, 2], second, [1.0, 0, 0, 0]])
     np.testing.assert_array_equal(MAP(X), expected)
     assert MAP.sources.tolist() == [0, 1, 2, 1, 2]
@@ -43,7 +44,8 @@ def test_a_missing_number_has_its_mean_or_its_blank():
 def test_a_design_sees_the_inputs():
     """exp(−gamma r²) of mapped centres and rows; designs of other maps have another hash."""
     design = Design(Gaussian(0.3), SCALING, X[1:3], np.arange(2), bias=True, origin=np.zeros(5))
-    points, centres = SCALING.inputs(X), SCALING.inputs(X[1:3])
+    points = SCALING.inputs(X)
+    centres = SCALING.inputs(X[1:3])
     square = ((points[:, None] - centres[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(
         design.block(X), np.column_stack([np.ones(4), np.exp(-0.3 * square)]), rtol=1e-12

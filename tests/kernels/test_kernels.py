@@ -60,7 +60,8 @@ def test_a_block_has_the_value_of_every_pair(rng, case):
     """k(x, z) = k(z, x) of each pair, by its formula, one pair at a time and all at once; tiles may
     be read-only and strided. ``diagonal`` is k(x, x); Mercer kernels have no negative eigenvalue,
     the others do."""
-    X, Z = np.asfortranarray(drawn(rng, 40)), drawn(rng, 37)
+    X = np.asfortranarray(drawn(rng, 40))
+    Z = drawn(rng, 37)
     X.flags.writeable = False
     found = block(case.kernel, X, Z)
     np.testing.assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
@@ -87,9 +88,11 @@ def test_the_gradient_is_that_of_finite_differences(rng, case, order):
     """Central differences in the logarithm of each parameter, of points that lie on centres too."""
     X, Z = drawn(rng, 40), drawn(rng, 37)
     X[:9] = Z[:9]
-    kernel, weights = case.kernel, rng.normal(size=(40, 37)) + 0.5
+    kernel = case.kernel
+    weights = rng.normal(size=(40, 37)) + 0.5
     values = np.asarray(block(kernel, X, Z), order=order)
-    given, before = np.asarray(weights, order=order), values.copy()
+    given = np.asarray(weights, order=order)
+    before = values.copy()
     found = kernel.prepare(Z).gradient(X, values, given)
     np.testing.assert_array_equal(values, before)
     np.testing.assert_array_equal(given, weights)
@@ -101,9 +104,12 @@ def test_the_gradient_is_that_of_finite_differences(rng, case, order):
 @those([case for case in CASES if not isinstance(case.kernel, FunctionKernel)])
 def test_the_gradient_in_the_inputs_is_that_of_finite_differences(rng, case):
     """Away from centres, where the Laplacian kernel has a kink; a category has the derivative 0."""
-    X, Z, weights = rng.normal(size=(40, D)), rng.normal(size=(37, D)), rng.normal(size=(40, 37))
+    X = rng.normal(size=(40, D))
+    Z = rng.normal(size=(37, D))
+    weights = rng.normal(size=(40, 37))
     found = case.kernel.prepare(Z).input_gradient(X, block(case.kernel, X, Z), weights)
-    expected, step = np.zeros_like(X), 1e-4
+    expected = np.zeros_like(X)
+    step = 1e-4
     for j, move in enumerate(step * np.eye(D)):
         near, far = (
             (
@@ -132,7 +138,8 @@ def test_parameters_and_their_logarithms(case):
     if kernel.parameters:
         with pytest.raises(ValueError, match=r"logarithms for|reshape"):
             kernel.with_logs(np.zeros(len(kernel.parameters) + 1))
-    narrow, there = kernel.rescaled(4.0), np.isfinite(kernel.logs)
+    narrow = kernel.rescaled(4.0)
+    there = np.isfinite(kernel.logs)
     of_gamma = np.array(["gamma" in name for name in kernel.parameters], dtype=bool)
     np.testing.assert_allclose(
         narrow.logs[there], (kernel.logs + np.log(4) * of_gamma)[there], rtol=1e-12, atol=1e-14
@@ -148,7 +155,8 @@ def test_parameters_and_their_logarithms(case):
 def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
     """``out`` with strides: the neighbours stay as they were, the bits are those of a block of its
     own."""
-    X, Z = drawn(rng, 20), drawn(rng, 21)
+    X = drawn(rng, 20)
+    Z = drawn(rng, 21)
     for order in ("C", "F"):
         wide = np.full((20, 25), 7.0, order=order)
         case.kernel.prepare(Z)(X, wide[:, 2:23])
@@ -161,7 +169,8 @@ def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
 def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
     """k depends on differences: coordinates of 1e9 with differences of about 1, compared with
     differences of pairs."""
-    X, Z = offset + rng.normal(size=(30, D)), offset + rng.normal(size=(6, D))
+    X = offset + rng.normal(size=(30, D))
+    Z = offset + rng.normal(size=(6, D))
     far = block(case.kernel, X, Z)
     np.testing.assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
     weights = rng.normal(size=far.shape)
@@ -188,7 +197,8 @@ def test_values_stay_between_zero_and_one(case, seed, power):
 @pytest.mark.parametrize(("n", "m"), [(1, 0), (1, 1), (3, 70)])
 def test_blocks_of_any_shape(rng, case, n, m):
     """No centre, one point: a block is its pairs, and no centre has no gradient."""
-    X, Z = drawn(rng, n), drawn(rng, m)
+    X = drawn(rng, n)
+    Z = drawn(rng, m)
     found = block(case.kernel, X, Z)
     np.testing.assert_allclose(
         found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12
@@ -262,7 +272,8 @@ def test_a_callable_has_no_spec():
 def test_a_gamma_for_each_feature_is_the_same_function(case, rng):
     """One gamma is repeated for all features that the kernel sees; a second time changes
     nothing."""
-    X, Z = drawn(rng, 9), drawn(rng, 5)
+    X = drawn(rng, 9)
+    Z = drawn(rng, 5)
     each = case.kernel.per_feature(D)
     np.testing.assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)
     assert each.per_feature(D) == each

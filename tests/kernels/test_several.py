@@ -26,8 +26,10 @@ def made(rng, rows=70):
 
 def phi(design, X):
     """The columns by definition."""
-    s, widths = design.scaling, np.array([0.1, 0.0, 2.0])
-    points, centres = (X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale
+    s = design.scaling
+    widths = np.array([0.1, 0.0, 2.0])
+    points = (X - s.x_shift) / s.x_scale
+    centres = (design.centres - s.x_shift) / s.x_scale
     each = [
         naive.gaussian(points, centres, 0.4),
         laplacian_kernel(points * widths, centres * widths, 1.0),
@@ -39,7 +41,8 @@ def phi(design, X):
 
 def test_a_row_offers_a_column_for_each_kernel(rng):
     """Labels are row·K + kernel; the column is that kernel's at the row; its peak is k(z, z)."""
-    design, X = made(rng), rng.normal(size=(40, D))
+    design = made(rng)
+    X = rng.normal(size=(40, D))
     np.testing.assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
     np.testing.assert_array_equal(design.rows, design.labels // 3)
     np.testing.assert_array_equal(design.which, design.labels % 3)
@@ -72,7 +75,8 @@ def test_functions_that_are_the_same(points, present, several):
         for each in (points, present)
     )
     old = old.take(np.flatnonzero(old.which == 0))  # another kernel's columns are all missing
-    seen, expected = {(0, point) for point in present}, []
+    seen = {(0, point) for point in present}
+    expected = []
     for label in new.labels.tolist():
         column = (label % (1 + several), points[label // (1 + several)])
         expected += [label] * (column not in seen)

@@ -76,7 +76,8 @@ def sample_of(
     X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None
 ):
     """Some rows (all, if None) of a source in tiles of so many."""
-    executor, seen = LocalExecutor(threads), passes or Passes()
+    executor = LocalExecutor(threads)
+    seen = passes or Passes()
     run = executor.run
 
     def watched(asked, source, *arguments):

@@ -26,7 +26,8 @@ from partirvm.likelihoods.passes import SlopePass
 
 def learned(X, codes, K, **hooks):
     """The last line of history and the problem that is returned."""
-    lines, learning = [], learning_options(len(X), n_classes=K)
+    lines = []
+    learning = learning_options(len(X), n_classes=K)
     with sample_of(X, codes, lines=lines, **hooks) as sample:
         found = learn_classes(
             sample, problem_of(X, codes, K=K), learning, 0, warp=False, columns=1000
@@ -46,7 +47,8 @@ def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
     """(1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k); of two classes that of the second
     alone."""
     codes = np.random.default_rng(1).integers(0, K, 60).astype(float)
-    X, rows = np.zeros((60, 1)), np.arange(5, 30)
+    X = np.zeros((60, 1))
+    rows = np.arange(5, 30)
     with sample_of(X, codes) as sample:
         found = ProcessRows.of(sample, problem_of(X, codes, K=K), rows).t
     every = np.stack([codes == k for k in range(K)], axis=1)[:, K == 2 :]
@@ -102,7 +104,8 @@ def test_no_row_decides_about_itself(monkeypatch):
     """No process that predicts a row has seen it; each row counts once, by the error of its
     indicators."""
     X, codes = two_of(60, 2)
-    seen, own = [], class_search.ProcessRows
+    seen = []
+    own = class_search.ProcessRows
 
     class Watched(own):
         def predicted(self, fit, new):
@@ -149,10 +152,8 @@ def test_features_of_one_unit_are_compared_in_it():
     """Two features of large variance matter alike, ten of small variance do not: one width of
     unscaled features."""
     X = np.random.default_rng(2).normal(size=(150, 12))
-    codes, scale = (
-        (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0),
-        np.array([10.0] * 2 + [1.0] * 10),
-    )
+    codes = (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0)
+    scale = np.array([10.0] * 2 + [1.0] * 10)
     problem = problem_of(X, codes, K=4)
     problem = problem.with_scaling(replace(problem.empty.scaling, x_scale=scale))
     with sample_of(X * scale, codes) as sample:
@@ -167,8 +168,10 @@ def test_skewed_features_are_warped_together():
     """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a
     category."""
     rng = np.random.default_rng(5)
-    Z, codes = rng.normal(size=(300, 8)), rng.integers(9, size=300) ** 2.0
-    y, X = (Z.sum(axis=1) > 0).astype(float), np.column_stack([np.exp(1.5 * Z), codes])
+    Z = rng.normal(size=(300, 8))
+    codes = rng.integers(9, size=300) ** 2.0
+    y = (Z.sum(axis=1) > 0).astype(float)
+    X = np.column_stack([np.exp(1.5 * Z), codes])
     kernel = Product(
         (OnColumns(Gaussian((0.1,) * 8), tuple(range(8))), OnColumns(Categorical(1.0), (8,)))
     )
@@ -188,7 +191,8 @@ def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
     asked for a form."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
-    passes, (X, codes) = Passes(), two_of(200, 3)
+    passes = Passes()
+    (X, codes) = two_of(200, 3)
     codes = codes + 2 * (X[:, 1] > 0) if K == 4 else codes
     line, _ = learned(X, codes, K, passes=passes)
     assert line.choice == {"form": EACH}

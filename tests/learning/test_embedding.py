@@ -20,7 +20,8 @@ def planted(n=6000, L=40, seed=0, noise=0.1):
     2)."""
     rng = np.random.default_rng(seed)
     effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
-    x, codes = rng.normal(size=n), rng.integers(0, L, n)
+    x = rng.normal(size=n)
+    codes = rng.integers(0, L, n)
     y = effects[codes, 0] + effects[codes, 1] * x + noise * rng.normal(size=n)
     return np.column_stack([x, codes]), y - y.mean(), effects - effects.mean(axis=0)
 
@@ -60,7 +61,9 @@ def test_posterior_means_follow_the_shares_of_known_variances():
     """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own
     errors."""
     rng = np.random.default_rng(1)
-    counts, tau, sigma = np.tile([2, 8, 32], 200), 1.5, 2.0
+    counts = np.tile([2, 8, 32], 200)
+    tau = 1.5
+    sigma = 2.0
     codes = np.repeat(np.arange(600), counts)
     t = (tau * rng.normal(size=600))[codes] + sigma * rng.normal(size=len(codes))
     sums = np.bincount(codes, t)
@@ -128,7 +131,8 @@ def test_weights_count_as_rows():
     w = np.random.default_rng(3).integers(0, 3, 1500).astype(float)
     weighted, _ = embedding_of(X, y, 40, w)
     repeated, _ = embedding_of(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)), 40)
-    table, other = weighted.features.tables[0][1][0], repeated.features.tables[0][1][0]
+    table = weighted.features.tables[0][1][0]
+    other = repeated.features.tables[0][1][0]
     products = [each[:, :1] @ each[:, :1].T for each in (table, other)]
     np.testing.assert_allclose(*products, atol=0.03)
 

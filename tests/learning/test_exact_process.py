@@ -62,7 +62,8 @@ def test_slopes_are_differences_of_the_evidence(kernel, noise):
     rows = rows_of(
         replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5)
     )
-    theta, step = np.append(kernel.logs, [0.4, -1.0]), 1e-5
+    theta = np.append(kernel.logs, [0.4, -1.0])
+    step = 1e-5
 
     def value(at):
         return rows.evaluate(ProcessFit(kernel.with_logs(at[:-2]), at[-2], at[-1]))
@@ -81,7 +82,8 @@ def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
     X, y = arm(20, 2)
     problem = problem_of(X, y)
     K = dense(X, np.ones(20), FIT.kernel, problem, FIT)
-    factor, rows = y @ np.linalg.solve(K, y) / 20, rows_of(problem, X, y)
+    factor = y @ np.linalg.solve(K, y) / 20
+    rows = rows_of(problem, X, y)
     expected = multivariate_normal(np.zeros(20), K * factor).logpdf(y)
     constant = 10 * (1 + np.log(2 * np.pi) - np.log(20))
     assert rows.profile(FIT) == (
@@ -146,7 +148,8 @@ def test_priors_act_on_narrow_widths_and_small_noise_alone():
     of the target."""
     X, y = arm(30, 2)
     problem = problem_of(X, y, Gaussian((0.5, 0.5)))
-    rows, noise = rows_of(problem, X, y), np.log(NOISE_SHARE * problem.target_variance)
+    rows = rows_of(problem, X, y)
+    noise = np.log(NOISE_SHARE * problem.target_variance)
     value, slope = rows.log_prior(np.array([np.log(0.25), -9.0, 5.0, noise]))
     assert (value, slope.tolist()) == (0.0, [0.0] * 4)
     value, slope = rows.log_prior(np.array([np.log(0.25) + 3.0, 0.0, 0.0, noise - 1.0]))

@@ -19,12 +19,14 @@ from partirvm.strategies.problem import Options
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
     """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its
     spec."""
-    problem, lines = problem_of(X, y, **about), []
+    problem = problem_of(X, y, **about)
+    lines = []
     learning = learning_options(rows or len(X), n_classes=problem.n_classes)
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
-    numbers, heard = posterior_rows(problem, options, "sample"), [] if told is None else told
+    numbers = posterior_rows(problem, options, "sample")
+    heard = [] if told is None else told
     with sample_of(
         X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, on_best=heard
     ) as sample:
@@ -96,7 +98,8 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
 
     monkeypatch.setattr(KernelSearch, "record", spy)
     rng = np.random.default_rng(5)
-    X, w = rng.uniform(-2, 2, size=(700, 2)), rng.choice([0.0, 0.5, 2.0], size=700)
+    X = rng.uniform(-2, 2, size=(700, 2))
+    w = rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)
     entries = learned(X, y, w, centres=20, kernel=Gaussian((2.0, 2.0)))
     assert [entry["number"] for entry in entries] == list(range(1, len(entries) + 1))

@@ -56,7 +56,8 @@ def test_classes_that_nothing_predicts_get_their_frequencies():
     X, y = noise_alone(60, 100, "gaussian")
     labels = y > 0.5
     model = fitted(RVMClassifier(random_state=0), X[:60], labels[:60])
-    truth, frequency = labels[60:], labels[:60].mean()
+    truth = labels[60:]
+    frequency = labels[:60].mean()
     predicted = model.predict_proba(X[60:])[:, 1]
     losses = [
         -np.mean(np.log(np.where(truth, share, 1 - share))) for share in (predicted, frequency)

@@ -31,7 +31,8 @@ def ridge(n, d, seed=0, noise=0.1):
 
 def learned(X, y, kernel, metric="auto", passes=None):
     """The last line of history and the kernel."""
-    lines, options = [], learning_options(len(X), metric=metric)
+    lines = []
+    options = learning_options(len(X), metric=metric)
     with sample_of(X, y, passes=passes, lines=lines) as sample:
         found = learn(sample, problem_of(X, y, kernel), options, 0).kernel
     assert found.spec() == lines[-1].kernel
@@ -42,12 +43,15 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
     """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias
     does not count."""
     rng = np.random.default_rng(1)
-    X, w, mean = rng.normal(size=(30, 3)), rng.choice([0.5, 2.0], size=30), rng.normal(size=(6, 2))
+    X = rng.normal(size=(30, 3))
+    w = rng.choice([0.5, 2.0], size=30)
+    mean = rng.normal(size=(6, 2))
     problem = problem_of(X, X[:, 0], Gaussian((0.3, 0.5, 0.1)))
     design = problem.empty.with_centres(X[:5], np.arange(5), bias=True)
     with sample_of(X, X[:, 0], w, tile_rows=8) as sample:
         (found,) = sample.run(InputGradientPass(design, mean))
-    step, total = 1e-5, 0.0
+    step = 1e-5
+    total = 0.0
     for k in range(2):
         slopes = [
             (design.block(X + e) - design.block(X - e)) @ mean[:, k] / (2 * step)

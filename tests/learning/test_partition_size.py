@@ -32,7 +32,8 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     assert (found.kind, found.fit_rows, found.selection) == ("heuristic", "sample", "random")
     assert found.rows == found.candidates == 40
     columns = Columns(("a", "b"), "y", classes=(0, 1)) if K else None
-    journal, executor = MemoryJournal(), LocalExecutor(1)
+    journal = MemoryJournal()
+    executor = LocalExecutor(1)
     source = ArraySource(X[ROWS], y[ROWS], columns=columns)
     own = replace(
         problem_of(X[ROWS], y[ROWS], Gaussian(0.5), K), target_variance=problem.target_variance

@@ -28,7 +28,8 @@ def learned(
     **options,
 ):
     """The last line of history of ``learn_regression`` for standard inputs."""
-    lines, learning = [], learning_options(len(X), metric=metric, **options)
+    lines = []
+    learning = learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
         process_search.learn_regression(
@@ -93,7 +94,8 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     """Each counts once, and no process that predicts it has seen it: folds of few rows, one split
     of many."""
     X, y = waves(n, 2)
-    seen, own = [], process_search.ProcessRows
+    seen = []
+    own = process_search.ProcessRows
 
     class Watched(own):
         def predicted(self, fit, new):

@@ -48,9 +48,11 @@ def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(lef
     """Leave-one-out errors, at the same α and β, of the fit to the rows outside the fold: computed
     from Φ directly."""
     X, y, asked, folds, records, rank = left_out
-    design, beta = asked.design, float(asked.fit.beta)
+    design = asked.design
+    beta = float(asked.fit.beta)
     numbers = records[:, NUMBER].astype(int)
-    block, t = design.block(X[numbers]), design.scaling.targets(y[numbers, None])[:, 0]
+    block = design.block(X[numbers])
+    t = design.scaling.targets(y[numbers, None])[:, 0]
     near = folds.near(records, rank, 5)
     own = np.isin(asked.left_out[0].rows, design.rows)
     for places in folds.members[:3]:
@@ -74,8 +76,11 @@ def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(lef
 
 def test_errors_of_a_fold_are_those_of_a_fit_to_the_other_rows(left_out):
     X, y, asked, folds, records, rank = left_out
-    design, beta, numbers = asked.design, float(asked.fit.beta), records[:, NUMBER].astype(int)
-    block, t = design.block(X[numbers]), design.scaling.targets(y[numbers, None])[:, 0]
+    design = asked.design
+    beta = float(asked.fit.beta)
+    numbers = records[:, NUMBER].astype(int)
+    block = design.block(X[numbers])
+    t = design.scaling.targets(y[numbers, None])[:, 0]
     errors = folds.own_records(records, rank)[:, rank]
     for places in folds.members:
         rows = folds.rows[places]
@@ -166,7 +171,8 @@ def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
         noise_factor=noise_factor, scaling=SimpleNamespace(inputs=lambda rows: rows)
     )
     left_out = SimpleNamespace(rows=np.arange(n), targets=np.ones((n, 2)), expected=lambda: (y, y))
-    asked, executor = SimpleNamespace(left_out=(left_out,), design=design), LocalExecutor(1)
+    asked = SimpleNamespace(left_out=(left_out,), design=design)
+    executor = LocalExecutor(1)
     source = ArraySource(X, y, tile_rows=512)
     records, rows = left_out_records(
         asked, lambda points: points, source, executor, lambda *_: None, Spent()

@@ -22,7 +22,8 @@ def test_map_and_moments(target):
     slope = (target(t * (1 + 1e-6)) - target(t * (1 - 1e-6))) / (2e-6 * t)
     np.testing.assert_allclose(target.log_slope(t), np.log(slope), rtol=1e-6, atol=1e-8)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    mean, variance = np.array([-1.0, 0.5, 2.0]), np.array([0.01, 0.3, 1.0])
+    mean = np.array([-1.0, 0.5, 2.0])
+    variance = np.array([0.01, 0.3, 1.0])
     values = target.back(mean[:, None] + np.sqrt(variance)[:, None] * nodes)
     first, second = (values**k @ weights / weights.sum() for k in (1, 2))
     np.testing.assert_allclose(
@@ -33,17 +34,16 @@ def test_map_and_moments(target):
 def test_scores_are_those_of_the_log_normal_distribution():
     """Its density, quantiles and mean from SciPy; the CRPS as E|X − t| − ½ E|X − X'| of its
     quantiles."""
-    t, mean, variance = (
-        np.array([0.5, 3.0, 40.0]),
-        np.array([0.0, 1.0, 2.0]),
-        np.array([0.25, 1.0, 0.5]),
-    )
+    t = np.array([0.5, 3.0, 40.0])
+    mean = np.array([0.0, 1.0, 2.0])
+    variance = np.array([0.25, 1.0, 0.5])
     sd = np.sqrt(variance)
     found = Scores.of(t, mean, variance, target=TargetMap("log")).figures()
     lognormal = stats.lognorm(sd, scale=np.exp(mean))
     assert found["nlpd"] == pytest.approx(-lognormal.logpdf(t).mean())
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((t - lognormal.mean()) ** 2)))
-    low, high = lognormal.ppf(0.025), lognormal.ppf(0.975)
+    low = lognormal.ppf(0.025)
+    high = lognormal.ppf(0.975)
     width = high - low + 40 * np.maximum(np.maximum(low - t, t - high), 0.0)
     assert found["interval_score_95"] == pytest.approx(width.mean())
     quantiles = stats.lognorm(sd[:, None], scale=np.exp(mean)[:, None]).ppf(
@@ -65,11 +65,11 @@ def prices(n=150):
 def test_a_fit_of_the_logarithm(tmp_path):
     """It is the fit of log y: quantiles are exponentials of its quantiles, mean and sd those of the
     log-normal."""
-    (X, y), how, new = prices(), {"gamma": 0.5, "random_state": 0}, np.linspace(-2, 2, 7)[:, None]
-    own, logs = (
-        RVMRegressor(warp=Warp(target="log"), **how).fit(X, y),
-        RVMRegressor(**how).fit(X, np.log(y)),
-    )
+    (X, y) = prices()
+    how = {"gamma": 0.5, "random_state": 0}
+    new = np.linspace(-2, 2, 7)[:, None]
+    own = RVMRegressor(warp=Warp(target="log"), **how).fit(X, y)
+    logs = RVMRegressor(**how).fit(X, np.log(y))
     np.testing.assert_allclose(
         own.predict_interval(new), np.exp(logs.predict_interval(new)), rtol=1e-6
     )

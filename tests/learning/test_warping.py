@@ -57,7 +57,8 @@ def test_a_missing_number_is_predicted_from_the_others():
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
     X[rng.random(X.shape) < 0.2] = np.nan
     features = replace(FeatureMap.plain(3), gaps=np.arange(3))
-    shift, scale = np.append(np.zeros(3), np.full(3, 0.2)), np.append(np.ones(3), np.full(3, 0.4))
+    shift = np.append(np.zeros(3), np.full(3, 0.2))
+    scale = np.append(np.ones(3), np.full(3, 0.4))
     scaling = with_regressions(Scaling(shift, scale, np.zeros(1), np.ones(1), features), X)
     new = np.array([[np.nan, 1.5, 0.0], [1.0, np.nan, 0.0], [np.nan, np.nan, 2.0], [1.0, 2.0, 3.0]])
     found = scaling.inputs(new)[:, :3]
@@ -123,7 +124,8 @@ def test_warps_improve_a_fit():
         return np.sqrt(np.mean((mean - y[200:]) ** 2))
 
     how = {"random_state": 0, "reference": "none"}
-    own, none = RVMRegressor(**how), RVMRegressor(warp="none", **how)
+    own = RVMRegressor(**how)
+    none = RVMRegressor(warp="none", **how)
     given = error(RVMRegressor(**how), np.log)
     assert error(own) < 1.2 * given
     assert error(none) > 1.4 * given

@@ -19,7 +19,9 @@ from partirvm.model import load_model, save_model
 
 MIDDLES = np.array([[-2.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, -2.0], [0.0, 0.0]])
 CLASSES = np.array([0, 1, 0, 1, 2])
-K, M, N = 3, 5, 40
+K = 3
+M = 5
+N = 40
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +35,11 @@ def rows():
 @pytest.fixture
 def dense(rng):
     """Columns, codes, indicators, weights of rows, α, and the state of a fit at β = 3."""
-    Phi, codes = rng.normal(size=(N, M)), rng.integers(K, size=N)
-    w, alpha, T = rng.choice([0.5, 1.0, 2.0], N), rng.uniform(0.5, 2.0, M), np.eye(K)[codes]
+    Phi = rng.normal(size=(N, M))
+    codes = rng.integers(K, size=N)
+    w = rng.choice([0.5, 1.0, 2.0], N)
+    alpha = rng.uniform(0.5, 2.0, M)
+    T = np.eye(K)[codes]
     statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
     return (
         Phi,
@@ -77,7 +82,8 @@ def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
     (gain,) = state.gains(GramBlock.of(Phi, new, T, w, diagonal=True))
     both = np.hstack([Phi, new])
     own = [naive.sparsity_quality(new[:, 0], Phi, T[:, k], alpha, 3.0, w) for k in range(K)]
-    s, square = own[0][0], np.mean([q**2 for _, q in own])
+    s = own[0][0]
+    square = np.mean([q**2 for _, q in own])
     best = np.append(alpha, s**2 / (square - s))
     before, after = (
         sum(naive.log_evidence(columns, T[:, k], a, 3.0, w) for k in range(K))
@@ -108,7 +114,8 @@ def test_rows_left_out_are_predicted_without_them(dense):
         Phi.copy(), codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, own
     )
     for row, columns in own:
-        rest, others = w.copy(), np.setdiff1d(np.arange(M), columns)
+        rest = w.copy()
+        others = np.setdiff1d(np.arange(M), columns)
         rest[row] -= 1.0
         expected = [
             naive.posterior(Phi[:, others], T[:, k], alpha[others], 3.0, rest)[0] for k in range(K)
@@ -225,10 +232,13 @@ def test_two_classes_of_many_rows_are_pooled():
 def test_two_classes_that_hardly_overlap_are_pooled():
     """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is
     smooth."""
-    rng, (pixels, digit) = np.random.default_rng(1), load_digits(return_X_y=True)
-    X, even = rng.normal(size=(300, 2)), digit[:300] % 2 == 0
+    rng = np.random.default_rng(1)
+    (pixels, digit) = load_digits(return_X_y=True)
+    X = rng.normal(size=(300, 2))
+    even = digit[:300] % 2 == 0
     pixels = pixels[:300, pixels[:300].std(axis=0) > 0]
-    smooth, wrong = X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.5, rng.random(300) < 0.2
+    smooth = X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.5
+    wrong = rng.random(300) < 0.2
     for rows, y, pooled in (
         (X, smooth, False),
         (pixels, even, True),

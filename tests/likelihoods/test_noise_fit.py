@@ -35,7 +35,8 @@ def log_likelihood(g, squares, variances):
 def test_slope_and_curvature_are_those_of_the_density(rng):
     """The slope by differences; the curvature as the variance of the slope over drawn errors
     (Fisher)."""
-    g, variances = rng.normal(size=7), rng.uniform(0, 2, 7)
+    g = rng.normal(size=7)
+    variances = rng.uniform(0, 2, 7)
     squares = rng.normal(size=7) ** 2 * 3
     value, slope, curvature = _likelihood(g, squares, variances)
     assert value == pytest.approx(log_likelihood(g, squares, variances) + 3.5 * np.log(2 * np.pi))

@@ -151,7 +151,8 @@ def assert_mode(model, X, y):
     """log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, maximised densely by BFGS, has
     its mode there."""
     scaling = model.design.scaling
-    Phi, t = model.design.block(X), (y - scaling.t_shift) / scaling.t_scale
+    Phi = model.design.block(X)
+    t = (y - scaling.t_shift) / scaling.t_scale
     beta = float(scaling.t_scale[0]) ** 2 / model.evidence_noise
 
     def negative(w):

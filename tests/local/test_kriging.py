@@ -73,7 +73,8 @@ def test_noisy_errors_have_a_least_variance():
 
 @pytest.mark.parametrize("family", CORRELATIONS)
 def test_derivatives_are_finite_differences(family):
-    found, errors = rows(), np.random.default_rng(1).normal(size=30)
+    found = rows()
+    errors = np.random.default_rng(1).normal(size=30)
     logs = np.array([-0.5, 0.2, -1.5, 0.8, 1.0, 0.3, -0.4])
 
     def density(logs):
@@ -106,7 +107,8 @@ def test_the_search_finds_the_parameters_of_a_draw():
 
 def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_noise():
     """At a given ω/s², ℓ and b no other s² and ν within the bounds have a larger density."""
-    found, errors = rows(300), 0.5 * np.random.default_rng(1).standard_t(3, size=300)
+    found = rows(300)
+    errors = 0.5 * np.random.default_rng(1).standard_t(3, size=300)
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
     conditional = Conditional(kernel, found)
     variance, freedom = _levels([conditional], errors, 1.0, 1e-3, 1e3)

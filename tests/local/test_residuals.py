@@ -83,7 +83,8 @@ def test_what_new_rows_gain(fitted):
     """Errors of new rows fall to a third and more, intervals stay honest, and the history says what
     was measured."""
     X, y = rough(2000, seed=1)
-    line, sparse = fitted.history_[-1]["residuals"], fitted.model_.sparse()
+    line = fitted.history_[-1]["residuals"]
+    sparse = fitted.model_.sparse()
     assert min(line["rmse_gain"], line["density_gain"]) > 0.5
     assert line["bytes"] > 0
     with_them, without = (
@@ -100,7 +101,8 @@ def test_what_new_rows_gain(fitted):
 def test_rows_left_out_are_shown_corrected(fitted):
     """Errors and predicted deviations are those of new rows, a third of those of the vectors
     alone."""
-    (new, target), line = rough(2000, seed=1), fitted.history_[-1]
+    (new, target) = rough(2000, seed=1)
+    line = fitted.history_[-1]
     shown = line["diagnostics"][0]
     rows, targets = np.array(shown["largest"]).T[:2]
     np.testing.assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
@@ -116,15 +118,11 @@ def test_rows_left_out_are_shown_corrected(fitted):
 
 def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
     """A training row is not its own neighbour; errors of neighbours are in the target's unit."""
-    (X, y), found, cells = (
-        rough(3000),
-        fitted.history_[-1]["diagnostics"][0],
-        fitted.model_.residuals.cells,
-    )
-    near, distances = (
-        np.array(found["neighbours"]),
-        distances_to(fitted, X, X[[row for row, *_ in found["largest"]]]),
-    )
+    (X, y) = rough(3000)
+    found = fitted.history_[-1]["diagnostics"][0]
+    cells = fitted.model_.residuals.cells
+    near = np.array(found["neighbours"])
+    distances = distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
     np.testing.assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
     np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
     errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
@@ -152,7 +150,8 @@ def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
 def test_what_rows_without_room_would_bring(monkeypatch):
     """300 of 1,500 rows are left out, and fit in memory; all, of six numbers, do not, and there is
     no folder."""
-    searched, (X, y) = 4096 * 2 * (2 + 6), rough(1500)
+    searched = 4096 * 2 * (2 + 6)
+    (X, y) = rough(1500)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr(
         "partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400))
@@ -169,7 +168,8 @@ def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
     """Nor on saving; the mean, the deviation and the ends of intervals have the same bits."""
     X = rough(300, seed=2)[0]
     save_model(fitted, tmp_path / "model")
-    whole, again = fitted.predict(X, return_std=True), load_model(tmp_path / "model")
+    whole = fitted.predict(X, return_std=True)
+    again = load_model(tmp_path / "model")
     for found, expected in zip(again.predict(X[117:150], return_std=True), whole, strict=True):
         np.testing.assert_array_equal(found, expected[117:150])
     assert again.model_.digest() == fitted.model_.digest() != fitted.model_.sparse().digest()
@@ -192,7 +192,8 @@ def test_the_mean_of_a_new_target_varies_less_than_the_target(fitted):
 def test_the_rows_behind_a_prediction(fitted):
     """They are near, and their weighted errors are the difference to the prediction of the vectors
     alone."""
-    X, new = rough(3000)[0], rough(40, seed=4)[0]
+    X = rough(3000)[0]
+    new = rough(40, seed=4)[0]
     found = fitted.nearest_rows(new)
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
     np.testing.assert_allclose(
@@ -206,7 +207,8 @@ def test_the_rows_behind_a_prediction(fitted):
 def test_categories_that_differ_are_far():
     """Two levels have opposite functions of x: neighbours are those of the same level."""
     rng = np.random.default_rng(0)
-    numbers, levels = rng.uniform(-1, 1, 800), rng.integers(2, size=800)
+    numbers = rng.uniform(-1, 1, 800)
+    levels = rng.integers(2, size=800)
     y = 0.5 * numbers + np.sin(20 * numbers) * (1 - 2 * levels)
     frame = pd.DataFrame({"x": numbers, "level": pd.Categorical(levels)})
     model = RVMRegressor(**{**OPTIONS, "gamma": 1.0}, residual=Local(neighbours=20))
@@ -231,12 +233,11 @@ def test_weights_may_have_any_unit():
 
     A row without weight is absent: errors of all other rows stay those left out.
     """
-    (X, y), r = rough(250), np.random.default_rng(1).uniform(0.02, 0.2, size=(2, 250))
-    X, y, r = (
-        np.concatenate([X, X]),
-        (y + r * np.random.default_rng(2).standard_normal((2, 250))).ravel(),
-        r.ravel(),
-    )
+    (X, y) = rough(250)
+    r = np.random.default_rng(1).uniform(0.02, 0.2, size=(2, 250))
+    X = np.concatenate([X, X])
+    y = (y + r * np.random.default_rng(2).standard_normal((2, 250))).ravel()
+    r = r.ravel()
     options = {**OPTIONS, "residual": Local(neighbours=10)}
     found = []
     for unit in (1.0, 1e-3):
@@ -257,7 +258,8 @@ def test_weights_divide_the_noise_of_a_row():
     X, y = rough(900)
     bad = np.arange(900) % 3 == 0
     y[bad] += 0.5 * np.random.default_rng(5).standard_normal(bad.sum())
-    weights, (new, target) = np.where(bad, 0.01, 1.0), rough(500, seed=1)
+    weights = np.where(bad, 0.01, 1.0)
+    (new, target) = rough(500, seed=1)
     options = {**OPTIONS, "residual": Local(neighbours=20)}
     errors = [
         target - RVMRegressor(**options).fit(X, y, sample_weight=w).predict(new)
@@ -307,7 +309,9 @@ def test_a_file_with_fields_that_do_not_belong_together_is_refused(fitted, tmp_p
 
 def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_path):
     """A model that refers to the folder names it, and its error says what to do."""
-    residuals, new, model = fitted.model_.residuals, rough(50, seed=7)[0], copy(fitted)
+    residuals = fitted.model_.residuals
+    new = rough(50, seed=7)[0]
+    model = copy(fitted)
     model.model_ = replace(
         model.model_,
         residuals=replace(residuals, cells=residuals.cells.copied(f"{tmp_path}/cells")),

@@ -41,7 +41,9 @@ def fitted():
 
 def test_new_rows_of_each_target(fitted):
     """Errors fall, deviations are honest, and the history has the scores of what is predicted."""
-    (X, Y), line, sparse = NEW, fitted.history_[-1], fitted.model_.sparse()
+    (X, Y) = NEW
+    line = fitted.history_[-1]
+    sparse = fitted.model_.sparse()
     mean, std = fitted.predict(X, return_std=True)
     squares = (Y - mean) ** 2
     assert (squares.mean(axis=0) < 0.3 * np.mean((Y - sparse.predict(X)) ** 2, axis=0)).all()
@@ -55,7 +57,8 @@ def test_new_rows_of_each_target(fitted):
 
 def test_intervals_of_each_target(fitted):
     """Those of held-out rows are counted in the history; other kinds need one target."""
-    (X, Y), model = NEW, fitted.model_
+    (X, Y) = NEW
+    model = fitted.model_
     for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
         ends = [
             (lower[:, target], upper[:, target])
@@ -76,7 +79,8 @@ def test_intervals_of_each_target(fitted):
 
 
 def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
-    found, k = fitted.nearest_rows(NEW[0]), fitted.model_.residuals.neighbours
+    found = fitted.nearest_rows(NEW[0])
+    k = fitted.model_.residuals.neighbours
     assert found["rows"].shape == found["distances"].shape == (len(NEW[0]), k)
     corrections = fitted.predict(NEW[0]) - fitted.model_.sparse().predict(NEW[0])
     np.testing.assert_allclose(
@@ -94,8 +98,10 @@ def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
 
 def test_each_target_has_the_corrections_of_it_alone(fitted):
     """To the bit, by its errors and its kernel."""
-    residuals, points = fitted.model_.residuals, fitted.model_.design.scaling.inputs(NEW[0])
-    records, rank = residuals.cells.records, residuals.metric.width
+    residuals = fitted.model_.residuals
+    points = fitted.model_.design.scaling.inputs(NEW[0])
+    records = residuals.cells.records
+    rank = residuals.metric.width
     both = residuals.moments(points, 1.0)
     assert residuals.kernels[0] != residuals.kernels[1]
     for target in range(2):
@@ -109,10 +115,13 @@ def test_each_target_has_the_corrections_of_it_alone(fitted):
 
 def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
     """By the posterior of each target alone at the shared columns and α."""
-    (X, Y), model = rough(1500), fitted.model_
-    design, scaling = model.design, model.design.scaling
+    (X, Y) = rough(1500)
+    model = fitted.model_
+    design = model.design
+    scaling = model.design.scaling
     kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(design.centres), 0.5)
-    Phi, t = np.column_stack([np.ones((1500, int(design.bias))), kernels]), scaling.targets(Y)
+    Phi = np.column_stack([np.ones((1500, int(design.bias))), kernels])
+    t = scaling.targets(Y)
     rows = (np.flatnonzero((X - centre == 0).all(axis=1))[0] for centre in design.centres)
     own = [(row, np.array([k])) for k, row in enumerate(rows, int(design.bias))]
     records = model.residuals.cells.records
@@ -129,7 +138,8 @@ def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
 
 def test_files_keep_all_errors(fitted, tmp_path):
     save_model(fitted, tmp_path / "model")
-    again, X = load_model(tmp_path / "model"), rough(60, seed=2)[0]
+    again = load_model(tmp_path / "model")
+    X = rough(60, seed=2)[0]
     np.testing.assert_array_equal(
         again.predict(X, return_std=True), fitted.predict(X, return_std=True)
     )

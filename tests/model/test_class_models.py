@@ -36,16 +36,15 @@ def classifier(
     """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a
     ramp."""
     rng = np.random.default_rng(seed)
-    M, outputs = m + bias, 1 if likelihood == "bernoulli" else len(classes)
+    M = m + bias
+    outputs = 1 if likelihood == "bernoulli" else len(classes)
     scaling = Scaling(rng.normal(size=2), rng.uniform(0.5, 2, 2), np.zeros(1), np.ones(1))
     design = Design(
         Gaussian((0.4, 0.7)), scaling, rng.normal(size=(m, 2)), rng.permutation(100)[:m], bias
     )
-    mean, alpha, pooled = (
-        2 * rng.normal(size=(M, outputs)),
-        rng.uniform(0.1, 1e9, M),
-        likelihood == "pooled",
-    )
+    mean = 2 * rng.normal(size=(M, outputs))
+    alpha = rng.uniform(0.1, 1e9, M)
+    pooled = likelihood == "pooled"
     root = np.triu(rng.normal(size=(1 if pooled else outputs, M, M)))
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
     facts = design, mean, root, alpha, -12.345678901234567, 10**6, columns

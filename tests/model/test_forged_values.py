@@ -161,7 +161,8 @@ def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: 
     assert outcome(tmp_path / "m", rows[:5]) == "predicts"
     np.testing.assert_array_equal(load_model(tmp_path / "m").predict(rows), model.predict(rows))
     tree, arrays = read_group(str(tmp_path / "m"), KIND, FORMAT)
-    raw, found = [], {"refused": 0, "predicts": 0}
+    raw = []
+    found = {"refused": 0, "predicts": 0}
     for number, (what, other, others) in enumerate(forgeries(tree, arrays)):
         if number % share:
             continue

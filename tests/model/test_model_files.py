@@ -64,10 +64,13 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
     brings none."""
     model = made()
     X = np.random.default_rng(1).normal(size=(4, 3))
-    gaps, filled = X.copy(), X.copy()
-    gaps[1:, 2], gaps[0, 1] = np.nan, np.nan
+    gaps = X.copy()
+    filled = X.copy()
+    gaps[1:, 2] = np.nan
+    gaps[0, 1] = np.nan
     filled[1:, 2], filled[0, 1] = model.design.scaling.x_shift[2], model.design.scaling.x_shift[1]
-    (mean, variance), (expected, own) = model.moments(gaps)[:2], model.moments(filled)[:2]
+    (mean, variance) = model.moments(gaps)[:2]
+    (expected, own) = model.moments(filled)[:2]
     np.testing.assert_array_equal(mean, expected)
     means = [
         model.moments(np.column_stack([X[:, :2], np.full(4, z)]))[0]
@@ -263,10 +266,8 @@ def test_files_of_earlier_versions_are_read(version, tmp_path):
     resumed."""
     job = open_job(shutil.copytree(version / "job", tmp_path / "job"))
     for name in ("job", "regressor", "classifier"):
-        model, own = (
-            load_model(version / name) if name != "job" else job.model(),
-            np.load(version / f"{name}.npz"),
-        )
+        model = load_model(version / name) if name != "job" else job.model()
+        own = np.load(version / f"{name}.npz")
         X, centres = (
             (rows - own["x_shift"]) / own["x_scale"] for rows in (own["X"], own["centres"])
         )
@@ -274,13 +275,12 @@ def test_files_of_earlier_versions_are_read(version, tmp_path):
             [np.ones((len(X), int(own["bias"]))), naive.gaussian(X, centres, own["gamma"])]
         )
         f = (Phi @ own["mean"]).ravel()
-        found, expected = model.predict(own["X"]), own["t_shift"] + own["t_scale"] * f
+        found = model.predict(own["X"])
+        expected = own["t_shift"] + own["t_scale"] * f
         if name == "classifier":
             variance = np.sum(Phi @ own["covariance"] * Phi, axis=1)
-            found, expected = (
-                model.predict_proba(own["X"])[:, 1],
-                1 / (1 + np.exp(-f / np.sqrt(1 + np.pi * variance / 8))),
-            )
+            found = model.predict_proba(own["X"])[:, 1]
+            expected = 1 / (1 + np.exp(-f / np.sqrt(1 + np.pi * variance / 8)))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
     job.resume(data=version / "data.zarr", max_rounds=2)
     assert (job.wait(timeout=120), job.model().n_rows) == ("done", 100)

@@ -26,14 +26,17 @@ def from_rows(model, X, y, w):
     """Log evidence in the units of the model's map, weighted mean squared errors (T,), μ (M, T), Σ
     (T, M, M)."""
     scaling = model.design.scaling
-    Phi, t, scale = model.design.block(X), scaling.targets(y), scaling.t_scale
+    Phi = model.design.block(X)
+    t = scaling.targets(y)
+    scale = scaling.t_scale
     of_rows = model.design.row_weights(X)
     w = w if of_rows is None else w * of_rows
     betas = np.broadcast_to(scale**2 / model.evidence_noise, len(scale))
     given = [(Phi, t[:, k], model.alpha, beta, w) for k, beta in enumerate(betas)]
     evidence = sum(naive.log_evidence(*each) for each in given) - len(X) * np.log(scale).sum()
     found = [naive.posterior(*each) for each in given]
-    mu, Sigma = np.column_stack([each[0] for each in found]), np.stack([each[1] for each in found])
+    mu = np.column_stack([each[0] for each in found])
+    Sigma = np.stack([each[1] for each in found])
     return (
         evidence,
         scale**2 * (w @ (t - Phi @ model.mean.reshape(len(mu), -1)) ** 2) / len(X),
@@ -60,14 +63,18 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     """log N(t | 0, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ) and Σ w r² before and after; twice is once, and files and
     exports keep it."""
     options, T, weighted = CASES[case]
-    X, y, w = rows[0], rows[1][:, :T], rows[2] if weighted else np.ones(len(rows[0]))
+    X = rows[0]
+    y = rows[1][:, :T]
+    w = rows[2] if weighted else np.ones(len(rows[0]))
     fitted = RVMRegressor(gamma=0.5, residual="none", random_state=0, **options).fit(
         X, y, w if weighted else None
     )
-    whole, before = fitted.model_, from_rows(fitted.model_, X, y, w)
+    whole = fitted.model_
+    before = from_rows(fitted.model_, X, y, w)
     count = whole.n_vectors // 2
     small = fitted.prune(count)
-    model, pruned = small.model_, small.model_.pruned
+    model = small.model_
+    pruned = small.model_.pruned
     assert (small.n_relevance_vectors_, len(small.weights_), pruned.vectors) == (
         count,
         count,
@@ -115,7 +122,8 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
     def evidence(columns):
         return sum(naive.log_evidence(Phi[:, columns], each, alpha[columns], beta) for each in t.T)
 
-    order, left = least_loss(alpha, mu, root, 2, 7), np.arange(9)
+    order = least_loss(alpha, mu, root, 2, 7)
+    left = np.arange(9)
     for column in order:
         losses = [
             evidence(left) - evidence(np.delete(left, place)) for place in range(2, len(left))
@@ -139,7 +147,8 @@ def test_classes(likelihood):
     left = np.flatnonzero(np.isin(model.design.all_labels, small.design.all_labels))
     gone = np.setdiff1d(np.arange(len(model.mean)), left)
     for k, root in enumerate(model.root):
-        Sigma, own = root @ root.T, small.root[k]
+        Sigma = root @ root.T
+        own = small.root[k]
         gain = Sigma[np.ix_(left, gone)] @ np.linalg.inv(Sigma[np.ix_(gone, gone)])
         np.testing.assert_allclose(
             own @ own.T, (Sigma[np.ix_(left, left)] - gain @ Sigma[gone][:, left]), rtol=1e-5

@@ -47,7 +47,8 @@ class Proxy:
     a fault."""
 
     def __init__(self, address: str) -> None:
-        self.upstream, self.fault = urlsplit(address), lambda request: None
+        self.upstream = urlsplit(address)
+        self.fault = lambda request: None
         self.fault: Callable[[Request], str | None]
         self.hits: list[Request] = []
         self._seen: set[tuple[str, str]] = set()
@@ -59,7 +60,9 @@ class Proxy:
     def begin(self, fault: Callable[[Request], str | None] = lambda request: None) -> None:
         """Count from the beginning, with these faults."""
         with self._lock:
-            self.fault, self.hits, self._seen = fault, [], set()
+            self.fault = fault
+            self.hits = []
+            self._seen = set()
 
     def request(self, method: str, path: str, creates: bool) -> tuple[Request, str | None]:
         """Note a request, and return it with its fault."""

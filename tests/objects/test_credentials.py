@@ -20,7 +20,8 @@ from partirvm.cli import main
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.storage import address, open_folder
 
-PASSWORD, SIGNATURE = "pass/word+1", "c2lnbmF0dXJl/x=="
+PASSWORD = "pass/word+1"
+SIGNATURE = "c2lnbmF0dXJl/x=="
 SECRETS = (PASSWORD, "pass%2Fword", SIGNATURE, "c2lnbmF0dXJl", "pass/word")
 NAMES = ("t.csv", "t.csv.gz", "t.parquet")
 FIT = (
@@ -67,7 +68,8 @@ def server(tables):
                 self.send_error(404 if signed else 403)
                 return
             data = file.read_bytes()
-            first, last = 0, len(data) - 1
+            first = 0
+            last = len(data) - 1
             if wanted := self.headers.get("Range"):
                 first, last = (
                     int(n) if n else last for n in wanted.removeprefix("bytes=").split("-")

@@ -83,10 +83,8 @@ class Undisturbed:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("local")
     X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
-    data, job = (
-        ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url,
-        str(folder / "job"),
-    )
+    data = ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url
+    job = str(folder / "job")
     jobs.fit(data, job, OPTIONS)
     first = seen(job)
     go_on(job, data)

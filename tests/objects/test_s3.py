@@ -55,7 +55,8 @@ def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
     """Return a local folder and a bucket, both with DATA and a finished job of the same table."""
     import s3fs
 
-    folder, bucket = str(tmp_path_factory.mktemp("local")), "s3://experiments/first"
+    folder = str(tmp_path_factory.mktemp("local"))
+    bucket = "s3://experiments/first"
     s3fs.S3FileSystem().mkdir("experiments")
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (3000, 2))
@@ -99,7 +100,8 @@ def _there(place: str) -> str | None:
 def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
     """The same bytes; nothing but the output stays."""
     folder, bucket = places
-    here, there = tmp_path / f"p.{ending}", f"{bucket}/p.{ending}"
+    here = tmp_path / f"p.{ending}"
+    there = f"{bucket}/p.{ending}"
     predict(f"{folder}/job", f"{folder}/table.zarr", str(here))
     predict(f"{folder}/job", f"{bucket}/table.zarr", there)
     assert _objects(there) == _files(here)

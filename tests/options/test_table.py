@@ -67,7 +67,8 @@ def test_a_refusal_names_the_option_and_what_was_found(name, wrong):
 @pytest.mark.parametrize("name", TABLE)
 def test_every_option_has_a_flag_that_agrees(name):
     """Its name, its default, which the check keeps, and the value that a text becomes."""
-    flag, row = FLAGS[name], TABLE[name]
+    flag = FLAGS[name]
+    row = TABLE[name]
     assert row.check(name, row.default) == row.default
     assert flag.opts[0] == row.flag
     assert flag.help.startswith(help_of(row.help).rstrip())

@@ -17,7 +17,9 @@ from partirvm.planning.cost import (
 )
 from partirvm.planning.memory import DataShape
 
-READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
+READ = 1e-7
+ELEMENT = 2e-9
+PRODUCT = 1e10
 RATES = Rates(read=READ, element=ELEMENT, product=PRODUCT)
 
 
@@ -98,7 +100,8 @@ def settling(n, kept):
 def test_rounds_look_but_for_the_first_and_settle_at_the_end():
     """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows
     before two of them."""
-    n, kept = 10**4, (1, 51, 76)
+    n = 10**4
+    kept = (1, 51, 76)
     costs = rounds_cost(work(n, searched=n), 100, 3, 0.5)
     expected = [gram(n, m, 100)[1] + (residuals(n, m) if k else 0) for k, m in enumerate(kept)]
     expected[-1] += settling(n, 1 + int(0.5 * 175))
@@ -122,7 +125,8 @@ def test_the_last_round_sees_all_rows():
 def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     """4·10⁶ operations for each of its rows; the 88 kept columns are fitted and left out once
     more."""
-    n, rows = 10**4, 500
+    n = 10**4
+    rows = 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
     costs = rounds_cost(
         replace(work(n), shape=DataShape(n, 4, 1, 1024, local_noise_rows=rows)), 100, 3, 0.5

@@ -43,23 +43,28 @@ shapes = st.builds(
 def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool, elements, whole):
     """The table at the head of planning/memory.py, written down again."""
     how = {"held_out": held_out, "pool": pool, "elements": elements, "whole": whole}
-    f, M, P, d, T = 8, kept, candidates, shape.n_features, shape.n_targets
+    f = 8
+    M = kept
+    P = candidates
+    d = shape.n_features
+    T = shape.n_targets
     if whole:
-        M, P, pool = 0, kept + candidates, pool and pool + kept
+        M = 0
+        P = kept + candidates
+        pool = pool and pool + kept
     Q = max(P, pool)
     R = min(shape.tile_rows, shape.n_rows)
     B = min(PANEL_ROWS, R)
-    tiles, C = -(-shape.n_rows // shape.tile_rows), shape.n_outputs
+    tiles = -(-shape.n_rows // shape.tile_rows)
+    C = shape.n_outputs
     levels = (tiles - 1).bit_length()
     threads = min(threads, tiles)
     batch = f * C * elements * (4 * threads + max(levels, 1) + 9)
     node = f * max((M + P) * P, M * pool)
     node = C * node if shape.newton else node + f * shape.n_classes * P
-    tile, panel, block = (
-        3 * f * R * (d + T + 1),
-        2 * f * B * (M + Q + d + shape.n_classes + 2),
-        2 * node,
-    )
+    tile = 3 * f * R * (d + T + 1)
+    panel = 2 * f * B * (M + Q + d + shape.n_classes + 2)
+    block = 2 * node
     held, solved = (3 * C, 12 * C) if shape.newton else (C + 3, 4 * C + 6)
     passing = (
         threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
@@ -109,7 +114,8 @@ def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out,
 def test_the_batch_that_fits(shape, candidates, threads, spare):
     """As large as the spare bytes allow; one fit of P candidates and the bias in any case, 64 of
     them at most."""
-    one, found = (candidates + 1) ** 2, batch_elements(shape, candidates, threads, spare)
+    one = (candidates + 1) ** 2
+    found = batch_elements(shape, candidates, threads, spare)
     assert one <= found <= BATCH * one
     alone = step_bytes(shape, 0, 1, threads).peak
     if found > one:
@@ -157,7 +163,8 @@ def test_the_bytes_of_boosted_trees_by_hand(features, classes):
     """Rows, twice in double precision, with six scores of each class; histograms of 32 nodes × 256
     bins × 20 bytes."""
     shape = DataShape(3000, features, 1, 1000, n_classes=classes)
-    rows, histograms = 8 * 3000 * (4 * (features + 1) + 6 * classes), 32 * 256 * 20 * features
+    rows = 8 * 3000 * (4 * (features + 1) + 6 * classes)
+    histograms = 32 * 256 * 20 * features
     assert (
         comparison_bytes(shape, 3000, 7, 120)
         == 7 + (16 << 20) + 120 * (16 << 10) + rows + histograms

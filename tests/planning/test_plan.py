@@ -30,7 +30,8 @@ def plan_of(**changes):
     """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
-    pool, facts = changes.pop("pool", 0), changes.pop("facts", {})
+    pool = changes.pop("pool", 0)
+    facts = changes.pop("facts", {})
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_partition") if name in changes}
     request = Request(
         strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5
@@ -63,7 +64,8 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain
     with the process; those by which it has grown during kernel learning count among them.
     """
-    shape, libraries = DataShape(3000, 5, 1, 1000), 70 << 20
+    shape = DataShape(3000, 5, 1, 1000)
+    libraries = 70 << 20
     machine = Machine(threads=2, base=90 << 20, limit=4 << 30, libraries=libraries)
     small = {"shape": shape, "machine": machine, "partition_size": 100}
     alone = plan_of(**small, residual="none", reference="none")
@@ -100,7 +102,8 @@ def test_what_local_residuals_take():
     """12 numbers of each of 10⁶ rows: twice these in a tenth of the memory, with a search, or else
     in files."""
     plan = plan_of(neighbours=30)
-    size, columns = 8 * 12 * 10**6, plan.rounds[-1].columns
+    size = 8 * 12 * 10**6
+    columns = plan.rounds[-1].columns
     seconds = 10**6 * (RATES.read + columns * RATES.element + 2 * columns / RATES.product) / 2
     taken = (
         f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 "
@@ -203,10 +206,8 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
     """The heuristic's fit brings all its columns at once; as many as fit on the most threads that
     let them."""
     least = 1 if shrink else threads
-    shape, machine = (
-        DataShape(10**6, 8, 1, 4096),
-        Machine(threads, 50 << 20, limit << 20, least_threads=least),
-    )
+    shape = DataShape(10**6, 8, 1, 4096)
+    machine = Machine(threads, 50 << 20, limit << 20, least_threads=least)
     found, rows = affordable(shape, machine, candidates)
     room = machine.limit - machine.base - ALLOWANCE
     assert 2 <= rows <= candidates
@@ -231,7 +232,8 @@ def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newto
         held_out=held_out,
     )
     columns = min(max(cost.columns for cost in plan.rounds), plan.max_columns)
-    spare, asked = plan.room(columns), replace(plan.request, kernel_store="memory")
+    spare = plan.room(columns)
+    asked = replace(plan.request, kernel_store="memory")
     kept = replace(plan, kernel_store=kernel_store(asked, plan.shape, plan.machine, columns, spare))
     assert kept.kernel_store.bytes == min(spare, 8 * 10**6 * columns) > 0
     assert kept.peak <= kept.machine.limit

@@ -26,7 +26,8 @@ from partirvm.storage.records import read_json, to_json
 
 ASKED = {"strategy": "working-set", "selection": "error", "noise": "constant", "residual": "none"}
 PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, **ASKED)
-TILES, TILE = 14, 40
+TILES = 14
+TILE = 40
 ENDINGS = (".zarr", ".parquet", ".csv")
 LABELS = (
     "=1+1",
@@ -202,7 +203,8 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 19)
     peaks = []
     for n in (6000, 30_000):
-        data, found = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=2048), []
+        data = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=2048)
+        found = []
         for again in range(2):  # threads of other tests may allocate meanwhile
             tracemalloc.start()
             prediction.predict(str(folder / "job"), data.url, str(tmp_path / f"{n}-{again}.csv"))
@@ -231,7 +233,8 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 
 
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
-    labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
+    labels = (2**53, 2**53 + 1, 2**63 - 1)
+    place = tmp_path / "p.csv"
     write_output(
         open_folder(str(place)),
         tmp_path / "part.csv",
@@ -252,7 +255,8 @@ KINDS = {
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_chunk_of_predictions_is_no_prediction(tmp_path, labels, damage):
     """A missing one reads as NaN or as no label, a changed one is an error of its checksum."""
-    known, place = written_labels(labels), tmp_path / "p.zarr"
+    known = written_labels(labels)
+    place = tmp_path / "p.zarr"
     table = {"label": known[[0, 1, 1]], "p_1": np.array([0.25, 0.5, 0.75])}
     write_output(
         open_folder(str(place)),

@@ -14,7 +14,8 @@ from partirvm.predict import prediction
 PARAMETERS = Request(
     gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error"
 )
-N, TESTED = 900, 1100
+N = 900
+TESTED = 1100
 
 
 def rows(n=N, seed=0):
@@ -77,10 +78,12 @@ def test_scores_are_those_of_the_augmented_predictions(folder):
     found = prediction.evaluate(
         str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr")
     )
-    written, y = pd.read_csv(folder / "whole.csv"), rows(TESTED, seed=1)[1]
+    written = pd.read_csv(folder / "whole.csv")
+    y = rows(TESTED, seed=1)[1]
     predictive = norm(written["mean"], written["std"])
     half = JobStore(str(folder / "job")).model().multiples([0.95])[0] * written["std"]
-    low, high = written["mean"] - half, written["mean"] + half
+    low = written["mean"] - half
+    high = written["mean"] + half
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - written["mean"]) ** 2)), rel=1e-9)
     assert found["nlpd"] == pytest.approx(-predictive.logpdf(y).mean(), rel=1e-9)
     assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
@@ -102,7 +105,8 @@ def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
 def test_classes_are_not_augmented(tmp_path):
     X = np.random.default_rng(0).normal(size=(120, 1))
     ingest((X, (X[:, 0] > 0).astype(int)), tmp_path / "d.zarr", classes=True)
-    job, data = str(tmp_path / "job"), str(tmp_path / "d.zarr")
+    job = str(tmp_path / "job")
+    data = str(tmp_path / "d.zarr")
     jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
                  lambda: prediction.evaluate(job, data, augment=data)):  # fmt: skip

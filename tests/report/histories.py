@@ -55,7 +55,8 @@ def history(strategy, *, held_out=True):
     if strategy == "basic":
         return [entry(0.9, kind="final", vectors=14, passes=31, held_out=held_out, fade=0.2)]
     if strategy == "split-merge":
-        parts, seconds = [], 0.0
+        parts = []
+        seconds = 0.0
         for level, fits in enumerate((8, 4, 2)):
             for number in range(1, fits + 1):
                 seconds += 0.3
@@ -79,7 +80,8 @@ def history(strategy, *, held_out=True):
 def numbers(n=500, spread=0.0):
     """Targets, means and predicted deviations that vary with ``spread``."""
     rng = np.random.default_rng(0)
-    mean, std = rng.normal(10, 3, n), np.exp(spread * rng.normal(size=n))
+    mean = rng.normal(10, 3, n)
+    std = np.exp(spread * rng.normal(size=n))
     return mean + std * rng.normal(size=n), mean, std
 
 

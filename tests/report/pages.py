@@ -15,7 +15,9 @@ class Checker(HTMLParser):
 
     def __init__(self, source):
         super().__init__()
-        self.open, self.elements, self.texts = [], [], []
+        self.open = []
+        self.elements = []
+        self.texts = []
         self.feed(source)
         self.close()
         assert not self.open

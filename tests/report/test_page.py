@@ -165,7 +165,8 @@ def test_every_number_is_there(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
     html = job.html
     read = check(html)
-    last, plan = job.history[-1], job.plan
+    last = job.history[-1]
+    plan = job.plan
     figures = [
         job.location,
         "done",
@@ -288,10 +289,8 @@ def test_parameters_that_differ_come_first(fitted):
 
 def job_of(strategy, *, held_out=True, **changes):
     """A job of three classes with a history of ``histories``."""
-    plan, history = (
-        histories.plan(strategy, outputs=3),
-        histories.history(strategy, held_out=held_out),
-    )
+    plan = histories.plan(strategy, outputs=3)
+    history = histories.history(strategy, held_out=held_out)
     parameters = json.loads(json.dumps(asdict(Request(gamma=0.5))))
     facts = {"plan": plan, "history": history, "seconds": 99.0, "parameters": parameters}
     facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
@@ -375,8 +374,11 @@ def test_the_page_can_be_read_without_seeing_it(kind):
 @pytest.mark.usefixtures("without_charts")
 def test_tables_of_largest_errors():
     """Row, actual, predicted, deviation and their ratio; classes by name."""
-    line, p = histories.history("basic")[-1], np.array([[0.9, 0.1], [0.4, 0.6]])
-    t, mean, std = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 2.0])
+    line = histories.history("basic")[-1]
+    p = np.array([[0.9, 0.1], [0.4, 0.6]])
+    t = np.array([1.0, -2.0])
+    mean = np.array([0.5, 1.0])
+    std = np.array([0.25, 2.0])
     for found, outputs, said in (
         (
             NumberDiagnostics.of(t, mean, std, np.array([1234, 7])),
@@ -420,7 +422,8 @@ FEATURE_NAMES = ("age", "zone", "height")
 def test_shares_and_loadings_of_a_product_with_categories():
     """share_i = gamma_i Σ_j a_ij² v_j over their sum; loadings of unit length, by the names of the
     numeric columns."""
-    axes, variance = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([1.0, 0.25, 4.0])
+    axes = np.array([[3.0, 4.0], [1.0, 0.0]])
+    variance = np.array([1.0, 0.25, 4.0])
     directions = OnColumns(Directions(Gaussian((0.5, 2.0)), axes), (0, 2))
     found = directions_json(
         Product((directions, OnColumns(Categorical(1.0), (1,)))), variance, FEATURE_NAMES

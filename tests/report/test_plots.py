@@ -137,7 +137,8 @@ def test_a_classifier_draws_its_diagnostics(K):
     y = np.array(["a", "b", "c"])[np.clip(np.round(X[:, 0] + 1), 0, K - 1).astype(int)]
     fitted = RVMClassifier(gamma=0.5, random_state=0).fit(X[:100], y[:100])
     display = fitted.plot_diagnostics(X[100:], y[100:])
-    labels, predicted = fitted.classes_.tolist(), fitted.predict(X[100:])
+    labels = fitted.classes_.tolist()
+    predicted = fitted.predict(X[100:])
     expected = [[((y[100:] == a) & (predicted == b)).sum() for b in labels] for a in labels]
     np.testing.assert_array_equal(display.found[0].confusion, expected)
     assert [text.get_text() for text in display.axes_[1].get_yticklabels()] == labels
@@ -156,10 +157,8 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     y = np.array(["low", "high"])[(y > 0).astype(int)] if kind == "classes" else y
     for name, rows in (("train", slice(0, 300)), ("held-out", slice(300, 400))):
         ingest((X[rows], y[rows]), str(tmp_path / name), classes=kind == "classes")
-    job, validation = (
-        str(tmp_path / "job"),
-        None if kind == "left-out" else str(tmp_path / "held-out"),
-    )
+    job = str(tmp_path / "job")
+    validation = None if kind == "left-out" else str(tmp_path / "held-out")
     jobs.fit(str(tmp_path / "train"), job, Request(gamma=1.0, max_rounds=3), validation=validation)
     for name in ("train", "held-out"):
         shutil.rmtree(tmp_path / name)

@@ -178,7 +178,8 @@ def test_histories_of_these_tests_are_as_drivers_write_them(folder):
 def test_jobs_of_both_kinds_in_one_table(folder):
     """Each line says what its errors are; a job without a fit has none, an unreadable one as many
     cells."""
-    classes, keys = open_job(str(folder / "classes")).progress(), list(QUANTITIES)
+    classes = open_job(str(folder / "classes")).progress()
+    keys = list(QUANTITIES)
     numbers = {
         **classes,
         **dict.fromkeys(keys),

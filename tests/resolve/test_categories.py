@@ -20,7 +20,9 @@ EFFECT = np.array([0.0, 3.0, -1.0])
 def rows(n=240, seed=0):
     """A wave over one number, an effect of a category, and an input that does nothing."""
     rng = np.random.default_rng(seed)
-    x, codes, noise = rng.uniform(-2, 2, n), rng.integers(0, 3, n), 50 * rng.normal(size=n)
+    x = rng.uniform(-2, 2, n)
+    codes = rng.integers(0, 3, n)
+    noise = 50 * rng.normal(size=n)
     y = np.sin(2 * x) + EFFECT[codes] + 0.1 * rng.normal(size=n)
     zone = pd.Categorical.from_codes(codes, list(LEVELS))
     return pd.DataFrame({"noise": noise, "zone": zone, "x": x}), y

@@ -179,7 +179,8 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(
 def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, share):
     """Sampled: σ(m + u) has this share as its mean for u ~ N(0, v), and its variance gives v."""
     u = np.sqrt(variance) * stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
-    low, high = -100.0, 100.0
+    low = -100.0
+    high = 100.0
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if expit(middle + u).mean() < share else (low, middle)

@@ -20,11 +20,9 @@ def planted(
     """Rows of levels with normal effects and noise of variance 1, their targets, and the
     effects."""
     rng = np.random.default_rng(seed)
-    effects, codes, x = (
-        spread * rng.normal(size=n_levels),
-        rng.integers(0, n_levels, n),
-        rng.normal(size=n),
-    )
+    effects = spread * rng.normal(size=n_levels)
+    codes = rng.integers(0, n_levels, n)
+    x = rng.normal(size=n)
     labels = pd.Categorical.from_codes(codes, [f"l{code}" for code in range(n_levels)])
     return pd.DataFrame({"x": x, "label": labels}), effects[codes] + x + rng.normal(size=n), effects
 
@@ -38,7 +36,8 @@ def test_few_levels_with_large_effects_are_not_lost(n_levels, seed):
     """x + effect + noise of sd .1, with effects 0, 1, 2, …: the error is that of the noise, as in
     least squares."""
     rng = np.random.default_rng(seed)
-    codes, x = rng.integers(0, n_levels, 600), rng.normal(size=600)
+    codes = rng.integers(0, n_levels, 600)
+    x = rng.normal(size=600)
     y = x + codes + 0.1 * rng.normal(size=600)
     frame = pd.DataFrame({"x": x, "k": pd.Categorical(codes)})
     model = RVMRegressor(**QUICK).fit(frame[:300], y[:300])
@@ -122,7 +121,8 @@ def test_classes_with_few_levels():
     """A class that depends on one of eight levels and on a number is predicted as well as it can
     be."""
     rng = np.random.default_rng(5)
-    codes, x = rng.integers(0, 8, 800), rng.normal(size=800)
+    codes = rng.integers(0, 8, 800)
+    x = rng.normal(size=800)
     classes = (x + 1.5 * (codes % 3) - 1.5) > 0
     frame = pd.DataFrame({"x": x, "k": pd.Categorical(codes)})
     model = RVMClassifier(random_state=0, effort="quick").fit(frame[:400], classes[:400])

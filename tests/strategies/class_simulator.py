@@ -30,7 +30,8 @@ class ClassSimulator(Simulator):
         super().__post_init__()
         self.y = self.y.astype(float)
         self.scaling = replace(self.scaling, t_shift=np.zeros(1))
-        self.empty, self.t = replace(self.empty, scaling=self.scaling), self.y[:, None]
+        self.empty = replace(self.empty, scaling=self.scaling)
+        self.t = self.y[:, None]
 
     @property
     def problem(self) -> Problem:
@@ -97,7 +98,8 @@ def groups(
 def usable(save, simulator):
     """A model that predicts: all finite, its vectors distinct rows of weight, each output's
     covariance there."""
-    fit, labels = save.fit, save.fit.labels
+    fit = save.fit
+    labels = save.fit.labels
     C = simulator.problem.n_outputs
     mean, roots = (
         (fit.posterior.mean, fit.posterior.root())
@@ -128,7 +130,8 @@ KINDS = ((0, "gaussian"), (2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
 def runs(draw, names=NAMES):
     """Any small problem with any options, for one of the strategies."""
     K, likelihood = draw(st.sampled_from(KINDS))
-    n, seed = draw(st.integers(max(K + 1, 2), 50 if K else 70)), draw(st.integers(0, 50))
+    n = draw(st.integers(max(K + 1, 2), 50 if K else 70))
+    seed = draw(st.integers(0, 50))
     if K:
         X, y = groups(n, K, seed=seed, spread=draw(st.sampled_from([0.1, 0.8, 3.0])))
     else:

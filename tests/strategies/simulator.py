@@ -89,7 +89,9 @@ class Simulator:
         """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn
         ``stop_at``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name
-        self.turns, self.answers, self.lines = [], [], []
+        self.turns = []
+        self.answers = []
+        self.lines = []
         state = strategy.start(self.problem, options) if state is None else state
         try:
             while state.end is None:

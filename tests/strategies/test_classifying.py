@@ -129,7 +129,8 @@ def test_a_fit_begins_where_the_last_one_stood():
     """α and weights of the columns that survived; the weights of an output sum to zero."""
     simulator = ClassSimulator(*groups(120, 3), n_classes=3, likelihood="multinomial")
     simulator.run("working-set", Options(15, "gain", max_rounds=3))
-    tasks, answers = simulator.passes(Newton), simulator.heard_of(Solved)
+    tasks = simulator.passes(Newton)
+    answers = simulator.heard_of(Solved)
     assert len(tasks) == 3
     for task, before in zip(tasks[1:], answers, strict=False):
         np.testing.assert_array_equal(task.start.labels, before.fit.labels)
@@ -156,7 +157,8 @@ def test_absent_rows_are_no_rows(name, kind):
     simulator.run(name, Options(60, "order", max_passes=40))
     alone = ClassSimulator(X[w > 0], codes[w > 0], n_classes=K, likelihood=likelihood)
     alone.run(name, Options(60, "order", max_passes=40))
-    one, other = simulator.saves[-1], alone.saves[-1]
+    one = simulator.saves[-1]
+    other = alone.saves[-1]
     np.testing.assert_allclose(one.design.centres, other.design.centres)
     means = (
         fit.posterior.mean if likelihood == "pooled" else fit.mean for fit in (one.fit, other.fit)

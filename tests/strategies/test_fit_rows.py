@@ -81,14 +81,14 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
     """Actions begin without all columns that have entered, and with no other; the statistics are
     the dense ones."""
     simulator = Simulator(*wave(60))
-    kept_rows, alpha, new_rows = (
-        np.array([9, 3, 30]),
-        np.array([1e-3, 2.0, 0.5]),
-        np.array(new_rows),
-    )
+    kept_rows = np.array([9, 3, 30])
+    alpha = np.array([1e-3, 2.0, 0.5])
+    new_rows = np.array(new_rows)
     kept = simulator.empty.with_centres(simulator.X[kept_rows], kept_rows)
     new = simulator.empty.with_centres(simulator.X[new_rows], new_rows)
-    Phi, added, t = simulator.phi(kept), simulator.phi(new), simulator.t
+    Phi = simulator.phi(kept)
+    added = simulator.phi(new)
+    t = simulator.t
     block = GramBlock.of(Phi[:, :0], Phi, t)
     before = HyperState(GramStatistics.of(kept.labels, block), alpha, 50.0, target_variance=1.0)
 
@@ -117,7 +117,8 @@ def test_precise_statistics_need_no_pass(monkeypatch):
     simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
     assert last_passes(simulator) == [LeaveOneOutPass]
-    design, fit = simulator.saves[-1].design, simulator.saves[-1].fit
+    design = simulator.saves[-1].design
+    fit = simulator.saves[-1].fit
     mean = fit.posterior.means[:, 0]
     residual = np.sum((simulator.t[:, 0] - simulator.phi(design) @ mean) ** 2)
     assert fit.posterior.residual == pytest.approx(residual, rel=1e-8)
@@ -217,14 +218,16 @@ def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data
     assert len(rows) == min(count, len(left))
     assert (np.diff(rows) > 0).all()
     assert np.isin(rows, left).all()
-    there, found = set(codes[left].tolist()), set(codes[rows].tolist())
+    there = set(codes[left].tolist())
+    found = set(codes[rows].tolist())
     assert numbers or (found == there if count >= len(there) else len(found) == count)
     np.testing.assert_array_equal(rows, drawn(codes, K, used, count, **options))
 
 
 def test_unshuffled_rows_are_drawn_from_everywhere():
     """Not a run of neighbours, and another seed draws others."""
-    codes, how = np.zeros(10_000, np.int8), {"numbers": True, "purpose": Purpose.SAMPLE}
+    codes = np.zeros(10_000, np.int8)
+    how = {"numbers": True, "purpose": Purpose.SAMPLE}
     one, other = (
         drawn(codes, 1, codes[:0], 200, seed=seed, draw=0, shuffled=False, **how) for seed in (0, 1)
     )
@@ -236,7 +239,8 @@ def test_unshuffled_rows_are_drawn_from_everywhere():
 @given(st.integers(2, 9), st.integers(1, 8), st.booleans())
 def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
     """Draws of fewer rows than classes reach each class within ⌈K/count⌉ of them."""
-    codes, used = np.repeat(np.arange(K), 20), np.zeros(0, np.int64)
+    codes = np.repeat(np.arange(K), 20)
+    used = np.zeros(0, np.int64)
     for draw in range(-(-K // count)):
         rows = drawn(codes, K, used, count, seed=0, draw=draw, shuffled=shuffled)
         used = np.union1d(used, rows)

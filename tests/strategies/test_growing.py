@@ -99,7 +99,8 @@ def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
     """After growth, the next round is compared with the evidence of the same α and β over the
     larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
-    compared, enlarge = [], rounds.enlarge
+    compared = []
+    enlarge = rounds.enlarge
 
     def noted(state, count):
         state = yield from enlarge(state, count)
@@ -111,7 +112,8 @@ def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
     simulator.run("working-set", Options(20, "random", "growing", sample_rows=80, max_rounds=4))
     assert len(compared) >= 3
     for state in compared:
-        fit, rows = state.fit, state.fit.n
+        fit = state.fit
+        rows = state.fit.n
         phi = simulator.phi(state.design)[:rows]
         C = np.eye(rows) / fit.beta + (phi / fit.alpha) @ phi.T
         expected = multivariate_normal(np.zeros(rows), C).logpdf(simulator.t[:rows, 0])

@@ -39,10 +39,12 @@ def test_one_fit_of_all_rows_respects_the_limit(kind):
     codes = np.searchsorted(np.quantile(y, [0.5] if kind == "two classes" else [0.3, 0.7]), y)
     model = RVMClassifier(**asked, multi_class="multinomial" if kind == "softmax" else "auto")
     if kind == "several targets":
-        model, codes = RVMRegressor(**asked), np.column_stack([y, X[:, 0]])
+        model = RVMRegressor(**asked)
+        codes = np.column_stack([y, X[:, 0]])
     elif kind == "several kernels":
         asked.pop("gamma")
-        model, codes = RVMRegressor(kernel=["gaussian", "matern52"], **asked), y
+        model = RVMRegressor(kernel=["gaussian", "matern52"], **asked)
+        codes = y
     model.fit(X, codes)
     assert 0 < model.n_relevance_vectors_ <= 7
 

@@ -28,7 +28,8 @@ from partirvm.strategies.stages import due
 from partirvm.strategies.working_set import WorkingSetRounds
 from partirvm.types import Scaling
 
-ROWS, PART = 600, 50
+ROWS = 600
+PART = 50
 LOST = Gaussian((1.0, 1e-7, 1e-7))
 """What few centres may make of the data below: feature 1 is off, and is missed; so is feature 2,
 which is noise."""
@@ -89,7 +90,8 @@ def fitted(
     held_out=None,
 ):
     X, y = rows()
-    journal, executor = Keeping(), LocalExecutor(threads)
+    journal = Keeping()
+    executor = LocalExecutor(threads)
     validation = None if held_out is None else ArraySource(*rows(held_out), None, tile_rows=200)
     run = Driver(
         executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted
@@ -125,7 +127,8 @@ def test_what_is_taken_is_the_evidence_over_all_rows():
     kernels = [k for k, entry in enumerate(journal.history) if entry["kind"] == "kernel"]
     assert any(journal.history[k]["taken"] for k in kernels)
     for line, model in journal.models:
-        entry, design = journal.history[line], model.design
+        entry = journal.history[line]
+        design = model.design
         Phi = np.hstack(
             [
                 np.ones((ROWS, int(design.bias))),
@@ -137,7 +140,8 @@ def test_what_is_taken_is_the_evidence_over_all_rows():
         if entry["taken"]:
             assert kernel_from_spec(entry["kernel"]) == design.kernel
     for k in kernels:
-        before, entry = journal.history[k - 1], journal.history[k]
+        before = journal.history[k - 1]
+        entry = journal.history[k]
         assert entry["log_evidence"] >= before["log_evidence"] - OPTIONS.tol * ROWS
         risen = entry["gain"] if entry["taken"] else 0.0
         assert entry["log_evidence"] == pytest.approx(before["log_evidence"] + risen, abs=1e-6)

@@ -146,7 +146,8 @@ def test_incremental_takes_the_partitions_in_order(shuffled):
 
 
 OPTIONS = Options(partition_size=15, selection="order", max_columns=100)
-BEFORE, AFTER = 63, 110
+BEFORE = 63
+AFTER = 110
 
 
 def simulators(classes):

@@ -131,7 +131,8 @@ def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood)
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
-    Phi, t = simulator.phi(last.design), simulator.t[:, 0]
+    Phi = simulator.phi(last.design)
+    t = simulator.t[:, 0]
     expected = naive.log_evidence(Phi, t, last.fit.alpha, last.fit.beta)
     np.testing.assert_allclose(last.record.log_evidence, expected, rtol=1e-6)
     mean, _ = naive.predict_by_rows(Phi, Phi, t, last.fit.alpha, last.fit.beta)
@@ -167,7 +168,8 @@ def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
     assert len(pool.new.labels) == 32
     assert not set(pool.new.labels) & set(first.new.labels)
     model = simulator.saves[0]
-    Phi, t = simulator.phi(model.design), simulator.t[:, 0]
+    Phi = simulator.phi(model.design)
+    t = simulator.t[:, 0]
     gains = []
     for centre in pool.new.centres:
         phi = naive.gaussian(simulator.X, centre[None], simulator.gamma)[:, 0]
@@ -181,10 +183,12 @@ def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
 def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     """Half of the rows, each twice: gains from one half must rank as those from all."""
     simulator = Simulator(*wave(60))
-    X, t = np.vstack([simulator.X] * 2), np.vstack([simulator.t] * 2)
+    X = np.vstack([simulator.X] * 2)
+    t = np.vstack([simulator.t] * 2)
     kept = simulator.empty.with_centres(X[:5], np.arange(5))
     pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
-    Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
+    Phi = simulator.phi(kept, X)
+    new = simulator.phi(pool, X)
     G, b, sum_squares = naive.gram(Phi, t)
     fit = HyperState(
         GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
@@ -320,7 +324,9 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
     assert cancelled
     for k in cancelled:
         mean = simulator.heard[k].fit.posterior.mean
-        asked, answer, again = simulator.said[k + 1], simulator.heard[k + 1], simulator.said[k + 2]
+        asked = simulator.said[k + 1]
+        answer = simulator.heard[k + 1]
+        again = simulator.said[k + 2]
         assert isinstance(asked, ResidualPass)
         np.testing.assert_array_equal(asked.mean[:, 0], mean)
         assert isinstance(again, Solve)
@@ -350,14 +356,20 @@ def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
     make, y = (RVMClassifier, y > 0) if classes else (RVMRegressor, y)
     model = make(gamma=2.0, partition_size=40, random_state=0, effort="quick").fit(X, y)
     rounds = [line for line in model.history_ if line["kind"] == "round"]
-    work, highest, kept, slow = 1.0, -np.inf, 0, []
+    work = 1.0
+    highest = -np.inf
+    kept = 0
+    slow = []
     for line in rounds:
-        columns, new = line["candidates"], line["candidates"] - kept
-        before, work = work, work + len(X) * (2 * (columns - new) * new + new**2) + 16 * columns**3
+        columns = line["candidates"]
+        new = line["candidates"] - kept
+        before = work
+        work = work + len(X) * (2 * (columns - new) * new + new**2) + 16 * columns**3
         gain = (line["log_evidence"] - highest) / len(X)
         unit = -highest / len(X) if classes else 1.0
         slow.append(gain < 0.2 * unit * log2(work / before))
-        highest, kept = max(highest, line["log_evidence"]), line["vectors"]
+        highest = max(highest, line["log_evidence"])
+        kept = line["vectors"]
     pairs = [a and b for a, b in pairwise(slow)]
     assert pairs[-1]
     assert not any(pairs[:-1])
