@@ -10,8 +10,8 @@ while the evidence rises.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,106 +24,197 @@ from partirvm.learning.sample import SampledRows, fitted
 from partirvm.strategies.problem import Problem
 from partirvm.types import FeatureMap, Float, Int, Scaling
 
-Warp: TypeAlias = tuple[float, float]
-"""Centre and spread."""
+SKEWED = 0.8
+"""Minimum absolute skewness of features that are tried."""
 
-Found: TypeAlias = tuple[float, int, Warp, Scaling, Kernel]
-"""Evidence for a warped feature, its position and warp, and the scaling of all inputs and the
-kernel after warping."""
+HEAVY = 4.5
+"""Minimum kurtosis (a normal distribution has 3) of features that are tried without skewness."""
 
-SKEWED, HEAVY = 0.8, 4.5
-"""Minimum absolute skewness, or kurtosis (a normal has 3), of features that are tried."""
+MOST_SKEWED = 24
+"""Maximum number of features that are tried, to save time."""
 
 CENTRES = 150
 """Maximum number of centres for the tied evidence: 300 chose the same warps (protein, census 8H,
 used cars). 3,000 rows instead of 8,000 show too little of the tails: the RMSE on census 16L is 3 %
 larger."""
 
-EXACT, LESS_NOISE = 2000, (0.0, 1.4)
-"""Up to this many rows, the exact process gives the evidence, at its log noise or this much
-less."""
+EXACT_ROWS = 2000
+"""Up to this many rows, the exact process gives the evidence."""
 
-RIDGE, MOST_INPUTS = 0.05, 100
-"""Minimum eigenvalue of the correlations, and what is added to it; with more inputs, missing values
-become the mean."""
+LESS_NOISE = 0.0, 1.4
+"""What is subtracted from the log noise of the exact process; the highest evidence counts."""
+
+WARPED_STEPS = 15
+"""Maximum number of L-BFGS steps after the warps."""
+
+RIDGE = 0.05
+"""Minimum eigenvalue of the correlations of inputs, and what is added to it."""
+
+MOST_INPUTS = 100
+"""Maximum number of inputs; with more, missing values become the mean."""
+
+
+class FeatureWarp(NamedTuple):
+    """Centre and spread of asinh((x − centre)/spread), in the units of the feature."""
+
+    centre: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class WarpTrial:
+    """A feature with a warp.
+
+    Attributes:
+        evidence: log evidence in nats.
+        position: position of the feature.
+        warp: its warp.
+        scaling: scaling of all inputs with the warp.
+        kernel: kernel after the warp.
+    """
+
+    evidence: float
+    position: int
+    warp: FeatureWarp
+    scaling: Scaling
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class WarpTrials:
+    """Evidence of warps: that of the exact process on few rows, or the tied evidence of all rows.
+
+    Attributes:
+        rows: the rows of the process, and the problem without warps.
+        numbers: (n,), numbers of the rows of the process, in increasing order.
+        centres: (c,), numbers of the centres of the tied evidence, in increasing order.
+        raw: (N, d), features of all rows, in their units.
+        process: the best process without warps.
+        exact: whether the evidence is that of the exact process.
+        margin: nats that a warp must gain.
+    """
+
+    rows: ProcessRows
+    numbers: Int
+    centres: Int
+    raw: Float
+    process: ProcessFit
+    exact: bool
+    margin: float
+
+    def evidence(self, scaling: Scaling, kernel: Kernel) -> float:
+        """Return the evidence of a scaling and a kernel."""
+        sample = self.rows.sample
+        problem = self.rows.problem.with_scaling(scaling).with_kernel(kernel)
+        if not self.exact:
+            design = sample.candidates(problem, self.centres)
+            *_, posterior = fitted(sample, problem, design, count=5)
+            return float(posterior.log_evidence)
+        inputs = scaling.inputs(sample.rows.gather(self.numbers).X)
+        rows = replace(self.rows, problem=problem, X=inputs)
+        noises = [self.process.noise - less for less in LESS_NOISE]
+        fits = [replace(self.process, kernel=kernel, noise=noise) for noise in noises]
+        return max(rows.profile(fit)[0] for fit in fits)
+
+    def best(
+        self, position: int, warps: Iterable[FeatureWarp], scaling: Scaling, kernel: Kernel
+    ) -> WarpTrial:
+        """Return the mildest of nearly equally good warps of a feature.
+
+        Args:
+            position: position of the feature
+            warps: the warps, mildest first
+            scaling: scaling of all inputs without the warp
+            kernel: kernel before the warp
+        """
+        d = scaling.n_inputs
+
+        def initial(gammas: Float, inputs: Int) -> Float:
+            return np.where(inputs == position, 1 / d, gammas)
+
+        # the learned gamma belongs to the unwarped feature; 1/d is gamma="scale"
+        kernels = kernel, with_gammas(kernel, d, initial)
+        trials = []
+        for warp in warps:
+            bent = warped_by(scaling, position, warp, self.raw)
+            for start in kernels:
+                trials.append(WarpTrial(self.evidence(bent, start), position, warp, bent, start))
+        least = max(trial.evidence for trial in trials) - self.margin
+        return next(trial for trial in trials if trial.evidence >= least)
 
 
 def warped(
     sample: SampledRows, problem: Problem, order: Int, most: int, best: ProcessFit
 ) -> tuple[Problem, ProcessFit]:
-    """Return the problem whose skewed features are warped, and its best process on ``most`` rows,
-    from ``best``.
+    """Warp skewed features.
 
     Each warp must raise the evidence by log n nats, ½ log n for each of its two numbers (Schwarz
     1978). With many rows, this is the tied evidence. With few, the exact process is not yet adapted
     to a warp when it is tried, so warps that gain one nat are taken, and kept if all of them
     together have gained enough after its ascent.
+
+    Args:
+        sample: holds the rows
+        problem: has features that are not warped
+        order: (n,), numbers of the rows in random order
+        most: number of rows of the process
+        best: the best process of features that are not warped
+
+    Returns the problem whose features are warped, and its best process.
     """
     raw = sample.rows.gather(np.sort(order)).X
-    exact = len(order) <= EXACT and not problem.n_classes
-    few = np.sort(order[:most])
-    centres = np.sort(order[: min(CENTRES, len(order) // 4)])
-    rows, seen = ProcessRows.of(sample, problem, few), sample.rows.gather(few).X
     nats = float(np.log(len(order)))
-    count = 0
-    least = 1.0 if exact else nats
-
-    def evidence(scaling: Scaling, kernel: Kernel) -> float:
-        tried = problem.with_scaling(scaling).with_kernel(kernel)
-        if not exact:
-            return float(
-                fitted(sample, tried, sample.candidates(tried, centres), count=5)[2].log_evidence
-            )
-        own = replace(rows, problem=tried, X=scaling.inputs(seen))
-        return max(
-            own.profile(replace(best, kernel=kernel, noise=best.noise - less))[0]
-            for less in LESS_NOISE
-        )
-
-    def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
-        tried = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps]
-        d = scaling.n_inputs
-        # the learned gamma belongs to the unwarped feature; 1/d is gamma="scale"
-        kernels = (
-            kernel,
-            with_gammas(kernel, d, lambda gammas, inputs: np.where(inputs == j, 1 / d, gammas)),
-        )
-        found = [
-            (evidence(own, each), j, warp, own, each) for warp, own in tried for each in kernels
-        ]
-        most = max(each[0] for each in found)
-        return next(
-            each for each in found if each[0] >= most - least
-        )  # the mildest of equally good warps
-
-    scaling = problem.empty.scaling
-    kernel = best.kernel
-    skewed = _skewed(raw, scaling, kernel)[:24]  # to save time
-    value = first = evidence(scaling, kernel) if skewed else 0.0
-    singles = [best_of(j, warps(raw[:, j]), scaling, kernel) for j in skewed]
-    for single in sorted(singles, key=lambda each: -each[0]):
-        if single[0] > first + least:
-            found = single if not count else best_of(single[1], [single[2]], scaling, kernel)
-            if found[0] > value + least:
-                count = count + 1
-                (value, *_, scaling, kernel) = found
-    if not count:
-        return problem, best
-    changed = problem.with_scaling(with_regressions(scaling, raw))
-    begun = replace(best, kernel=kernel)
-    climbed = climb(ProcessRows.of(sample, changed, order[:most]), begun, 15)
-    return (
-        (problem, best)
-        if exact and climbed.value < best.value + count * nats
-        else (changed, climbed)
+    exact = len(order) <= EXACT_ROWS and not problem.n_classes
+    numbers = np.sort(order[:most])
+    trials = WarpTrials(
+        rows=ProcessRows.of(sample, problem, numbers),
+        numbers=numbers,
+        centres=np.sort(order[: min(CENTRES, len(order) // 4)]),
+        raw=raw,
+        process=best,
+        exact=exact,
+        margin=1.0 if exact else nats,
     )
+    taken = accumulated(trials, problem.empty.scaling, best.kernel)
+    if not taken:
+        return problem, best
+    bent = problem.with_scaling(with_regressions(taken[-1].scaling, raw))
+    rows = ProcessRows.of(sample, bent, order[:most])
+    climbed = climb(rows, replace(best, kernel=taken[-1].kernel), WARPED_STEPS)
+    if exact and climbed.value < best.value + len(taken) * nats:
+        return problem, best
+    return bent, climbed
+
+
+def accumulated(trials: WarpTrials, scaling: Scaling, kernel: Kernel) -> list[WarpTrial]:
+    """Return the warps that raise the evidence, each with all warps before it."""
+    skewed = _skewed(trials.raw, scaling, kernel)[:MOST_SKEWED]
+    if not skewed:
+        return []
+    first = trials.evidence(scaling, kernel)
+    singles = [trials.best(j, warps(trials.raw[:, j]), scaling, kernel) for j in skewed]
+    taken: list[WarpTrial] = []
+    evidence = first
+    for single in sorted(singles, key=lambda trial: -trial.evidence):
+        if single.evidence <= first + trials.margin:
+            break
+        trial = single
+        if taken:
+            before = taken[-1]
+            trial = trials.best(single.position, [single.warp], before.scaling, before.kernel)
+        if trial.evidence > evidence + trials.margin:
+            taken.append(trial)
+            evidence = trial.evidence
+    return taken
 
 
 def all_warped(scaling: Scaling, kernel: Kernel, raw: Float) -> Scaling:
     """Return the scaling with each skewed feature of rows (n, d), if any, warped from the end
     without its tail."""
-    for j in (skewed := _skewed(raw, scaling, kernel, len(raw))):
-        scaling = warped_by(scaling, j, list(warps(raw[:, j]))[1], raw)
+    skewed = _skewed(raw, scaling, kernel, len(raw))
+    for j in skewed:
+        _, from_the_end, *_ = warps(raw[:, j])
+        scaling = warped_by(scaling, j, from_the_end, raw)
     return with_regressions(scaling, raw) if skewed else scaling
 
 
@@ -147,7 +238,7 @@ def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> li
     return [j for j in places if tried[j] and j in numeric and j not in scaling.embedded]
 
 
-def warps(x: Float) -> Iterator[Warp]:
+def warps(x: Float) -> Iterator[FeatureWarp]:
     """Yield the warps of a feature (n,), mildest first: around its median, and from the end without
     the tail."""
     x = x[np.isfinite(x)]
@@ -156,11 +247,11 @@ def warps(x: Float) -> Iterator[Warp]:
     for centre, factors in ((middle, (1.0,)), (end, (1.0, 1 / 16, 1 / 256))):
         distances = np.abs(x - centre)
         for factor in factors if distances.any() else ():
-            yield centre, factor * float(np.median(distances[distances > 0]))
+            yield FeatureWarp(centre, factor * float(np.median(distances[distances > 0])))
 
 
-def warped_by(scaling: Scaling, j: int, warp: Warp, raw: Float) -> Scaling:
-    """Return the scaling with feature j warped by centre and spread."""
+def warped_by(scaling: Scaling, j: int, warp: FeatureWarp, raw: Float) -> Scaling:
+    """Return the scaling with feature j warped; rows ``raw`` (n, d) standardise it."""
     features = scaling.features or FeatureMap.plain(raw.shape[1])
     centres = features.centres.copy()
     spreads = features.spreads.copy()
@@ -171,15 +262,21 @@ def warped_by(scaling: Scaling, j: int, warp: Warp, raw: Float) -> Scaling:
 def restandardised(
     scaling: Scaling, features: FeatureMap, raw: Float, places: list[int]
 ) -> Scaling:
-    """Return the scaling for new ``features``, whose inputs at these places are standardised on
-    rows (n, d)."""
+    """Return the scaling for a new map of features.
+
+    Args:
+        scaling: scaling for the map before
+        features: the new map
+        raw: (n, d), rows on which the changed inputs are standardised
+        places: numbers of the changed inputs
+    """
     shift = scaling.x_shift.copy()
     scale = scaling.x_scale.copy()
     values = features(raw)[:, places]
-    shift[places], scale[places] = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-    return replace(
-        scaling, x_shift=shift, x_scale=np.where(scale > 0, scale, 1.0), features=features
-    )
+    shift[places] = np.nanmean(values, axis=0)
+    scale[places] = np.nanstd(values, axis=0)
+    positive = np.where(scale > 0, scale, 1.0)
+    return replace(scaling, x_shift=shift, x_scale=positive, features=features)
 
 
 def with_regressions(scaling: Scaling, raw: Float) -> Scaling:
@@ -194,9 +291,8 @@ def with_regressions(scaling: Scaling, raw: Float) -> Scaling:
         return scaling
     numeric = np.arange(scaling.n_inputs)
     if scaling.blank is not None:
-        numeric = np.flatnonzero(
-            scaling.blank == 0
-        )  # a missing label is a level of its own, and codes predict nothing
+        # a missing label is a level of its own, and codes predict nothing
+        numeric = np.flatnonzero(scaling.blank == 0)
     Z = ((scaling.features(raw) - scaling.x_shift) / scaling.x_scale)[:, numeric]
     present = ~np.isnan(Z)
     Z = np.where(present, Z, 0.0)
