@@ -413,37 +413,59 @@ def embedded(
     tile = sample.rows.gather(sample.rows.rows)
     folds = folds_of_rows(sample.rows.rows)
     scaling = problem.empty.scaling
-    d = len(columns.features)
-    features = scaling.features or FeatureMap.plain(d)
-    notes = tuple[str, ...]()
+    features = scaling.features or FeatureMap.plain(len(columns.features))
+    notes: tuple[str, ...] = ()
     noise = 0.0
-    counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
-    others = {j: count for j, count in counts.items() if count and j not in levels}
-    numeric = not problem.n_classes and len(scaling.t_scale) == 1
-    if levels or (others and numeric):
+    others = other_categories(columns, levels)
+    if levels or (others and has_numeric_target(problem)):
         features, notes, noise = effects_of(
             tile, folds, problem, columns, levels, others, seed, sums
         )
     elif not indicators:
         return Embedding(scaling, (), 0.0)
-    tables = list(features.tables)
     for j, count in (indicators or {}).items():
-        tables.append((j, np.eye(count + 2, count)[None]))
+        identity = np.eye(count + 2, count)[None]
+        features = replace(features, tables=(*features.tables, (j, identity)))
         notes += (f"{columns.features[j]}: an indicator of each of {count:,} levels",)
-    features = replace(features, tables=tuple(tables))
-    new = len(features.sources) - scaling.n_inputs
-    blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
-    shift, scale, blank = (
-        np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank)
-    )
-    places = [*(j for j, _ in tables), *range(d, d + new)]
-    blank[places] = 0.0
-    scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
     inputs = folded_inputs(tile.X, features, folds)
     mean = float(np.mean(features.noise_factor(inputs))) - 1.0
-    return Embedding(
-        restandardised(scaling, features.with_doubts(1.0, mean), inputs, places), notes, noise
+    features = features.with_doubts(1.0, mean)
+    scaling = with_inputs(scaling, features, inputs, len(columns.features))
+    return Embedding(scaling, notes, noise)
+
+
+def other_categories(columns: Columns, levels: dict[int, int]) -> dict[int, int]:
+    """Return the numbers of levels of categorical features that are not in ``levels``."""
+    counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
+    return {j: count for j, count in counts.items() if count and j not in levels}
+
+
+def has_numeric_target(problem: Problem) -> bool:
+    """Return whether the problem has a single target, which is no class."""
+    return not problem.n_classes and len(problem.empty.scaling.t_scale) == 1
+
+
+def with_inputs(scaling: Scaling, features: FeatureMap, raw: Float, d: int) -> Scaling:
+    """Return the scaling of a map whose tables replace levels by numbers, or add such inputs.
+
+    Args:
+        scaling: scaling of the features before
+        features: the map, which may have more inputs
+        raw: (n, d), features of rows that standardise the numbers
+        d: number of features
+    """
+    added = len(features.sources) - scaling.n_inputs
+    blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
+    places = [*(j for j, _ in features.tables), *range(d, d + added)]
+    blank = np.insert(blank, [d] * added, 0.0)
+    blank[places] = 0.0
+    wider = replace(
+        scaling,
+        x_shift=np.insert(scaling.x_shift, [d] * added, 0.0),
+        x_scale=np.insert(scaling.x_scale, [d] * added, 0.0),
+        blank=blank,
     )
+    return restandardised(wider, features, raw, places)
 
 
 def effects_of(
@@ -465,36 +487,51 @@ def effects_of(
     others : further categorical features, for which only the variance of unknown levels is found
     """
     scaling = problem.empty.scaling
-    d = len(columns.features)
-    numbers = np.array(
-        [j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64
-    )
-    moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
-    features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
-    every = levels | others if not problem.n_classes and len(scaling.t_scale) == 1 else levels
-    rows, normal = level_rows(tile, features, scaling, every, sums)
+    features = with_moments(scaling, columns)
+    numeric = has_numeric_target(problem)
+    counts = levels | others if numeric else levels
+    rows, normal = level_rows(tile, features, scaling, counts, sums)
     present = np.flatnonzero(rows.functions[:, 0])
+    rows = rows.some(present)
+    folds = folds[present]
     targets = outputs_of(tile, problem)[present]
     if targets.shape[1] > 1:
-        root = np.ones(len(present)) if tile.weights is None else np.sqrt(tile.weights[present])
-        joint = JointEffects.of(rows.some(present), root, folds[present], targets, normal, seed)
-        forms = {j: joint.form(f) for f, j in enumerate(every, start=1)}
-        notes = tuple(f"{columns.features[j]}: {form.note}" for j, form in forms.items())
-        tables = tuple((j, form.table) for j, form in forms.items() if form.table is not None)
-        return replace(features, tables=tables), notes, 0.0
-    targets = targets[:, 0]
-    found = FoldedEffects.of(
-        rows.some(present), folds[present] if levels else None, targets, normal, seed
+        root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
+        joint = JointEffects.of(rows, root[present], folds, targets, normal, seed)
+        forms = {j: joint.form(f) for f, j in enumerate(counts, start=1)}
+        return with_forms(features, forms), notes_of(columns, forms), 0.0
+    effects = FoldedEffects.of(rows, folds if levels else None, targets[:, 0], normal, seed)
+    forms = {j: effects.form(f, j in levels) for f, j in enumerate(counts, start=1)}
+    features = with_forms(features, forms)
+    if problem.n_classes:
+        features = replace(features, doubts=())
+    return features, notes_of(columns, {j: forms[j] for j in levels}), effects.noise
+
+
+def with_moments(scaling: Scaling, columns: Columns) -> FeatureMap:
+    """Return the map of features with the positions and moments of its numbers."""
+    names = enumerate(columns.features)
+    numbers = np.array([j for j, name in names if name not in columns.categories], dtype=np.int64)
+    return replace(
+        scaling.features or FeatureMap.plain(len(columns.features)),
+        numbers=numbers,
+        moments=np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]]),
     )
-    forms = {j: found.form(f, j in levels) for f, j in enumerate(every, start=1)}
-    notes = tuple(f"{columns.features[j]}: {forms[j].note}" for j in levels)
-    tables = tuple((j, form.table) for j, form in forms.items() if form.table is not None)
-    effects = tuple((j, form.effect) for j, form in forms.items() if form.effect is not None)
-    doubts = tuple((j, form.doubts) for j, form in forms.items() if form.doubts is not None)
-    features = replace(
-        features, tables=tables, effects=effects, doubts=() if problem.n_classes else doubts
+
+
+def with_forms(features: FeatureMap, forms: dict[int, LevelForm]) -> FeatureMap:
+    """Return the map with the arrays of the levels of features, by position."""
+    return replace(
+        features,
+        tables=tuple((j, form.table) for j, form in forms.items() if form.table is not None),
+        effects=tuple((j, form.effect) for j, form in forms.items() if form.effect is not None),
+        doubts=tuple((j, form.doubts) for j, form in forms.items() if form.doubts is not None),
     )
-    return features, notes, found.noise
+
+
+def notes_of(columns: Columns, forms: dict[int, LevelForm]) -> tuple[str, ...]:
+    """Return a note on each feature."""
+    return tuple(f"{columns.features[j]}: {form.note}" for j, form in forms.items())
 
 
 def outputs_of(tile: Tile, problem: Problem) -> Float:

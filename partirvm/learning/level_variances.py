@@ -25,8 +25,10 @@ from partirvm.data.folds import FOLDS, folds_of_rows
 from partirvm.learning.embedding import (
     LevelRows,
     RandomEffects,
+    has_numeric_target,
     level_rows,
     of_unknown,
+    other_categories,
     outputs_of,
     posterior_effects,
 )
@@ -140,17 +142,11 @@ def with_level_variances(
     scaling : of features, of which some may be coordinates of levels
     sums : maximum number of elements in a feature's sums
     """
-    counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
-    counts = {j: count for j, count in counts.items() if count}
-    if not counts or (not problem.n_classes and len(scaling.t_scale) == 1):
+    counts = other_categories(columns, {})
+    if not counts or has_numeric_target(problem):
         return scaling
     tile = sample.rows.gather(sample.rows.rows)
-    d = len(columns.features)
-    numbers = np.array([j for j in range(d) if j not in counts], dtype=np.int64)
-    moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
-    rows, _ = level_rows(
-        tile, replace(FeatureMap.plain(d), numbers=numbers, moments=moments), scaling, counts, sums
-    )
+    rows, _ = level_rows(tile, plain_with_moments(scaling, counts, columns), scaling, counts, sums)
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
     present = np.flatnonzero(root)
     levels = LevelSample(
@@ -161,27 +157,53 @@ def with_level_variances(
     )
     log_shares = np.zeros(0)
     if problem.n_classes:
-        weights = np.bincount(tile.t[:, 0].astype(np.int64), root**2, problem.n_classes)
-        shares = (weights + 1.0) / (weights + 1.0).sum()
+        codes = tile.t[:, 0].astype(np.int64)
+        shares = class_shares(codes, root**2, problem.n_classes)
         log_shares = np.log(shares)
-        indicators = np.eye(problem.n_classes)[tile.t[present, 0].astype(np.int64)]
-        classes = range(1 if problem.n_classes == 2 else 0, problem.n_classes)
-        of_outputs = [levels.of_class(indicators[:, k], float(shares[k])) for k in classes]
-        tables = [
-            np.mean(of_feature, axis=0)[:, None] for of_feature in zip(*of_outputs, strict=True)
-        ]
+        tables = tables_of_classes(levels, codes[present], shares)
     else:
-        of_outputs = [levels.of_target(target) for target in outputs_of(tile, problem)[present].T]
-        tables = [np.column_stack(of_feature) for of_feature in zip(*of_outputs, strict=True)]
-    variances = tuple(
-        (j, table[None]) for j, table in zip(counts, tables, strict=True) if table.any()
-    )
+        of_targets = [levels.of_target(target) for target in outputs_of(tile, problem)[present].T]
+        tables = [np.column_stack(of_feature) for of_feature in zip(*of_targets, strict=True)]
+    by_feature = zip(counts, tables, strict=True)
+    variances = tuple((j, table[None]) for j, table in by_feature if table.any())
     if not variances:
         return scaling
-    features = replace(
-        scaling.features or FeatureMap.plain(d), variances=variances, log_shares=log_shares
-    )
-    return replace(scaling, features=features)
+    features = scaling.features or FeatureMap.plain(len(columns.features))
+    return replace(scaling, features=replace(features, variances=variances, log_shares=log_shares))
+
+
+def plain_with_moments(scaling: Scaling, counts: dict[int, int], columns: Columns) -> FeatureMap:
+    """Return a map without warps and tables, with the moments of features that are no categories.
+
+    Args:
+        scaling: scaling of the features
+        counts: categorical features by position
+        columns: names of the features
+    """
+    d = len(columns.features)
+    numbers = np.array([j for j in range(d) if j not in counts], dtype=np.int64)
+    moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
+    return replace(FeatureMap.plain(d), numbers=numbers, moments=moments)
+
+
+def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:
+    """Return the weighted shares (K,) of classes, each with one row more."""
+    counts = np.bincount(codes, weights, n_classes) + 1.0
+    return np.asarray(counts / counts.sum())
+
+
+def tables_of_classes(levels: LevelSample, codes: Int, shares: Float) -> list[Float]:
+    """Return each feature's variances (L + 2, 1) of logits, means over the classes.
+
+    Args:
+        levels: the rows
+        codes: (n,), their classes
+        shares: (K,), shares of the classes
+    """
+    indicators = np.eye(len(shares))[codes]
+    classes = range(1 if len(shares) == 2 else 0, len(shares))
+    of_classes = [levels.of_class(indicators[:, k], float(shares[k])) for k in classes]
+    return [np.mean(of_feature, axis=0)[:, None] for of_feature in zip(*of_classes, strict=True)]
 
 
 def kinds_of(scaling: Scaling, counts: dict[int, int]) -> tuple[str, ...]:
