@@ -21,7 +21,7 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
 from partirvm.learning.neighbours import fit_residuals
-from partirvm.learning.residual_rows import Keep
+from partirvm.learning.residual_rows import Keep, ResidualReader
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
@@ -226,8 +226,10 @@ class Driver:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case FitResiduals():
                 tell = self._telling(lambda *progress: self.watcher.on_tiles("neighbours", 0, 0))
-                how = self.source, self.executor, tell, self._spent, self._journal.keep_cells
-                return (fit_residuals(instructions[0], *how),)
+                reader = ResidualReader(
+                    self.source, self.executor, tell, self._spent, self._journal.keep_cells
+                )
+                return (fit_residuals(instructions[0], reader),)
             case LearnKernel() as asked:
                 with gathered(
                     self.source, asked.rows, self.executor, self._on_passes, self._spent

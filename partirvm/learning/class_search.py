@@ -28,8 +28,8 @@ link (``clear``). Their log losses: even and odd digits .021 and .056, spambase 
 quadratic boundary .039 and .020.
 """
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -58,26 +58,47 @@ from partirvm.likelihoods import POOLED
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
-ONE, UNSCALED = "one width", "one width for unscaled features"
-"""Names of the forms in the history and the plan."""
+ONE = "one width"
+"""Name of this form in the history and the plan."""
+
+UNSCALED = "one width for unscaled features"
+"""Name of this form in the history and the plan."""
 
 FIRST_NOISE = 0.5
 """Initial noise variance ÷ variance of the indicators; from a smaller one, a search explains noise
 by narrow widths."""
 
-CLEAR, MARGIN, VARIANCES, NEWTON_STEPS, NUGGET = 0.25, 1.05, (25.0, 150.0, 1000.0), 6, 1e-6
-"""Noise ÷ variance of the indicators below which two classes hardly overlap, and the largest
-log-loss ratio of a ramp to a logistic link; the variances of the latter's predictor, Newton steps
-for each, and its noise variance."""
+CLEAR = 0.25
+"""Noise ÷ variance of the indicators below which two classes hardly overlap."""
+
+MARGIN = 1.05
+"""Largest ratio of the log loss of a ramp to that of a logistic link."""
+
+VARIANCES = 25.0, 150.0, 1000.0
+"""Prior variances of the predictor with a logistic link."""
+
+NEWTON_STEPS = 6
+"""Number of Newton steps for each of ``VARIANCES``."""
+
+NUGGET = 1e-6
+"""Noise variance of the predictor with a logistic link."""
 
 SURE = 2.0
 """Minimum gain over the classes' shares, in standard errors, where features are many:
 probabilities, unlike a noise variance, are not raised to the errors of folds, so that a gain by
 chance would make them too sure."""
 
-ONE_STEPS, STEPS, LATE_STEPS, LATE_ROWS = 10, 15, 4, 800
-"""Maximum number of L-BFGS steps in one width, from there in all widths, and in one factor of
-learned widths, and the maximum number of rows for the latter."""
+ONE_STEPS = 10
+"""Maximum number of L-BFGS steps in one width."""
+
+STEPS = 15
+"""Maximum number of L-BFGS steps from one width in all widths."""
+
+LATE_STEPS = 4
+"""Maximum number of L-BFGS steps in one factor of learned widths."""
+
+LATE_ROWS = 800
+"""Maximum number of rows for these steps."""
 
 
 def learn_classes(
@@ -89,42 +110,44 @@ def learn_classes(
     warp: bool,
     columns: int,
 ) -> Problem:
-    """Learn the classification kernel, and with ``warp`` the warps of its features; return the
-    problem with both.
+    """Learn the kernel of a classification, and return the problem with it.
 
-    Two classes may be pooled. The last logged record holds the kernel. A fit may have ``columns``
-    columns.
+    Two classes may be pooled. The last logged record holds the kernel.
+
+    Args:
+        sample: holds the rows
+        problem: has the kernel from which the search starts
+        learning: options of kernel learning
+        seed: draws rows and centres
+        warp: whether features may be warped
+        columns: maximum number of columns of a fit
     """
     order = in_order(sample, seed)
-    many = len(order) > FEW
-    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
+    d = problem.empty.scaling.n_inputs
+    most = min(ROWS, int(np.sqrt(WORK / d)), columns)
     problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
-    if (
-        problem.n_classes == 2
-        and np.exp(one.noise) < CLEAR
-        and clear(sample, problem, one, order, most)
-    ):
+    if are_clear(sample, problem, one, order, most):
         problem = replace(problem, likelihood=POOLED)
     best = climb(rows, one, STEPS)
+    many = len(order) > FEW
+    compares = problem.n_classes > 2 or not many
     choice = {"form": EACH}
-    asked = problem.n_classes > 2 or not many
-    if asked and not (many and form == ONE):
+    if compares and not (many and form == ONE):
         sample.on_step("left-out rows")
         errors = left_out(sample, problem, one, order, most)
         choice = choose(errors, form)
-        doubtful = len(order) < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, one)
+        doubtful = len(order) < WIDE * d or explains_little(rows, one)
         square = errors[1 if choice["form"] == EACH else 0]
         if not many and doubtful and problem.bias and not better_than_mean(square, errors[2], SURE):
             choice = choice | {"form": MEAN}
     if many and choice["form"] == EACH:
-        stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
-        best = replace(one, kernel=learn(stated, problem, warm, seed).kernel)
-        if asked and form == ONE:
-            choice = choose(
-                left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form
-            )
+        logged = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
+        best = replace(one, kernel=learn(logged, problem, warm, seed).kernel)
+        if compares and form == ONE:
+            late = min(LATE_ROWS, columns)
+            choice = choose(left_out(sample, problem, one, order, late, best), form)
         if choice["form"] == EACH:
             return problem.with_kernel(best.kernel)
     best = without_weak_features(rows, best) if choice["form"] == EACH else one
@@ -136,55 +159,116 @@ def learn_classes(
 def one_width(
     sample: SampledRows, problem: Problem, order: Int, most: int, *, warp: bool
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
-    """Search one width; return the problem, with warps if they help, its process rows and fit, and
-    the form's name.
+    """Search one width.
 
     Warping all skewed features together must raise the evidence by at least log n nats.
+
+    Args:
+        sample: holds the rows
+        problem: has the kernel from which the search starts
+        order: (n,), row numbers in random order
+        most: maximum number of rows
+        warp: whether features may be warped
+
+    Returns the problem, with warps if they help, its process rows and fit, and the form's name.
     """
     sample.on_step("widths")
     rows = ProcessRows.of(sample, problem, order[:most])
     kernels = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
     noise = float(np.log(FIRST_NOISE))
     starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}
-    found = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
-    form = max(found, key=lambda form: found[form].value)
-    if warp and form == ONE:
-        raw = sample.rows.gather(np.sort(order)).X
-        every = problem.with_scaling(all_warped(problem.empty.scaling, found[ONE].kernel, raw))
-        seen = ProcessRows.of(sample, every, order[:most])
-        best = climb(seen, found[ONE], ONE_STEPS, together=True)
-        if best.value > found[ONE].value + np.log(len(seen.X)):
-            return every, seen, best, ONE
-    return problem, rows, found[form], form
+    fits = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
+    form = max(fits, key=lambda form: fits[form].value)
+    fit = fits[form]
+    if not warp or form != ONE:
+        return problem, rows, fit, form
+    raw = sample.rows.gather(np.sort(order)).X
+    bent = problem.with_scaling(all_warped(problem.empty.scaling, fit.kernel, raw))
+    bent_rows = ProcessRows.of(sample, bent, order[:most])
+    bent_fit = climb(bent_rows, fit, ONE_STEPS, together=True)
+    if bent_fit.value > fit.value + np.log(len(bent_rows.X)):
+        return bent, bent_rows, bent_fit, ONE
+    return problem, rows, fit, form
 
 
-def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether least squares on indicators predicts two classes in left-out rows as well as a
-    logistic link.
+@dataclass(frozen=True)
+class LinkedRows:
+    """Left-out rows of two classes, predicted by least squares and with a logistic link.
 
-    Both use the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the
-    best for these rows.
+    Attributes:
+        codes: (n,), 1 for rows of the second class.
+        weights: (n,), row weights.
+        squares: (n, 2), predictions of the indicators of both classes.
+        logits: (n, v), logits for each of ``VARIANCES``.
     """
-    share = float(np.mean(np.asarray(problem.codes)))
-    unit = replace(one, signal=0.0, noise=np.log(NUGGET))
-    found = []
-    for kept, outside in splits(order, most):
-        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        root, white = rows.whitened(unit, new)
+
+    codes: Float
+    weights: Float
+    squares: Float
+    logits: Float
+
+    @classmethod
+    def of(
+        cls, sample: SampledRows, problem: Problem, one: ProcessFit, kept: Int, outside: Int
+    ) -> Self:
+        """Predict left-out rows from others.
+
+        Args:
+            sample: holds the rows
+            problem: has two classes
+            one: the kernel, with its variances for least squares
+            kept: numbers of the rows from which is predicted
+            outside: numbers of the left-out rows
+        """
+        rows = ProcessRows.of(sample, problem, kept)
+        new = ProcessRows.of(sample, problem, outside)
+        root, white = rows.whitened(replace(one, signal=0.0, noise=np.log(NUGGET)), new)
         codes = (rows.t[:, 0] > 0).astype(float)
+        logits = []
         weights = np.zeros((len(root), 1))
-        logistic = []
         for variance in VARIANCES:
+            precisions = np.full(len(root), 1 / variance)
             for _ in range(NEWTON_STEPS):
                 block = LogisticBlock.of("bernoulli", root, codes, weights, 1 / rows.inverse)
-                weights = init(kept, np.full(len(root), 1 / variance), weights, block).mean
-            logistic.append(white @ weights)
-        f = share + np.sqrt(share * (1 - share)) * (new.t - rows.predicted(one, new)[0])
-        found.append(np.hstack([new.t > 0, 1 / new.inverse[:, None], 1 - f, f, *logistic]))
-    codes, weights, *f = np.concatenate(found).T
-    loss = LeftOutClasses(np.column_stack(f[:2]), codes, weights).ramp(Ramp()).loss
-    others = [-weights @ LINKS["bernoulli"].log_probability(each[:, None], codes) for each in f[2:]]
-    return bool(loss * weights.sum() < MARGIN * min(others))
+                weights = init(kept, precisions, weights, block).mean
+            logits.append(white @ weights)
+        share = float(np.mean(np.asarray(problem.codes)))
+        errors, _ = rows.predicted(one, new)
+        second = share + np.sqrt(share * (1 - share)) * (new.t - errors)
+        return cls(
+            (new.t[:, 0] > 0).astype(float),
+            1 / new.inverse,
+            np.hstack([1 - second, second]),
+            np.hstack(logits),
+        )
+
+
+def are_clear(
+    sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int
+) -> bool:
+    """Return whether there are two classes, and least squares on indicators predicts them in
+    left-out rows as well as a logistic link.
+
+    The ramp, and the variance of the logistic predictor, are the best for these rows.
+
+    Args:
+        sample: holds the rows
+        problem: has the classes
+        one: the kernel of both predictions
+        order: (n,), row numbers in random order
+        most: maximum number of rows from which is predicted
+    """
+    if problem.n_classes != 2 or np.exp(one.noise) >= CLEAR:
+        return False
+    parts = [LinkedRows.of(sample, problem, one, *split) for split in splits(order, most)]
+    codes = np.concatenate([part.codes for part in parts])
+    weights = np.concatenate([part.weights for part in parts])
+    squares = np.concatenate([part.squares for part in parts])
+    loss = LeftOutClasses(squares, codes, weights).ramp(Ramp()).loss
+    log_probability = LINKS["bernoulli"].log_probability
+    logits = np.concatenate([part.logits for part in parts]).T
+    losses = [-weights @ log_probability(column[:, None], codes) for column in logits]
+    return bool(loss * weights.sum() < MARGIN * min(losses))
 
 
 def unscaled(problem: Problem) -> Kernel:
@@ -212,25 +296,26 @@ def left_out(
     Both are learned from the other rows; for ``each``, if given, only a common factor of its widths
     is. The errors are means over indicators, whose mean square is 1.
     """
-    found = []
+    squares = []
     for kept, outside in splits(order, most):
-        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        own = climb(rows, one, ONE_STEPS if each is None else LATE_STEPS, together=True)
-        other = (
-            climb(rows, own, STEPS)
-            if each is None
-            else climb(rows, each, LATE_STEPS, together=True)
-        )
-        errors = [*(rows.predicted(fit, new)[0] for fit in (own, other)), new.t]
-        found.append([(each**2).mean(axis=1) / new.inverse for each in errors])
-    return np.concatenate(found, axis=1)
+        rows = ProcessRows.of(sample, problem, kept)
+        new = ProcessRows.of(sample, problem, outside)
+        if each is None:
+            by_one = climb(rows, one, ONE_STEPS, together=True)
+            by_each = climb(rows, by_one, STEPS)
+        else:
+            by_one = climb(rows, one, LATE_STEPS, together=True)
+            by_each = climb(rows, each, LATE_STEPS, together=True)
+        errors = [rows.predicted(fit, new)[0] for fit in (by_one, by_each)]
+        squares.append([(error**2).mean(axis=1) / new.inverse for error in (*errors, new.t)])
+    return np.concatenate(squares, axis=1)
 
 
 def choose(errors: Float, one: str) -> dict[str, Any]:
     """Choose between the form ``one`` and a width per feature by squared errors (3, n); return what
     was compared."""
     gain = errors[0] - errors[1]
-    (by_one, by_each) = np.sqrt(errors[:2].mean(axis=1)).tolist()
+    by_one, by_each = np.sqrt(errors[:2].mean(axis=1)).tolist()
     wins = gain.mean() > gain.std() / np.sqrt(len(gain))
     return {
         "form": EACH if wins else one,

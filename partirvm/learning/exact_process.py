@@ -266,53 +266,73 @@ class ProcessRows:
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
 
 
+@dataclass
+class ProcessSearch:
+    """The log posterior of a process as a function of the kernel's log parameters, log s² and log
+    σ².
+
+    Attributes:
+        rows: the rows of the process.
+        start: the fit from which the search starts.
+        best: the fit with the highest log posterior so far.
+    """
+
+    rows: ProcessRows
+    start: ProcessFit
+    best: ProcessFit
+
+    def per_row(self, theta: Float) -> tuple[float, Float]:
+        """Return the log posterior at ``theta`` (p + 2,) in nats per row, and its slopes."""
+        self.rows.sample.check_interrupted()
+        self.rows.sample.on_step("")
+        kernel = self.start.kernel.with_logs(theta[:-2])
+        fit = ProcessFit(kernel, float(theta[-2]), float(theta[-1]))
+        evaluated = self.rows.evaluate(fit)
+        if evaluated is None:
+            return -np.inf, np.zeros(len(theta))  # the next step is smaller
+        evidence, slopes = evaluated
+        free = np.append(np.isfinite(self.start.kernel.logs), [True, True])
+        log_prior, rise = self.rows.log_prior(theta[free])
+        slopes[free] += rise
+        value = evidence + log_prior
+        if value > self.best.value:
+            self.best = replace(fit, value=value)
+        n = len(self.rows.X)
+        return value / n, slopes / n
+
+    def per_row_together(self, theta: Float) -> tuple[float, Float]:
+        """Return the same for a number that is added to all log parameters, log s² and log σ²."""
+        logs = self.start.kernel.logs + theta[0]
+        value, slopes = self.per_row(np.append(logs, theta[1:]))
+        return value, np.append(slopes[:-2].sum(), slopes[-2:])
+
+
 def climb(
     rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False
 ) -> ProcessFit:
-    """Raise the log posterior by at most ``steps`` L-BFGS steps from ``start``; parameters of 0
-    (log −∞) stay 0.
+    """Raise the log posterior by L-BFGS steps; parameters of 0 (log −∞) stay 0.
 
-    If ``together``, one number is added to all log parameters of the kernel.
+    Args:
+        rows: the rows of the process
+        start: the fit from which the search starts, with the curvature measured before
+        steps: maximum number of steps
+        together: whether one number is added to all log parameters of the kernel
     """
-    logs, variance, n = start.kernel.logs, rows.problem.target_variance, len(rows.X)
-    free = np.append(np.isfinite(logs), [True, True])
-    best = replace(start, value=-np.inf)
-
-    def per_row(theta: Float) -> tuple[float, Float]:
-        nonlocal best
-        rows.sample.check_interrupted()
-        rows.sample.on_step("")
-        fit = ProcessFit(start.kernel.with_logs(theta[:-2]), float(theta[-2]), float(theta[-1]))
-        found = rows.evaluate(fit)
-        if found is None:
-            return -np.inf, np.zeros(len(theta))  # the next step is smaller
-        (log_prior, rise) = rows.log_prior(theta[free])
-        (evidence, slopes) = found
-        slopes[free] += rise
-        if (value := evidence + log_prior) > best.value:
-            best = replace(fit, value=value)
-        return value / n, slopes / n
-
-    def per_row_together(theta: Float) -> tuple[float, Float]:
-        value, slopes = per_row(np.append(logs + theta[0], theta[1:]))
-        return value, np.append(slopes[:-2].sum(), slopes[-2:])
-
-    middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
-    low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
-    high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    function = per_row
-    begin = np.concatenate([logs, [start.signal, start.noise]])
-    pairs = list(start.pairs)
-    if together:
-        function = per_row_together
-        begin = np.append(0.0, begin[-2:])
-        pairs = []
-        low = np.append(np.log(1e-6), low[-2:])
-        high = np.append(np.log(1e3), high[-2:])
-    _, evaluations = ascend(function, begin, low, high, most=steps + 1, pairs=pairs)
-    return replace(
-        best, evaluations=start.evaluations + evaluations, pairs=[] if together else pairs
+    logs = start.kernel.logs
+    level = np.log(rows.problem.target_variance)
+    widths = np.zeros(1) if together else logs
+    search = ProcessSearch(rows, start, replace(start, value=-np.inf))
+    pairs = [] if together else list(start.pairs)
+    _, evaluations = ascend(
+        search.per_row_together if together else search.per_row,
+        np.append(widths, [start.signal, start.noise]),
+        np.append(widths + np.log(1e-6), [level - 7.0, level + np.log(NOISE_FLOOR)]),
+        np.append(widths + np.log(1e3), [level + 7.0, level + np.log(2.0)]),
+        most=steps + 1,
+        pairs=pairs,
     )
+    curvature = [] if together else pairs
+    return replace(search.best, evaluations=start.evaluations + evaluations, pairs=curvature)
 
 
 def from_starts(

@@ -11,6 +11,7 @@ while the evidence rises.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -134,11 +135,11 @@ class WarpTrials:
 
         # the learned gamma belongs to the unwarped feature; 1/d is gamma="scale"
         kernels = kernel, with_gammas(kernel, d, initial)
-        trials = []
-        for warp in warps:
-            bent = warped_by(scaling, position, warp, self.raw)
-            for start in kernels:
-                trials.append(WarpTrial(self.evidence(bent, start), position, warp, bent, start))
+        scalings = [(warp, warped_by(scaling, position, warp, self.raw)) for warp in warps]
+        trials = [
+            WarpTrial(self.evidence(bent, start), position, warp, bent, start)
+            for (warp, bent), start in product(scalings, kernels)
+        ]
         least = max(trial.evidence for trial in trials) - self.margin
         return next(trial for trial in trials if trial.evidence >= least)
 

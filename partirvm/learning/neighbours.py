@@ -9,7 +9,7 @@ for larger data, residuals from one pass (``residual_rows``), and the kernel is 
 Several targets share their neighbours, each with its own kernel; the gain is the mean over targets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -20,11 +20,8 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles, sampled_rows
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
-from partirvm.data.source import Source
-from partirvm.execution import Executor
 from partirvm.learning.residual_folds import LeftOutFolds, left_out_folds, nearest
-from partirvm.learning.residual_rows import Keep, cells_of
-from partirvm.learning.sample import Spent, gathered
+from partirvm.learning.residual_rows import ResidualReader
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
 from partirvm.local.cells import LOG_FACTOR, NOISE, Cells, panel_rows
@@ -50,137 +47,219 @@ ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 PARTS = 8
 """Number of parts of the row order (``spread``)."""
 
-LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
-"""Maximum number of rows from which family, metric and kernel are learned, and of rows for
-calibration. The noise is learned from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside
-near copies determine it."""
+FORM_ROWS = 1024
+"""Maximum number of rows from which family, metric and kernel are learned. The noise is learned
+from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside near copies determine it."""
 
-FEWER, FEWER_NATS = 0.005, 0.005
-"""Gains in the error and in the mean log density that justify more neighbours in predictions."""
+CALIBRATION_ROWS = 1024
+"""Maximum number of rows for calibration."""
 
-NATS, RMSE, LOSS = 0.02, 0.02, 0.03
-"""Gains in the mean log density and in the error of left-out rows, one of which suffices, and the
-fraction by which the error may rise in any case."""
+FEWER = 0.005
+"""Fall of the error that justifies more neighbours in predictions."""
+
+FEWER_NATS = 0.005
+"""Rise of the mean log density that justifies more neighbours in predictions."""
+
+NATS = 0.02
+"""Rise of the mean log density of left-out rows that suffices for a correction."""
+
+RMSE = 0.02
+"""Fall of the error of left-out rows, as a fraction, that suffices for a correction."""
+
+LOSS = 0.03
+"""Fraction by which the error of left-out rows may rise in any case."""
 
 SURE = 2.0
 """Number of standard errors by which the error must fall or rise to count."""
 
-TRIAL_ROWS, FEW_NEIGHBOURS = RESIDUAL_TRIAL
-"""Maximum number of rows of a trial, and maximum k in it and in the metric search. The last search
-uses ``RESIDUAL_NEIGHBOURS``; its kernel works for 60 neighbours as well."""
+TRIAL_ROWS = RESIDUAL_TRIAL[0]
+"""Maximum number of rows of a trial."""
+
+FEW_NEIGHBOURS = RESIDUAL_TRIAL[1]
+"""Maximum k in a trial and in the metric search. The last search uses ``RESIDUAL_NEIGHBOURS``; its
+kernel works for 60 neighbours as well."""
 
 LEAST_LEFT_OUT = 20
 """Minimum number of left-out rows."""
 
 
-def fit_residuals(
-    asked: FitResiduals,
-    source: Source,
-    executor: Executor,
-    progress: Callable[..., None],
-    spent: Spent,
-    keep: Keep | None = None,
-) -> ResidualsFitted:
-    """Decide from left-out rows whether a fit gets local residuals, and make them; None without a
-    metric or memory.
+@dataclass(frozen=True)
+class Trial:
+    """A local kernel of one target on m left-out rows, half of which taught the kernel that
+    corrects the other half.
 
-    ``keep`` writes the rows to disk if they do not fit in memory. ``progress`` is also called
-    before each evaluation of a search and may raise an exception to end the work.
+    Attributes:
+        kernel: learned from one half.
+        rises: (m,), the rise in the log density of each row over the fit alone.
+        before: (m,), the errors without the correction.
+        after: (m,), the errors with the correction.
     """
-    metric = Metric.of(asked.design, source.columns)
-    T = len(asked.left_out)
-    left_out = len(asked.left_out[0].rows)
+
+    kernel: LocalKernel
+    rises: Float
+    before: Float
+    after: Float
+
+
+@dataclass(frozen=True)
+class ResidualTrials:
+    """Trials of all targets.
+
+    Attributes:
+        trials: one for each target.
+        panels: for each target, the neighbourhoods and errors of all rows of the trials.
+    """
+
+    trials: list[Trial]
+    panels: list[Panels]
+
+    @property
+    def kernels(self) -> list[LocalKernel]:
+        """The kernel of each target."""
+        return [trial.kernel for trial in self.trials]
+
+    @property
+    def before(self) -> Float:
+        """The errors (T, m) without the correction."""
+        return np.stack([trial.before for trial in self.trials])
+
+    @property
+    def after(self) -> Float:
+        """The errors (T, m) with the correction."""
+        return np.stack([trial.after for trial in self.trials])
+
+    @property
+    def rises(self) -> Float:
+        """The rise (m,) in the log density, the mean over targets."""
+        return np.asarray(np.mean([mixture_rises(trial.rises) for trial in self.trials], axis=0))
+
+    @property
+    def density_gain(self) -> float:
+        """The mean rise in the log density."""
+        return float(np.mean(self.rises))
+
+    def gains(self) -> ResidualsFitted:
+        """Return the gains of the correction and the corrected error."""
+        rmse = np.sqrt(np.mean(self.after**2, axis=1))
+        gain, _ = error_gain(self.before, self.after)
+        return ResidualsFitted(None, gain, self.density_gain, tuple(rmse.tolist()))
+
+    def help(self) -> bool:
+        """Return True if the correction is worth its rows."""
+        return helps(self.rises, self.before, self.after)
+
+
+def fit_residuals(request: FitResiduals, reader: ResidualReader) -> ResidualsFitted:
+    """Decide from left-out rows whether a fit gets local residuals, and make them; None without a
+    metric or memory."""
+    options = request.options
+    source = reader.source
+    metric = Metric.of(request.design, source.columns)
+    left_out = len(request.left_out[0].rows)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    options = asked.options
-    width = metric.width + T + RESIDUAL_COLUMNS
+    width = metric.width + len(request.left_out) + RESIDUAL_COLUMNS
     size, making = bytes_of_residuals(width, source.n_rows, options.neighbours)
     _, least = bytes_of_residuals(width, left_out, options.neighbours)
-    in_memory = making <= options.residual_bytes
     if least > options.residual_bytes:
         return ResidualsFitted()
-    records, X = left_out_records(asked, metric, source, executor, progress, spent)
-    rows = spread(evenly(left_out, TRIAL_ROWS if asked.trial else RESIDUAL_TEACHERS))
-    folds = left_out_folds(asked, X, rows, progress)
+    records, X = left_out_records(request, metric, reader)
+    rows = spread(evenly(left_out, TRIAL_ROWS if request.trial else RESIDUAL_TEACHERS))
+    folds = left_out_folds(request, X, rows, reader.progress)
     del X
-    trials, gains, helpful, many = _trials(asked, folds, records, metric.width, progress)
-    if not (options.residual == LOCAL or helpful):
+    trials = residual_trials(request, folds, records, metric.width, reader.progress)
+    gains = trials.gains()
+    if not (options.residual == LOCAL or trials.help()):
         return replace(gains, rmse=())
-    if asked.trial:
+    if request.trial:
         return gains
-    if not in_memory and keep is None:
+    in_memory = making <= options.residual_bytes
+    if not in_memory and reader.keep is None:
         return replace(gains, rmse=(), lacking=size)
-    families = (
-        list(kriging.CORRELATIONS)
-        if options.residual_family == "auto"
-        else [options.residual_family]
+    corrected, spoilt = made_residuals(
+        request, metric, reader, folds, records, trials, in_memory=in_memory
     )
-    kernels, scales = _searched(families, many, trials, progress)
-    metric = metric.scaled(scales)
-    records[:, : metric.width] *= scales
-    cells = Cells.of(records, n_targets=T)
-    k = min(options.neighbours, folds.most_neighbours)
-    own = folds.own_records(records, metric.width)
-    if (
-        sampled_rows(source.n_rows, shuffled=False) is not None
-    ):  # not all rows of positive weight were left out
-        place = None if in_memory else keep
-        cells = cells_of(
-            asked, metric, source, executor, progress, spent, place, records[:, : metric.width]
-        )
-        near = nearest(cells, own, k)
-    else:
-        near = folds.near(records, metric.width, k)
-    kernels = _learned(own, near[:, :RESIDUAL_NEIGHBOURS], metric.width, kernels, progress)
-    kernels = [
-        replace(each, inflation=trial.inflation)
-        for each, trial in zip(kernels, trials, strict=True)
-    ]
-    some = slice(CALIBRATION_ROWS)
-    tried = _by_number(own[some], near[some], metric.width, kernels)
-    errors = own[some, metric.width : LOG_FACTOR].T
-    k = max(map(fewest, errors, tried))
-    found = LocalResiduals(metric, tuple(kernels), k, cells, ())
-    corrected, after = _calibrated(
-        asked, rows[some], errors, found, [of_target[k] for of_target in tried]
-    )
-    if options.residual != LOCAL and spoils(gains.density_gain, errors, after):
+    if options.residual != LOCAL and spoilt:
         return replace(gains, rmse=(), rmse_gain=corrected.rmse_gain)
     return replace(corrected, density_gain=gains.density_gain)
 
 
-def left_out_records(
-    asked: FitResiduals,
+def made_residuals(
+    request: FitResiduals,
     metric: Metric,
-    source: Source,
-    executor: Executor,
-    progress: Callable[..., None],
-    spent: Spent,
+    reader: ResidualReader,
+    folds: LeftOutFolds,
+    records: Float,
+    trials: ResidualTrials,
+    *,
+    in_memory: bool,
+) -> tuple[ResidualsFitted, bool]:
+    """Learn the local kernels from many rows, collect the rows, and calibrate.
+
+    Args:
+        request: the fit
+        metric: gives the points of rows
+        reader: reads rows
+        folds: rows left out in folds, which teach
+        records: (n, width), of all left-out rows; their points are scaled here
+        trials: kernels of few rows, and the panels from which they were learned
+        in_memory: whether the rows are kept in memory
+
+    Returns the residuals, and whether they cost more in the error than they gain in the density.
+    """
+    options = request.options
+    names = list(kriging.CORRELATIONS)
+    families = names if options.residual_family == "auto" else [options.residual_family]
+    kernels, scales = _searched(families, trials.panels, trials.kernels, reader.progress)
+    metric = metric.scaled(scales)
+    records[:, : metric.width] *= scales
+    taught = folds.own_records(records, metric.width)
+    neighbours = min(options.neighbours, folds.most_neighbours)
+    if sampled_rows(reader.source.n_rows, shuffled=False) is None:
+        # all rows of positive weight were left out
+        cells = Cells.of(records, n_targets=len(request.left_out))
+        near = folds.near(records, metric.width, neighbours)
+    else:
+        points = records[:, : metric.width]
+        cells = reader.cells(request, metric, points, in_memory=in_memory)
+        near = nearest(cells, taught, neighbours)
+    kernels = _learned(
+        taught, near[:, :RESIDUAL_NEIGHBOURS], metric.width, kernels, reader.progress
+    )
+    kernels = [
+        replace(kernel, inflation=trial.inflation)
+        for kernel, trial in zip(kernels, trials.kernels, strict=True)
+    ]
+    judges = taught[:CALIBRATION_ROWS]
+    by_number = _by_number(judges, near[:CALIBRATION_ROWS], metric.width, kernels)
+    errors = judges[:, metric.width : LOG_FACTOR].T
+    k = max(map(fewest, errors, by_number))
+    residuals = LocalResiduals(metric, tuple(kernels), k, cells, ())
+    predicted = [of_target[k] for of_target in by_number]
+    rows = folds.rows[:CALIBRATION_ROWS]
+    corrected, after = _calibrated(request, rows, errors, residuals, predicted)
+    return corrected, spoils(trials.density_gain, errors, after)
+
+
+def left_out_records(
+    request: FitResiduals, metric: Metric, reader: ResidualReader
 ) -> tuple[Float, Float]:
-    """Return the records (n, width) of the left-out rows, with their errors, and their inputs (n,
-    d)."""
-    rows = asked.left_out[0].rows
-    u = asked.left_out[0].targets[:, 1]
-    with gathered(source, rows, executor, progress, spent) as sample:
-        X = sample.rows.gather(rows).X
-    factor = np.ones(len(u))
-    for start in range(
-        0, len(u), PANEL_ROWS
-    ):  # a panel holds a kernel value for each row and centre of the noise
-        factor[start : start + PANEL_ROWS] *= asked.design.noise_factor(
+    """Return the records (n, width) of the left-out rows, with their errors, and their inputs
+    (n, d)."""
+    rows = request.left_out[0].rows
+    weights = request.left_out[0].targets[:, 1]
+    X = reader.inputs(rows)
+    factor = np.ones(len(weights))
+    # a panel holds a kernel value for each row and centre of the noise
+    for start in range(0, len(weights), PANEL_ROWS):
+        factor[start : start + PANEL_ROWS] *= request.design.noise_factor(
             X[start : start + PANEL_ROWS]
         )
-    errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
-    points = metric(asked.design.scaling.inputs(X))
-    tiles = rows // source.tile_rows
-    parts = [
-        source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows]
-        for tile in np.unique(tiles)
-    ]
-    records = np.column_stack(
-        [points, *errors, np.log(factor), 1.0 / (u * factor), np.concatenate(parts)]
-    )
-    return records, X
+    errors = [left_out.expected()[0] / np.sqrt(weights) for left_out in request.left_out]
+    points = metric(request.design.scaling.inputs(X))
+    noise = 1.0 / (weights * factor)
+    numbers = reader.original_rows(rows)
+    return np.column_stack([points, *errors, np.log(factor), noise, numbers]), X
 
 
 def spread(rows: Int) -> Int:
@@ -207,60 +286,33 @@ def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
     ]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A local kernel of one target on m left-out rows, half of which taught the kernel that
-    corrects the other half.
-
-    rises : (m,), the rise in the log density of each row over the fit alone
-    before, after : (m,), the errors without and with the correction
-    """
-
-    kernel: LocalKernel
-    rises: Float
-    before: Float
-    after: Float
-
-
-def _trials(
-    asked: FitResiduals,
+def residual_trials(
+    request: FitResiduals,
     folds: LeftOutFolds,
     records: Float,
     rank: int,
     progress: Callable[..., None],
-) -> tuple[list[LocalKernel], ResidualsFitted, bool, list[Panels]]:
-    """Return kernels learned from left-out rows, their gains with the corrected RMSE, whether these
-    justify the correction, and the panels of all rows of the trial.
+) -> ResidualTrials:
+    """Try local kernels on the first rows left out in folds.
 
-    asked : the fit
-    folds : rows left out in folds, the first of which are used
-    records : (n, width), of all left-out rows
-    rank : the number of coordinates of their points
-    progress : called before each evaluation of a search
+    Args:
+        request: the fit
+        folds: rows left out in folds
+        records: (n, width), of all left-out rows
+        rank: number of coordinates of their points
+        progress: called before each evaluation of a search
     """
     m = min(len(folds.rows), TRIAL_ROWS)
-    k = min(asked.options.neighbours, FEW_NEIGHBOURS, folds.most_neighbours)
-    own = folds.own_records(records, rank)[:m]
+    k = min(request.options.neighbours, FEW_NEIGHBOURS, folds.most_neighbours)
+    taught = folds.own_records(records, rank)[:m]
     near = folds.near(records, rank, k)[:m]
-    trials = [
-        _trial(asked, folds, own, near, rank, target, progress)
-        for target in range(len(asked.left_out))
-    ]
-    before = np.stack([each.before for each in trials])
-    after = np.stack([each.after for each in trials])
-    rises = np.mean([mixture_rises(each.rises) for each in trials], axis=0)
-    rmse = tuple(np.sqrt(np.mean(after**2, axis=1)).tolist())
-    gains = ResidualsFitted(None, error_gain(before, after)[0], float(np.mean(rises)), rmse)
-    return (
-        [each.kernel for each in trials],
-        gains,
-        helps(rises, before, after),
-        _panels(own, near, rank),
-    )
+    targets = range(len(request.left_out))
+    trials = [_trial(request, folds, taught, near, rank, t, progress) for t in targets]
+    return ResidualTrials(trials, _panels(taught, near, rank))
 
 
 def _trial(
-    asked: FitResiduals,
+    request: FitResiduals,
     folds: LeftOutFolds,
     own: Float,
     near: Float,
@@ -270,7 +322,7 @@ def _trial(
 ) -> Trial:
     """Learn the local kernel of a target from each half of m rows, and judge it on the other half.
 
-    asked : the fit
+    request : the fit
     folds : rows left out in folds, which begin with these rows
     own : (m, width), their records
     near : (m, k, width), the records of their neighbours
@@ -279,7 +331,7 @@ def _trial(
     progress : called before each evaluation of a search
     """
     m = len(own)
-    inflation, of_alone = _alone(asked, folds, target, own)
+    inflation, of_alone = _alone(request, folds, target, own)
     before = own[:, rank + target]
     rises = np.empty(m)
     after = np.empty(m)
@@ -288,17 +340,21 @@ def _trial(
         taught = slice(first, None, 2)
         judged = slice(1 - first, None, 2)
         panels = _panels(own[taught], near[taught], rank)[target]
-        kernel = learned(panels, starts_of(panels), progress)[0]
+        kernel, *_ = learned(panels, starts_of(panels), progress)
         kernel = replace(kernel, inflation=inflation)
         hoods, _ = _panels(own[judged], near[judged], rank)[target]
-        mean, variance = map(
-            np.concatenate, zip(*(moments(kernel, each) for each in hoods), strict=True)
-        )
+        mean, variance = joined_moments(moments(kernel, panel) for panel in hoods)
         after[judged] = before[judged] - mean
         of_local = -0.5 * (np.log(2 * np.pi * variance) + after[judged] ** 2 / variance)
         rises[judged] = of_local - of_alone[judged]
         kernels.append(kernel)
     return Trial(kernels[0], rises, before, after)
+
+
+def joined_moments(parts: Iterable[tuple[Float, Float]]) -> tuple[Float, Float]:
+    """Return the means and variances of all panels, each in one array."""
+    means, variances = zip(*parts, strict=True)
+    return np.concatenate(means), np.concatenate(variances)
 
 
 def mixture_rises(rise: Float) -> Float:
@@ -350,27 +406,32 @@ def spoils(nats: float, before: Float, after: Float) -> bool:
 
 
 def _alone(
-    asked: FitResiduals, folds: LeftOutFolds, target: int, own: Float
+    request: FitResiduals, folds: LeftOutFolds, target: int, own: Float
 ) -> tuple[float, Float]:
-    """Return the ratio of predicted variance to squared left-out errors, at least 1, and the log
-    densities (m,) under the fit alone of the errors of the first m rows of ``folds``, whose records
-    ``own`` (m, width) are given."""
-    left_out = asked.left_out[target]
-    T = len(asked.left_out)
+    """Predict the errors of left-out rows under the fit alone.
+
+    Args:
+        request: the fit
+        folds: rows left out in folds, of which the first m are predicted
+        target: number of the target
+        own: (m, width), records of these rows
+
+    Returns the ratio of predicted variance to squared left-out errors, at least 1, and the log
+    densities (m,).
+    """
+    n_targets = len(request.left_out)
     m = len(own)
-    beta, variance = (
-        float(np.broadcast_to(each, T)[target])
-        for each in (asked.fit.beta, asked.fit.target_variance)
-    )
-    calibration = left_out.calibration(beta, variance)
+    beta = float(np.broadcast_to(request.fit.beta, n_targets)[target])
+    variance = float(np.broadcast_to(request.fit.target_variance, n_targets)[target])
+    calibration = request.left_out[target].calibration(beta, variance)
     assert calibration is not None
     expected, variances = folds.left_out[target].expected()
     square = max(float(np.mean(expected**2)), kriging.LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
-    stated = calibration.scale**2 * (variances[:m] + calibration.noise_variance)
-    stated *= np.exp(own[:, LOG_FACTOR]) * own[:, NOISE]
-    errors = own[:, LOG_FACTOR - T + target]
-    return inflation, -0.5 * (np.log(2 * np.pi * stated) + inflation * errors**2 / stated)
+    predicted = calibration.scale**2 * (variances[:m] + calibration.noise_variance)
+    predicted *= np.exp(own[:, LOG_FACTOR]) * own[:, NOISE]
+    errors = own[:, LOG_FACTOR - n_targets + target]
+    return inflation, -0.5 * (np.log(2 * np.pi * predicted) + inflation * errors**2 / predicted)
 
 
 def _corrected(kernel: LocalKernel, panels: Panels) -> float:
@@ -421,7 +482,7 @@ def _learned(
 
     The noise is learned from all rows, with fewer neighbours, which takes a quarter of the time.
     """
-    few = min(LEARNING_ROWS, len(own))
+    few = min(FORM_ROWS, len(own))
     least = min(near.shape[1], FEW_NEIGHBOURS)
     for panels, form in (
         (_panels(own[:few], near[:few], rank), True),
@@ -438,22 +499,24 @@ def _learned(
     return list(kernels)
 
 
-def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel]) -> list[ByNumber]:
+def _by_number(own: Float, near: Float, rank: int, kernels: list[LocalKernel]) -> list[ByNumber]:
     """Return the mean and variance of row errors for each target, by number of neighbours: a third,
     two thirds, all.
 
-    ``some`` are the records of the rows, ``near`` those of their neighbours.
+    Args:
+        own: (m, width), records of the rows
+        near: (m, k, width), records of their neighbours
+        rank: number of coordinates of their points
+        kernels: one for each target
     """
-    found = [ByNumber() for _ in kernels]
-    for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
-        for kernel, (hoods, _), of_target in zip(
-            kernels, _panels(some, near[:, :count], rank), found, strict=True
-        ):
-            mean, variance = map(
-                np.concatenate, zip(*in_threads(partial(moments, kernel), hoods), strict=True)
-            )
-            of_target[count] = mean, variance
-    return found
+    by_number = [ByNumber() for _ in kernels]
+    for part in (1, 2, 3):
+        count = -(-near.shape[1] * part // 3)
+        panels = _panels(own, near[:, :count], rank)
+        for target, (hoods, _) in enumerate(panels):
+            moments_of = partial(moments, kernels[target])
+            by_number[target][count] = joined_moments(in_threads(moments_of, hoods))
+    return by_number
 
 
 def fewest(errors: Float, found: ByNumber) -> int:
@@ -473,39 +536,47 @@ def fewest(errors: Float, found: ByNumber) -> int:
 
 
 def _calibrated(
-    asked: FitResiduals,
-    some: Int,
+    request: FitResiduals,
+    judges: Int,
     errors: Float,
-    found: LocalResiduals,
+    residuals: LocalResiduals,
     predicted: Sequence[tuple[Float, Float]],
 ) -> tuple[ResidualsFitted, Float]:
-    """Calibrate local residuals on ``some`` (m,) of the left-out rows; return them with the gain in
-    RMSE, and the corrected errors (T, m).
+    """Calibrate local residuals on left-out rows.
 
-    ``errors`` (T, m) are the errors of these rows; ``predicted`` holds the mean and variance (m,)
-    that the other rows predict for them, for each target.
+    Args:
+        request: the fit
+        judges: (m,), positions among the left-out rows
+        errors: (T, m), errors of these rows
+        residuals: without calibrations
+        predicted: for each target, the mean and variance (m,) of the errors from other rows
+
+    Returns the residuals with the gain in RMSE, and the corrected errors (T, m).
     """
+    scaling = request.design.scaling
     calibrations = list[Calibration]()
-    after = list[Float]()
+    corrected = list[Float]()
     shown = list[NumberDiagnostics]()
     for target, (mean, variance) in enumerate(predicted):
-        kernel = found.kernels[target]
-        left_out = asked.left_out[target]
-        scaling = asked.design.scaling
-        rest = errors[target] - mean
-        t = left_out.targets[some, 0]
-        top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
-        calibrations.append(Calibration(len(some), kernel.noise, 1.0, top, levels))
-        after.append(rest)
+        kernel = residuals.kernels[target]
+        left_out = request.left_out[target]
+        after = errors[target] - mean
+        t = left_out.targets[judges, 0]
+        top, levels = quantiles(np.abs(after) * np.sqrt(kernel.inflation / variance))
+        calibrations.append(Calibration(len(judges), kernel.noise, 1.0, top, levels))
+        corrected.append(after)
         # without coverage: these rows calibrate the intervals
-        diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())
+        rows = left_out.rows[judges]
+        diagnostics = NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, ())
         shown.append(
             diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)
         )
-    found = replace(found, calibrations=tuple(calibrations))
-    shown = shown[:MOST_TARGETS]
-    rests = np.stack(after)
-    rmse = tuple(np.sqrt(np.mean(rests**2, axis=1)).tolist())
-    return ResidualsFitted(
-        found, error_gain(errors, rests)[0], rmse=rmse, diagnostics=tuple(shown)
-    ), rests
+    after = np.stack(corrected)
+    rmse = np.sqrt(np.mean(after**2, axis=1))
+    fitted = ResidualsFitted(
+        replace(residuals, calibrations=tuple(calibrations)),
+        error_gain(errors, after)[0],
+        rmse=tuple(rmse.tolist()),
+        diagnostics=tuple(shown[:MOST_TARGETS]),
+    )
+    return fitted, after

@@ -72,41 +72,67 @@ def nearest(cells: Cells, own: Float, k: int) -> Float:
 
 
 def left_out_folds(
-    asked: FitResiduals, X: Float, rows: Int, poll: Callable[[], Any]
+    request: FitResiduals, X: Float, rows: Int, poll: Callable[[], Any]
 ) -> LeftOutFolds:
-    """Leave out ``rows`` (m,), positions among the left-out rows at the inputs X (n, d), in
-    folds."""
-    design = asked.design
+    """Leave rows out in folds.
+
+    Args:
+        request: the fit
+        X: (n, d), inputs of all left-out rows
+        rows: (m,), positions of the rows among these
+        poll: called between steps; may raise an exception to end the work
+    """
     members = tuple(folds_of(len(rows)))
-    posterior = asked.fit.posterior
-    betas = np.atleast_1d(asked.fit.beta)
-    parts = posterior.targets or (posterior,)
+    order = np.argsort(np.concatenate(members))
+    betas = np.atleast_1d(request.fit.beta).tolist()
+    posteriors = request.fit.posterior.targets or (request.fit.posterior,)
     changes = list[Float]()
     left_out = list[LeftOut]()
-    for whole, part, beta in zip(asked.left_out, parts, betas.tolist(), strict=True):
+    for whole, posterior, beta in zip(request.left_out, posteriors, betas, strict=True):
         folds = [
-            _left_out(design, whole, part, beta, X[rows[places]], rows[places])
+            _left_out(request.design, whole, posterior, beta, X[rows[places]], rows[places])
             for places in members
         ]
         poll()
         changes.append(np.column_stack([change for _, change in folds]))
-        order = np.argsort(np.concatenate(members))
-        joined = folds[0][0]
-        for more, _ in folds[1:]:
-            joined += more
+        joined, _ = folds[0]
+        for fold, _ in folds[1:]:
+            joined += fold
         left_out.append(joined.take(order))
-    shifts = np.empty((len(members), len(X), len(parts)))
+    shifts = _shifts(request, X, changes, betas, poll)
+    return LeftOutFolds(rows, members, tuple(left_out), shifts)
+
+
+def _shifts(
+    request: FitResiduals,
+    X: Float,
+    changes: list[Float],
+    betas: list[float],
+    poll: Callable[[], Any],
+) -> Float:
+    """Return the change (F, n, T) of the leave-one-out errors of all rows without each fold.
+
+    Args:
+        request: the fit
+        X: (n, d), inputs of all left-out rows
+        changes: (M, F) for each target, the change of μ without each fold
+        betas: noise precision of each target
+        poll: called between panels
+    """
+    design = request.design
+    shifts = np.empty((changes[0].shape[1], len(X), len(changes)))
     for start in range(0, len(X), PANEL_ROWS):
         panel = slice(start, start + PANEL_ROWS)
         block = design.block(X[panel])
         factor = np.ones(len(block)) * design.noise_factor(X[panel])
-        for target, (whole, change) in enumerate(zip(asked.left_out, changes, strict=True)):
+        for target, change in enumerate(changes):
             # 1/(1 − h) = 1 + βwv of the leave-one-out variance v, whose u is the weight over the
             # noise factor
-            leverage = 1.0 + betas[target] * factor ** (1.0 - TEMPER) * whole.variances[panel, 0]
+            variances = request.left_out[target].variances[panel, 0]
+            leverage = 1.0 + betas[target] * factor ** (1.0 - TEMPER) * variances
             shifts[:, panel, target] = -((block @ change) * leverage[:, None]).T
         poll()
-    return LeftOutFolds(rows, members, tuple(left_out), shifts)
+    return shifts
 
 
 def _left_out(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -12,13 +13,13 @@ from partirvm.data.source import Source
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import Spent
+from partirvm.learning.sample import Spent, gathered
 from partirvm.learning.target import require_positive
 from partirvm.local.cells import Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.storage import open_folder
 from partirvm.strategies.problem import FitResiduals
-from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS, Float
+from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS, Float, Int
 
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which is kept if the function returns."""
@@ -27,30 +28,60 @@ LEAVES = 16
 """Approximate number of leaves per cell: cells are runs of leaves, which may end anywhere."""
 
 
-def cells_of(
-    asked: FitResiduals,
-    metric: Metric,
-    source: Source,
-    executor: Executor,
-    progress: Callable[..., None],
-    spent: Spent,
-    keep: Keep | None,
-    points: Float,
-) -> Cells:
-    """Return the cells of all rows with positive weight, from one pass.
+@dataclass(frozen=True)
+class ResidualReader:
+    """How the rows of local residuals are read.
 
-    ``points`` (m, r) are some rows' points. ``keep`` makes a folder for the records; without it,
-    they stay in memory.
+    Attributes:
+        source: the rows.
+        executor: runs passes.
+        progress: called before each evaluation of a search; may raise an exception to end the work.
+        spent: counts passes and their time.
+        keep: writes records to disk; None if there is no folder.
     """
-    task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric)
-    began = time.perf_counter()
-    pieces = (
-        records
-        for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ()))
-    )
-    found = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
-    spent.add(began, 1, source.n_rows)
-    return found
+
+    source: Source
+    executor: Executor
+    progress: Callable[..., None]
+    spent: Spent
+    keep: Keep | None = None
+
+    def inputs(self, rows: Int) -> Float:
+        """Return the features (n, d) of rows."""
+        with gathered(self.source, rows, self.executor, self.progress, self.spent) as sample:
+            return sample.rows.gather(rows).X
+
+    def original_rows(self, rows: Int) -> Int:
+        """Return the numbers (n,) of rows before the source was shuffled."""
+        source = self.source
+        tiles = rows // source.tile_rows
+        numbers = []
+        for tile in np.unique(tiles):
+            places = rows[tiles == tile] - tile * source.tile_rows
+            numbers.append(source.original_rows(tile)[places])
+        return np.concatenate(numbers)
+
+    def cells(
+        self, request: FitResiduals, metric: Metric, points: Float, *, in_memory: bool
+    ) -> Cells:
+        """Return the cells of all rows with positive weight, from one pass.
+
+        Args:
+            request: the fit whose errors are recorded
+            metric: gives the points of rows
+            points: (m, r), points of some rows
+            in_memory: whether the records are kept in memory
+        """
+        task = partial(records_of_tile, request.design, request.fit.posterior.mean, metric)
+        began = time.perf_counter()
+        source = self.source
+        tiles = range(source.n_tiles)
+        read = self.executor.map(task, source, tiles, partial(self.progress, ()))
+        pieces = (records for _, records in read)
+        keep = None if in_memory else self.keep
+        cells = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
+        self.spent.add(began, 1, source.n_rows)
+        return cells
 
 
 def sorted_cells(
@@ -91,20 +122,21 @@ def records_of_tile(
     numbers = source.original_rows(number)
     scaling = design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
-    there = np.flatnonzero(weights > 0)
-    found = np.empty((len(there), metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS))
-    require_positive(scaling.target, float(tile.t[there].min(initial=1.0)))
-    for start in range(0, len(there), PANEL_ROWS):
-        some = there[start : start + PANEL_ROWS]
-        X = tile.X[some]
-        fitted = design.block(tile.X[some]) @ mean
-        errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
-        others = (
-            np.log(np.ones(len(X)) * design.noise_factor(X)),
-            1.0 / weights[some],
-            numbers[some],
+    positive = np.flatnonzero(weights > 0)
+    width = metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS
+    records = np.empty((len(positive), width))
+    require_positive(scaling.target, float(tile.t[positive].min(initial=1.0)))
+    for start in range(0, len(positive), PANEL_ROWS):
+        rows = positive[start : start + PANEL_ROWS]
+        X = tile.X[rows]
+        fitted = design.block(X) @ mean
+        records[start : start + len(rows)] = np.column_stack(
+            [
+                metric(scaling.inputs(X)),
+                scaling.targets(tile.t[rows]) - fitted.reshape(len(X), -1),
+                np.log(np.ones(len(X)) * design.noise_factor(X)),
+                1.0 / weights[rows],
+                numbers[rows],
+            ]
         )
-        found[start : start + len(some)] = np.column_stack(
-            [metric(scaling.inputs(X)), errors, *others]
-        )
-    return found
+    return records

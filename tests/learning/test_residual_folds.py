@@ -12,6 +12,7 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.learning import neighbours
 from partirvm.learning.neighbours import error_gain, helps, left_out_records, spoils
+from partirvm.learning.residual_rows import ResidualReader
 from partirvm.learning.sample import Spent
 from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
@@ -32,9 +33,11 @@ def left_out():
     seen = {}
 
     with pytest.MonkeyPatch.context() as patch:
-        original = neighbours._trials
+        original = neighbours.residual_trials
         patch.setattr(
-            neighbours, "_trials", lambda *given: (seen.update(given=given), original(*given))[1]
+            neighbours,
+            "residual_trials",
+            lambda *given: (seen.update(given=given), original(*given))[1],
         )
         X, y = rough(300)
         RVMRegressor(
@@ -174,9 +177,8 @@ def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
     asked = SimpleNamespace(left_out=(left_out,), design=design)
     executor = LocalExecutor(1)
     source = ArraySource(X, y, tile_rows=512)
-    records, rows = left_out_records(
-        asked, lambda points: points, source, executor, lambda *_: None, Spent()
-    )
+    reader = ResidualReader(source, executor, lambda *_: None, Spent())
+    records, rows = left_out_records(asked, lambda points: points, reader)
     executor.close()
     assert sum(sizes) == n
     assert max(sizes) <= PANEL_ROWS
