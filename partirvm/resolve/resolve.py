@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.moments import Moments
 from partirvm.data import Source
 from partirvm.errors import UsageError
 from partirvm.execution import Executor
@@ -31,7 +32,14 @@ from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
-from partirvm.resolve.small_fits import SmallFits
+from partirvm.resolve.samples import Samples
+from partirvm.resolve.small_fits import (
+    LearnedKernel,
+    MeasuredSize,
+    measured_size,
+    with_learned_kernel,
+    with_warped_target,
+)
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
@@ -122,49 +130,67 @@ def resolve(
     """
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
-    shape = _shape(source, problem, request)
     machine = machine_for(request, executor, source)
-    small_fits = SmallFits(
-        source, shape, machine, request, executor, interrupted, problem.empty, on_step
-    )
-    counted = moments.targets.n
-    problem = small_fits.warp_target(problem, float(moments.targets.minimum.min()))
-    notes: tuple[str, ...] = ()
-    if learns(request) and not problem.target_variance:
-        notes = ("no kernel was learned: the target is constant",)
-    elif chooses(request) and counted < LEAST:
-        notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
-    elif learns(request):
-        problem = small_fits.learn(small_fits.embed(problem, moments))
-        shape = small_fits.shape = _shape(
-            source, problem, request
-        )  # the likelihood may have changed
+    shape = _shape(source, problem, request)
+    samples = Samples(source, shape, machine, request, executor, interrupted, on_step)
+    warped = with_warped_target(samples, problem, float(moments.targets.minimum.min()))
+    kernel = kernel_of(samples, warped.problem, moments)
+    problem = kernel.problem
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
         schedule = STRATEGIES["basic"].schedule
-    rho = None
-    size = request.partition_size
-    if automatic_size := size == "auto" and not schedule.one_fit:
-        rho, size = small_fits.partition_size(problem)
-    resolved = _resolved(
-        request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size)
-    )
-    entries = small_fits.entries
-    notes = notes + small_fits.notes
-    seconds = max((entry["seconds"] for entry in entries), default=0.0)
-    found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
+    # the likelihood may have changed
+    shape = _shape(source, problem, request)
+    samples = replace(samples, source=kernel.source, shape=shape)
+    automatic = request.partition_size == "auto" and not schedule.one_fit
+    if schedule.one_fit:
+        measured = MeasuredSize(shape.n_candidates)
+    elif automatic:
+        measured = measured_size(samples, problem, kernel.centres)
+    else:
+        measured = MeasuredSize(int(request.partition_size))
+    entries = kernel.entries + measured.entries
+    notes = warped.notes + kernel.notes + measured.notes
     after = machine_for(request, executor, source)
-    found["grown"] = max(after.base - machine.base, 0)
-    machine = replace(machine, libraries=after.libraries)
     plan = _plan(
-        source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found
+        source,
+        problem,
+        _resolved(request, problem, schedule, measured.size),
+        shape,
+        replace(machine, libraries=after.libraries),
+        shrink_partition=automatic,
+        rho=measured.rho,
+        learned=kernel.text,
+        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
+        notes=notes,
+        grown=max(after.base - machine.base, 0),
     )
-    if rho is not None:
-        entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
+    if measured.rho is not None:
+        decided = {"partition_size": plan.partition_size, "notes": list(plan.notes)}
+        entries = (*entries[:-1], entries[-1] | decided)
     variance = input_variance(source.columns, moments, problem.empty.scaling)
-    return FitSpec(
-        problem, _options(plan, small_fits.centres), plan, weights, variance, tuple(entries), notes
-    )
+    options = _options(plan, kernel.centres)
+    return FitSpec(problem, options, plan, weights, variance, entries, notes)
+
+
+def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKernel:
+    """Learn the kernel if requested and possible.
+
+    Args:
+        samples: gives random rows
+        problem: has the kernel from which learning starts
+        moments: of features and targets
+    """
+    request = samples.request
+    rows = moments.targets.n
+    note = ""
+    if learns(request) and not problem.target_variance:
+        note = "no kernel was learned: the target is constant"
+    elif chooses(request) and rows < LEAST:
+        note = f"no kernel was learned: gamma is 'scale', because {rows:,} rows are too few"
+    elif learns(request):
+        return with_learned_kernel(samples, problem, moments)
+    return LearnedKernel(problem, samples.source, notes=(note,) if note else ())
 
 
 def continued(

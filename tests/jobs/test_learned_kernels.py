@@ -21,7 +21,8 @@ from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.resolve.resolve import resolve
-from partirvm.resolve.small_fits import SmallFits
+from partirvm.resolve.samples import Samples
+from partirvm.resolve.small_fits import with_learned_kernel
 from partirvm.storage import lease
 
 ASKED = Request(
@@ -111,8 +112,9 @@ def test_little_memory_holds_the_centres(data):
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
     machine = Machine(1, 0, 34 << 20)
     spec = resolve(source, replace(ASKED, gamma="scale"), executor)
-    learned = SmallFits(source, shape, machine, ASKED, executor, lambda: None, spec.problem.empty)
-    learned.learn(spec.problem)
+    samples = Samples(source, shape, machine, ASKED, executor, lambda: None)
+    moments = source.moments
+    learned = with_learned_kernel(samples, spec.problem, moments)
     executor.close()
     assert learned.centres < 240
     assert f"at most {learned.centres:,} centres because of the memory limit" in learned.notes[0]

@@ -1,0 +1,143 @@
+"""Random rows of a source for small fits before a fit is planned, and the log of such a fit."""
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from partirvm.core.termination import Termination
+from partirvm.data import Source
+from partirvm.execution import Executor
+from partirvm.kernels.design import Design
+from partirvm.learning.forms import kernel_text
+from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
+from partirvm.options import Request
+from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
+from partirvm.planning.plan import Machine, affordable
+from partirvm.resolve.new_problem import Interrupted
+from partirvm.strategies.fit_rows import posterior_rows
+from partirvm.strategies.problem import Options, Problem, Record, Stopped
+
+
+class OutOfTime(Stopped):
+    """The time limit has passed: a small fit ends early, which is not an error."""
+
+
+@dataclass
+class SmallFitLog:
+    """What a small fit has logged so far, which remains if the time limit ends it.
+
+    Attributes:
+        samples: gives the times and the names of features.
+        best: a design of the best kernel so far.
+        entries: history entries.
+        stage: the present stage of kernel learning.
+        evaluations: number of evaluations in this stage.
+        began: when the stage began, in seconds.
+    """
+
+    samples: "Samples"
+    best: Design
+    entries: list[Entry] = field(default_factory=list)
+    stage: str = STAGES[0]
+    evaluations: int = 0
+    began: float = 0.0
+
+    def keep(self, best: Design) -> None:
+        """Keep a design of the best kernel so far."""
+        self.best = best
+
+    def step(self, stage: str) -> None:
+        """Report that a stage of kernel learning begins or, with "", another evaluation in the
+        current one."""
+        now = time.perf_counter()
+        if stage:
+            self.stage = stage
+            self.evaluations = 0
+            self.began = now
+        else:
+            self.evaluations += 1
+        text = self.stage
+        seconds = now - self.began
+        if seconds > 0.5:
+            text += f", {self.evaluations / seconds:,.1f} evaluations/s"
+        self.samples.on_step(1 + STAGES.index(self.stage), len(STAGES), text)
+
+    def add(self, record: Record) -> None:
+        """Add an entry with the time since the previous one."""
+        samples = self.samples
+        entry = line(record, samples.spent.share(), samples.began, saved=False)
+        names = self.best.scaling.names(samples.source.columns.features)
+        self.entries.append(entry | kernel_text(entry, names))
+
+
+@dataclass
+class Samples:
+    """Random rows for small fits in this process, within the memory limit.
+
+    Attributes:
+        source: the rows.
+        shape: numbers of rows and columns.
+        machine: memory and threads.
+        request: options of the fit.
+        executor: gathers rows and runs passes.
+        interrupted: returns why the work must end, or None.
+        on_step: is called with the progress of kernel learning.
+        spent: counts passes and their time.
+        began: when the first small fit began, in seconds.
+    """
+
+    source: Source
+    shape: DataShape
+    machine: Machine
+    request: Request
+    executor: Executor
+    interrupted: Interrupted
+    on_step: OnStep = lambda number, total, text: None
+    spent: Spent = field(default_factory=Spent)
+    began: float = field(default_factory=time.perf_counter)
+
+    def take(
+        self, problem: Problem, rows: int, log: SmallFitLog | None = None, room: int = 0
+    ) -> AbstractContextManager[SampledRows]:
+        """Gather random rows.
+
+        Args:
+            problem: gives the rows of positive weight
+            rows: maximum number of rows
+            log: receives the records of the fit
+            room: bytes for kernel blocks
+
+        An abort raises ``Stopped``, the time limit ``OutOfTime``.
+        """
+        log = log or SmallFitLog(self, problem.empty)
+        self.spent.since = time.perf_counter()
+        options = Options(rows, "random", sample_rows=rows, seed=self.request.seed)
+        numbers = posterior_rows(problem, options, "sample")
+        return gathered(
+            self.source,
+            numbers,
+            self.executor,
+            self.check,
+            self.spent,
+            room=room,
+            on_best=log.keep,
+            on_step=log.step,
+            log=log.add,
+        )
+
+    def check(self, *_: Any) -> None:
+        """Raise an exception if the work must end."""
+        reason = self.interrupted()
+        if reason is Termination.TIME:
+            raise OutOfTime(reason)
+        if reason is not None:
+            raise Stopped(reason)
+
+    def affordable(self, columns: int, rows: int) -> tuple[int, int]:
+        """Return how many columns fit in memory with a sample, and the bytes for kernel blocks; set
+        the threads."""
+        machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
+        threads, most = affordable(self.shape, machine, columns)
+        self.executor.use(threads)
+        return most, kept_bytes(self.shape, most, threads, machine.budget)
