@@ -14,6 +14,7 @@ time, so that results are reproducible. If the nearest rows correct the predicti
 the run also ends when twice the work lowers the corrected error by less than that share.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import log2
 from typing import ClassVar
@@ -61,15 +62,21 @@ but at least the partition size ÷ ``LEAST_SHARE``: late rounds exchange few col
 10,000 rows gains as much in half the time. With fewer than ``CHEAP`` vectors, rounds cost little
 and have all candidates."""
 
-LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
-"""Minimum number of vectors at which the errors after local residuals are measured, and its growth
-until the next measurement. The work of a round is roughly proportional to this power of the number
-of vectors."""
+LEAST_TESTED = 50
+"""Minimum number of vectors at which the errors after local residuals are measured."""
 
-EVALUATIONS, ITERATIONS = 30, 16
-"""Typical number of evidence evaluations in kernel learning, and the iterations over all columns
-that a round's dense fit counts as. It takes about 4; counting those, kin40k runs seven more rounds
-for 1 % less error."""
+GROWTH = 1.4
+"""Growth of the number of vectors until the next measurement."""
+
+POWER = 2.5
+"""The work of a round is roughly proportional to this power of the number of vectors."""
+
+EVALUATIONS = 30
+"""Typical number of evidence evaluations in kernel learning."""
+
+ITERATIONS = 16
+"""Number of iterations over all columns that a round's dense fit counts as. It takes about 4;
+counting those, kin40k runs seven more rounds for 1 % less error."""
 
 
 class WorkingSetRounds(Rounds):
@@ -112,38 +119,14 @@ class WorkingSetRounds(Rounds):
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
         """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and
         zero-weight rows."""
-        problem = state.problem
-        likelihood = state.problem.likelihood
-        first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
-        selection = "random" if first_or_check else state.options.selection
-        selection = "error" if selection == "gain" and not likelihood.dense else selection
-        by_gain = selection == "gain"
-        expensive = state.fit.n_vectors >= CHEAP and not problem.n_classes
-        if state.stayed is not None and expensive and not first_or_check:
-            least = problem.rows_of(state.options.partition_size) // LEAST_SHARE
-            room = min(room, max(HOPEFUL * state.stayed // problem.n_kernels, least, 1))
+        checks = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
+        if not checks:
+            room = _fewer(state, room)
+        selection = "random" if checks else state.options.selection
+        if selection == "gain" and not state.problem.likelihood.dense:
+            selection = "error"
         state = replace(state, selection=selection, kept=state.fit.n_vectors)
-        count = room * POOL if by_gain else room
-        if selection in ("error", "largest-error"):
-            some = problem.shuffled and selection != "largest-error"
-            rows = _random(state, NONE, SPREAD * room) if some else None
-            drawn = problem.n_classes and selection == "error"
-            draw = draw_key(state.options.seed, Purpose.POOL, state.round) if drawn else None
-            request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
-            (found,) = yield (request,)
-            chosen = state.design.with_centres(found.values, found.rows)
-            if not len(found.rows):
-                state = _marked(state, np.arange(problem.n_rows) if rows is None else rows)
-        else:
-            rows = _random(state, state.used, count)
-            chosen = yield from stages.columns_of(state.design, rows)
-            state = _marked(state, np.setdiff1d(rows, chosen.rows))
-        if by_gain and len(chosen.labels):
-            posterior = posterior_rows(problem, state.options, state.seen)
-            (statistic,) = yield likelihood.gain_pass(state.design, state.fit, chosen, posterior)
-            chosen = chosen.take(
-                np.argsort(-state.fit.gains(statistic), kind="stable")[: room * problem.n_kernels]
-            )
+        state, chosen = yield from SELECTIONS[selection](state, room)
         return _marked(state, chosen.rows), chosen
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -187,50 +170,92 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
     return replace(state, used=np.union1d(state.used, rows))
 
 
+def _fewer(state: RoundsState, room: int) -> int:
+    """Return the number of candidates where rounds are expensive: few of them stayed in the last
+    round."""
+    problem = state.problem
+    if state.stayed is None or state.fit.n_vectors < CHEAP or problem.n_classes:
+        return room
+    least = problem.rows_of(state.options.partition_size) // LEAST_SHARE
+    return min(room, max(HOPEFUL * state.stayed // problem.n_kernels, least, 1))
+
+
+def by_error(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
+    """Choose rows with large errors; of many rows, a random sample is compared."""
+    problem = state.problem
+    largest = state.selection == "largest-error"
+    compared = None
+    if problem.shuffled and not largest:
+        compared = _random(state, NONE, SPREAD * room)
+    draw = None
+    if problem.n_classes and not largest:
+        draw = draw_key(state.options.seed, Purpose.POOL, state.round)
+    request = problem.likelihood.errors(
+        state.design, state.fit, room, state.used, compared, draw=draw
+    )
+    (largest_errors,) = yield (request,)
+    chosen = state.design.with_centres(largest_errors.values, largest_errors.rows)
+    if not len(largest_errors.rows):
+        state = _marked(state, np.arange(problem.n_rows) if compared is None else compared)
+    return state, chosen
+
+
+def at_random(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
+    """Choose unused rows at random."""
+    rows = _random(state, state.used, room)
+    chosen = yield from stages.columns_of(state.design, rows)
+    return _marked(state, np.setdiff1d(rows, chosen.rows)), chosen
+
+
+def by_gain(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
+    """Choose the columns of a random pool that raise the evidence most."""
+    state, pool = yield from at_random(state, room * POOL)
+    if not len(pool.labels):
+        return state, pool
+    problem = state.problem
+    rows = posterior_rows(problem, state.options, state.seen)
+    (statistic,) = yield problem.likelihood.gain_pass(state.design, state.fit, pool, rows)
+    order = np.argsort(-state.fit.gains(statistic), kind="stable")
+    return state, pool.take(order[: room * problem.n_kernels])
+
+
+SELECTIONS: dict[str, Callable[[RoundsState, int], Steps[tuple[RoundsState, Design]]]] = {
+    "error": by_error,
+    "largest-error": by_error,
+    "gain": by_gain,
+    "random": at_random,
+}
+"""How candidates are chosen, by the word of the option ``selection``."""
+
+
 def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
     """Return whether twice the work hardly lowers the left-out error after local residuals."""
     vectors = state.fit.n_vectors
     before = state.corrected
+    tested = state.tested
     least = LEAST_GAIN[state.options.effort]
-    if not least or vectors < max(LEAST_TESTED, GROWTH * state.tested):
+    if not least or vectors < max(LEAST_TESTED, GROWTH * tested):
         return state, False
     error = yield from stages.corrected(state)
-    state, tested = replace(state, tested=vectors, corrected=error), state.tested
-    return state, bool(before and error > (1.0 - least * POWER * log2(vectors / tested)) * before)
+    state = replace(state, tested=vectors, corrected=error)
+    if not before:
+        return state, False
+    return state, bool(error > (1.0 - least * POWER * log2(vectors / tested)) * before)
 
 
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore
     the best round)."""
-    fit = state.fit
-    before = state.evidence
-    # rounds on class indicators should raise the log density of left-out rows, others the evidence
-    now = (
-        -fit.ramp.loss * fit.n
-        if isinstance(fit, HyperState) and fit.n_classes
-        else float(fit.log_evidence)
-    )
-    gain = (now - before) / fit.n
-    level = now - before < FLAT * state.options.tol * fit.n
+    gain = objective(state) - state.evidence
+    level = gain < FLAT * state.options.tol * state.fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
-    columns = state.candidates
-    new = state.candidates - state.kept
+    work = state.work + work_of_round(state)
     slow = state.slow
-    work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
-    if np.isfinite(before):  # there is an evidence to compare with
-        gains = CLASS_GAIN if state.problem.n_classes else LEAST_GAIN
-        least = gains[state.options.effort]
-        loss = max(-before / fit.n, 0.0)
-        doublings = log2(work / state.work)
-        if not state.problem.likelihood.dense:
-            least *= loss
-        elif state.problem.n_classes:
-            least = least_fall(loss, state.options)
-            doublings = log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
-        slow = slow + 1 if least > 0 and gain <= least * doublings else 0
-    state = replace(
-        state, evidence=max(now, before), flat=flat, patient=level, work=work, slow=slow
-    )
+    if np.isfinite(state.evidence):  # there is an evidence to compare with
+        least = least_gain(state, work)
+        slow = slow + 1 if least is not None and gain / state.fit.n <= least else 0
+    evidence = max(objective(state), state.evidence)
+    state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
     if flat >= FLAT_ROUNDS:
         return state, Termination.CONVERGED
     if slow >= SLOW_ROUNDS:
@@ -238,3 +263,39 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     if state.best_round is not None and state.round - state.best_round.round >= PATIENCE:
         return state, Termination.VALIDATION
     return state, None
+
+
+def objective(state: RoundsState) -> float:
+    """Return what rounds should raise: on class indicators, the log density of left-out rows; the
+    evidence otherwise."""
+    fit = state.fit
+    if isinstance(fit, HyperState) and fit.n_classes:
+        return float(-fit.ramp.loss * fit.n)
+    return float(fit.log_evidence)
+
+
+def work_of_round(state: RoundsState) -> float:
+    """Return the work of the last round in multiplications."""
+    columns = state.candidates
+    new = columns - state.kept
+    return float(state.fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
+
+
+def least_gain(state: RoundsState, work: float) -> float | None:
+    """Return the gain, per row, below which the last round is slow; None if no round is.
+
+    Args:
+        state: before the last round is judged
+        work: work of all rounds
+    """
+    problem = state.problem
+    gains = CLASS_GAIN if problem.n_classes else LEAST_GAIN
+    least = gains[state.options.effort]
+    loss = max(-state.evidence / state.fit.n, 0.0)
+    doublings = log2(work / state.work)
+    if not problem.likelihood.dense:
+        least *= loss
+    elif problem.n_classes:
+        least = least_fall(loss, state.options)
+        doublings = log2(max(state.fit.n_vectors / max(state.kept, 1), 1.0))
+    return least * doublings if least > 0 else None
