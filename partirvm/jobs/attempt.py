@@ -8,7 +8,7 @@ fails, the job is ``interrupted``.
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +32,7 @@ from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
+from partirvm.learning.sample import OnStep
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
@@ -164,67 +165,59 @@ def run_attempt(
     client: Any = None,
     watcher: Watcher | None = None,
 ) -> Outcome | None:
-    """Run an attempt at a job whose lease the caller holds, like ``run_job``."""
-    state, watcher, lease = store.folded(), watcher or Watcher(), cast(Lease, store.lease)
+    """Run an attempt at a job whose lease the caller holds, like ``run_job``.
+
+    Args:
+        store: the job's store
+        attempt: the attempt that is wanted; None for any
+        allow_code: whether functions that the job names may be called
+        client: of the Dask cluster; None runs in this process
+        watcher: is told of the progress, and may abort
+    """
+    state = store.folded()
+    watcher = watcher or Watcher()
     if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
         return None
-    asked = state.request
-    requests.require_code_allowed(store.location, asked, allow_code)
+    stored = state.request
+    requests.require_code_allowed(store.location, stored, allow_code)
     with _ending(store, client):
-        n_rows = asked["fingerprint"]["n_rows"]
-        restored: Checkpoint | None = store.restore(
-            lambda value: resumes(value, n_rows), allow_code=allow_code
-        )
-        lines = 0 if restored is None else restored.history
-        store.record(
-            {
-                "event": "running",
-                "history": lines,
-                "reason": f"by {Process.this()}",
-                "versions": package_versions(),
-            }
-        )
+        restored = _restored(store, stored["fingerprint"]["n_rows"], allow_code)
         state = store.folded()
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
-        before = float(state.history[-1]["seconds"]) if state.history else 0.0
-        source = requests.open_unchanged(asked["data"], asked["fingerprint"])
-        held_out = requests.open_held_out(asked)
-        request = check_parameters(requests.parameters_of(asked))
+        seconds = float(state.history[-1]["seconds"]) if state.history else 0.0
+        source = requests.open_unchanged(stored["data"], stored["fingerprint"])
+        held_out = requests.open_held_out(stored)
+        request = check_parameters(requests.parameters_of(stored))
         poll = _poll(store, state.attempt, watcher)
         with (
             closing(executor_for(client)) as executor,
             _recorded_losses(store, executor) as record_losses,
         ):
-            began = time.monotonic() - before
+            began = time.monotonic() - seconds
             over = timer(request.time_limit)
 
             def interrupted() -> Termination | None:
                 record_losses()
                 return poll() or over()
 
-            def on_step(number: int, total: int, stage: str) -> None:
-                watcher.on_learning(number, total, stage)
-                lease.doing = f"learning the kernel, {number} of {total}: {stage}"
-
-            how = source, request, executor, held_out, interrupted
             try:
-                journal.spec = spec = (
-                    resolve(*how, on_step) if restored is None else continued(restored.spec, *how)
-                )
+                if restored is None:
+                    on_step = _step_teller(store, watcher)
+                    spec = resolve(source, request, executor, held_out, interrupted, on_step)
+                else:
+                    spec = continued(
+                        restored.spec, source, request, executor, held_out, interrupted
+                    )
             except Stopped:
-                return _end(
-                    journal,
-                    state.attempt,
-                    Outcome(Termination.ABORTED, None, time.monotonic() - began),
-                )
-            lease.doing = ""
+                outcome = Outcome(Termination.ABORTED, None, time.monotonic() - began)
+                return _end(journal, state.attempt, outcome)
+            journal.spec = spec
+            cast(Lease, store.lease).doing = ""
             checkpoint = _checkpoint(restored, spec)
-            if checkpoint is None and over() is None:  # otherwise the spec may lack learned values
+            # after the time limit, the spec may lack learned values
+            if checkpoint is None and over() is None:
                 store.checkpoint(Checkpoint(spec, None, 0))
-            store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
-            watcher.on_plan(spec.plan)
-            for entry in state.history:
-                watcher.on_record(entry)
+            _tell_plan(store, watcher, spec, state.history)
             driver = Driver(
                 executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began
             )
@@ -232,6 +225,41 @@ def run_attempt(
             beside = None if "://" in store.location else Path(store.location, "kernel")
             # nobody waits for tiles that are still being read
             return _end(journal, state.attempt, run(driver, spec, journal, checkpoint, beside))
+
+
+def _restored(store: JobStore, n_rows: int, allow_code: bool) -> Checkpoint | None:
+    """Return the last checkpoint of ``n_rows`` rows, if any, and record that the job is running."""
+    restored: Checkpoint | None = store.restore(
+        lambda value: resumes(value, n_rows), allow_code=allow_code
+    )
+    store.record(
+        {
+            "event": "running",
+            "history": 0 if restored is None else restored.history,
+            "reason": f"by {Process.this()}",
+            "versions": package_versions(),
+        }
+    )
+    return restored
+
+
+def _step_teller(store: JobStore, watcher: Watcher) -> OnStep:
+    """Return a function that tells the steps of kernel learning to the watcher and in the lease."""
+    lease = cast(Lease, store.lease)
+
+    def tell(number: int, total: int, stage: str) -> None:
+        watcher.on_learning(number, total, stage)
+        lease.doing = f"learning the kernel, {number} of {total}: {stage}"
+
+    return tell
+
+
+def _tell_plan(store: JobStore, watcher: Watcher, spec: FitSpec, history: Sequence[Entry]) -> None:
+    """Record the plan, and tell the watcher of it and of the entries so far."""
+    store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
+    watcher.on_plan(spec.plan)
+    for entry in history:
+        watcher.on_record(entry)
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
@@ -301,33 +329,35 @@ def _ending(store: JobStore, client: Any = None) -> Iterator[None]:
     except BaseException as error:
         with suppress(LeaseError, StorageError):
             status = store.folded().status
-            changed = (
-                isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
-            )
-            ended = (
-                is_ended(client)
-                and isinstance(error, Exception)
-                and not isinstance(error, PartirvmError)
-            )
-            stopped = isinstance(
-                error, ClusterError | CancelledError
-            )  # the latter from a worker that shuts down
-            if ended:
-                reason = f"the worker that ran it was stopped ({type(error).__name__})"
-                event = {"event": "interrupted", "reason": reason}
-            elif stopped or changed or not isinstance(error, Exception):
-                event = {
-                    "event": "interrupted",
-                    "reason": str(error) or f"stopped at once ({type(error).__name__})",
-                }
-            else:
-                reason = f"{type(error).__name__}: {error}"
-                event = {"event": "failed", "reason": reason, "traceback": traceback.format_exc()}
-            if (
-                event["event"] in TRANSITIONS[status]
-            ):  # otherwise the end is recorded already, but its reply was lost
+            event = _end_event(error, status, client)
+            # otherwise the end is recorded already, but its reply was lost
+            if event["event"] in TRANSITIONS[status]:
                 store.record(event)
         raise
+
+
+def _end_event(error: BaseException, status: Status, client: Any) -> dict[str, str]:
+    """Return the event that records the end of a job by an exception.
+
+    Args:
+        error: the exception
+        status: of the job before
+        client: of the Dask cluster, if the fit ran there
+    """
+    failed = isinstance(error, Exception)
+    kind = type(error).__name__
+    if is_ended(client) and failed and not isinstance(error, PartirvmError):
+        return {"event": "interrupted", "reason": f"the worker that ran it was stopped ({kind})"}
+    changed = isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
+    # a worker that shuts down raises the latter
+    stopped = isinstance(error, ClusterError | CancelledError)
+    if stopped or changed or not failed:
+        return {"event": "interrupted", "reason": str(error) or f"stopped at once ({kind})"}
+    return {
+        "event": "failed",
+        "reason": f"{kind}: {error}",
+        "traceback": traceback.format_exc(),
+    }
 
 
 def _end(journal: JobJournal, attempt: int, outcome: Outcome) -> Outcome:

@@ -12,7 +12,7 @@ from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.jobs import comparison, open_job
 from partirvm.jobs.comparison import is_better
-from partirvm.jobs.run import lost, worse
+from partirvm.jobs.remarks import lost, worse
 from partirvm.options import Request
 
 
