@@ -139,32 +139,29 @@ class Verdict:
 def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there
     are too few rows."""
+    classes = spec.problem.n_classes
     count = min(JUDGED_ROWS[1], source.n_rows)
-    order = np.sort(
-        stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:count]
-    )
+    numbers = stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)
+    order = np.sort(numbers[:count])
     with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
-        held = sample.rows.gather(order)
-    X = spec.problem.empty.scaling.inputs(held.X[held.present])
-    t = held.t[held.present]
-    new = np.arange(len(t)) % 5 == 0
+        rows = sample.rows.gather(order)
+    X = spec.problem.empty.scaling.inputs(rows.X[rows.present])
+    t = rows.t[rows.present]
     if len(t) < JUDGED_ROWS[0]:
         return None
+    new = np.arange(len(t)) % 5 == 0
+    losses_of = _class_losses if classes else _losses
     with threadpool_limits(1, "openmp"):
-        losses = (_class_losses if spec.problem.n_classes else _losses)(
-            X[~new], t[~new], X[new], t[new]
-        )
-    own = losses.pop("mean")
-    rivals = {name: float(each.mean()) for name, each in losses.items()}
-    best = min(rivals, key=rivals.__getitem__)
-    gain = own - losses[best]
-    limit = RIVAL if spec.problem.n_classes else RIVAL**2
-    clear = rivals[best] < limit * own.mean() and gain.mean() > SURE * gain.std() / np.sqrt(
-        len(gain)
-    )
-    shown = {name: loss if spec.problem.n_classes else loss**0.5 for name, loss in rivals.items()}
-    mean = float(own.mean() if spec.problem.n_classes else own.mean() ** 0.5)
-    return Verdict(len(own), mean, shown, best if clear else "")
+        losses = losses_of(X[~new], t[~new], X[new], t[new])
+    by_mean = losses.pop("mean")
+    means = {name: float(loss.mean()) for name, loss in losses.items()}
+    best = min(means, key=means.__getitem__)
+    gain = by_mean - losses[best]
+    lower = means[best] < (RIVAL if classes else RIVAL**2) * by_mean.mean()
+    clear = lower and gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+    power = 1.0 if classes else 0.5
+    shown = {name: loss**power for name, loss in means.items()}
+    return Verdict(len(by_mean), float(by_mean.mean() ** power), shown, best if clear else "")
 
 
 def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:

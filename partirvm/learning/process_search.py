@@ -399,17 +399,11 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
     """Choose between kernels of the process on left-out rows, and follow the better one on more
     rows."""
     order = run.order
-    problem = run.problem
-    metric = run.learning.metric
     most = min(run.most, len(order))
-    turned = turned if metric != "auto" or promising(widths, turned, run.d) else None
-    run.sample.on_step("left-out rows")
-    doubtful = explains_little(run.rows(order[:most]), widths) or len(order) < WIDE * run.d
-    found = left_out(run.sample, problem, widths, turned, order, most, afresh=doubtful)
-    best, square, choice = _choose(found[1:], widths, turned, metric)
-    if doubtful and problem.bias and not better_than_mean(square, found[0, 1]):
-        square = found[0, 1]
-        choice["form"] = MEAN
+    form = chosen_form(run, widths, turned, most)
+    best = form.fit
+    square = form.square
+    choice = form.choice
     last = max(min(run.columns, LAST_ROWS), most)
     judge = None if choice.get("form") == MEAN else run.judge()
     rows = run.rows(order[:last])
@@ -424,10 +418,51 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
         taught = escalation.best.rows
         choice["form"] = DIRECTIONS if inside(best.kernel, run.d, Directions) else EACH
     if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in each fit
-        choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
+        choice["left_out_rmse"] = run.problem.target_scale * float(np.sqrt(square.mean()))
     if len(rows.X) > taught:
         best = climb(rows, best, LAST_STEPS)
     return run.result(rows, without_weak_features(rows, best), choice)
+
+
+@dataclass(frozen=True)
+class FormChoice:
+    """A kernel that left-out rows have chosen.
+
+    Attributes:
+        fit: the kernel, of widths or directions.
+        square: (n,), weighted squared errors of left-out rows.
+        choice: what was compared, for the history.
+    """
+
+    fit: ProcessFit
+    square: Float
+    choice: dict[str, Any]
+
+
+def chosen_form(
+    run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, most: int
+) -> FormChoice:
+    """Choose between widths, directions and, where a kernel is doubtful, the mean alone.
+
+    Args:
+        run: has the rows and the options
+        widths: the best widths
+        turned: the best directions, if any
+        most: number of rows that taught both
+    """
+    metric = run.learning.metric
+    if metric == "auto" and not promising(widths, turned, run.d):
+        turned = None
+    run.sample.on_step("left-out rows")
+    few = len(run.order) < WIDE * run.d
+    doubtful = explains_little(run.rows(run.order[:most]), widths) or few
+    by_mean, *by_kernel = left_out(
+        run.sample, run.problem, widths, turned, run.order, most, afresh=doubtful
+    )
+    form = _choose(by_kernel, widths, turned, metric)
+    if doubtful and run.problem.bias and not better_than_mean(form.square, by_mean[1]):
+        return replace(form, square=by_mean[1], choice=form.choice | {"form": MEAN})
+    return form
 
 
 def by_tied_evidence(
@@ -508,23 +543,33 @@ def better_than_mean(square: Float, mean_square: Float, margin: float = BETTER) 
 
 
 def _choose(
-    found: Float, best: ProcessFit, turned: ProcessFit | None, metric: str
-) -> tuple[ProcessFit, Float, dict[str, Any]]:
-    """Choose between widths and directions on left-out rows; return the fit, squared errors and
-    what was compared."""
-    choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | (
-        {} if metric == "widths" else {"form": EACH}
-    )
-    gains = found[-1, 0] - found[0, 0]
-    square = found[0, 1]
-    if turned is not None and metric == "auto":
-        choice["rows"], choice["gain"] = len(gains), float(gains.mean())
+    by_kernel: Sequence[Float], widths: ProcessFit, turned: ProcessFit | None, metric: str
+) -> FormChoice:
+    """Choose between widths and directions.
+
+    Args:
+        by_kernel: (2, n) for widths and, if there are any, directions: log densities and squared
+            errors of left-out rows
+        widths: the best widths
+        turned: the best directions, if any
+        metric: the option
+    """
+    choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0}
+    if metric != "widths":
+        choice["form"] = EACH
+    densities, square = by_kernel[0]
+    if turned is None:
+        return FormChoice(widths, square, choice)
+    turned_densities, turned_square = by_kernel[1]
+    if metric == "auto":
+        gains = turned_densities - densities
+        choice["rows"] = len(gains)
+        choice["gain"] = float(gains.mean())
         choice["error"] = float(gains.std() / np.sqrt(len(gains)))
-    if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
-        square = found[1, 1]
-        choice["form"] = DIRECTIONS
-        best = turned
-    return best, square, choice
+        if choice["gain"] <= choice["error"]:
+            return FormChoice(widths, square, choice)
+    choice["form"] = DIRECTIONS
+    return FormChoice(turned, turned_square, choice)
 
 
 def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:

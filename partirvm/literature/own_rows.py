@@ -47,47 +47,53 @@ def own_rows(
     rounds: int = 20,
     seed: int = 0,
 ) -> OwnRows:
-    """Run the scheme on rows X (n, d) and targets y (n,) with clones of an ``RVMRegressor``.
+    """Run the scheme with clones of an ``RVMRegressor``.
 
-    ``strategy`` is "split-merge", "incremental" or "working-set" (with ``rounds``);
-    ``partition_size`` is P.
+    Args:
+        estimator: the regressor
+        X: (n, d), rows
+        y: (n,), targets
+        strategy: "split-merge", "incremental" or "working-set"
+        partition_size: P
+        rounds: number of rounds of "working-set"
+        seed: determines the order of the rows
     """
-
-    def fit(rows: Int) -> OwnRows:
-        """Fit a clone to these rows, all of which are candidates."""
-        fitted = clone(estimator).set_params(strategy="basic").fit(X[rows], y[rows])
-        nearest = cdist(fitted.relevance_vectors_, X[rows]).argmin(
-            axis=1
-        )  # a vector is one of these rows
-        return OwnRows(fitted, np.unique(rows[nearest]))
-
     order = np.random.default_rng(seed).permutation(len(y))
     parts = [np.sort(part) for part in np.array_split(order, -(-len(y) // partition_size))]
     if strategy == "split-merge":
-        models = [fit(part) for part in parts]
-        while len(models) > 1:
-            pairs = [models[k : k + 2] for k in range(0, len(models), 2)]
-            rows = [np.unique(np.concatenate([model.rows for model in pair])) for pair in pairs]
-            # a single model, or two with the same single vector, stay unchanged
-            merges = [
-                len(pair) > 1 and len(some) > 1 for pair, some in zip(pairs, rows, strict=True)
-            ]
-            models = [
-                fit(some) if merge else pair[0]
-                for pair, some, merge in zip(pairs, rows, merges, strict=True)
-            ]
-        return models[0]
-    found = fit(parts[0])
+        return merged(estimator, X, y, parts)
+    model = fitted(estimator, X, y, parts[0])
     if strategy == "incremental":
         for part in parts[1:]:
-            found = fit(np.union1d(found.rows, part))
-        return found
+            model = fitted(estimator, X, y, np.union1d(model.rows, part))
+        return model
     for _ in range(rounds - 1):
-        error = np.abs(found.estimator.predict(X) - y)
-        outside = np.setdiff1d(np.arange(len(y)), found.rows)
-        found = fit(
-            np.union1d(
-                found.rows, outside[np.argsort(-error[outside], kind="stable")[:partition_size]]
-            )
-        )
-    return found
+        errors = np.abs(model.estimator.predict(X) - y)
+        outside = np.setdiff1d(np.arange(len(y)), model.rows)
+        largest = np.argsort(-errors[outside], kind="stable")[:partition_size]
+        model = fitted(estimator, X, y, np.union1d(model.rows, outside[largest]))
+    return model
+
+
+def fitted(estimator: Any, X: Float, y: Float, rows: Int) -> OwnRows:
+    """Fit a clone of the estimator to these rows of X (n, d) and y (n,), which are all
+    candidates."""
+    model = clone(estimator).set_params(strategy="basic").fit(X[rows], y[rows])
+    # a vector is one of these rows
+    nearest = cdist(model.relevance_vectors_, X[rows]).argmin(axis=1)
+    return OwnRows(model, np.unique(rows[nearest]))
+
+
+def merged(estimator: Any, X: Float, y: Float, parts: list[Int]) -> OwnRows:
+    """Fit clones of the estimator to the ``parts`` of X (n, d) and y (n,), and to the vectors of
+    pairs of fits until one remains."""
+    models = [fitted(estimator, X, y, part) for part in parts]
+    while len(models) > 1:
+        pairs = [models[k : k + 2] for k in range(0, len(models), 2)]
+        models = []
+        for pair in pairs:
+            rows = np.unique(np.concatenate([model.rows for model in pair]))
+            # a single model, or two with the same single vector, stay unchanged
+            unchanged = len(pair) == 1 or len(rows) == 1
+            models.append(pair[0] if unchanged else fitted(estimator, X, y, rows))
+    return models[0]

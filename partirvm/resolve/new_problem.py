@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import Moments
+from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
@@ -222,52 +222,72 @@ def new_problem(
     source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool
 ) -> Problem:
     """Make the problem of a fit; a kernel to be learned starts as the initial one."""
-    targets = moments.targets
-    K = len(source.columns.classes or ())
+    n_classes = len(source.columns.classes or ())
     scaling = _scaling(moments, source.columns, request)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
     functions = resolve_basis(request, source, scaling)
-    origin = scaling.inputs(moments.inputs.mean[None])[0]
     empty = Design(
-        kernel, scaling, np.zeros((0, source.n_features)), NONE, False, origin, functions
+        kernel,
+        scaling,
+        np.zeros((0, source.n_features)),
+        NONE,
+        False,
+        scaling.inputs(moments.inputs.mean[None])[0],
+        functions,
     )
-    if request.residual == "local" and (name := Metric.lacks(empty)):
-        raise UsageError(
-            "residual='local' needs a kernel of distances, in which rows are near; kernel "
-            f"{quoted(name)} has none: choose another kernel, such as 'gaussian', or leave "
-            "residual='auto'"
-        )
+    require_distances(request, empty)
+    several = not n_classes and source.n_targets > 1
+    variances = np.ones(1) if n_classes else scaled_variances(moments.targets, scaling)
+    if several:
+        require_no_constant_target(source, variances)
     scales = scaling.t_scale
-    variances = np.ones(1)
-    noise = None
-    several = not K and source.n_targets > 1
-    if not K:
-        variances = (targets.variance * targets.total / targets.n) / scales**2
-        variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
-        if not isinstance(request.noise_variance, str):
-            noise = np.clip(request.noise_variance / scales**2, *NOISE)
-    if several and variances.any() and not variances.all():
-        name = source.columns.target_names(source.n_targets)[int(np.argmin(variances))]
-        raise DataError(
-            f"the target {quoted(name)} is constant: leave it out, or use MultiOutputRegressor"
-        )
+    noise: Any = None
+    if not n_classes and not isinstance(request.noise_variance, str):
+        noise = np.clip(request.noise_variance / scales**2, *NOISE)
+        noise = noise if several else float(noise[0])
+    likelihood = request.multi_class if n_classes else request.noise_variance
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
         bias=request.fit_intercept,
         target_variance=float(variances.mean()),
-        noise_variance=noise if several or noise is None else float(noise[0]),
+        noise_variance=noise,
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out,
-        likelihood=likelihood_for(
-            K, request.multi_class if K else request.noise_variance, source.n_rows
-        ),
-        n_classes=K,
+        likelihood=likelihood_for(n_classes, likelihood, source.n_rows),
+        n_classes=n_classes,
         codes=codes,
         prior=_prior(request, float(scales[0]), labels_by_name(functions, source.columns.features)),
         target_variances=np.where(variances > 0, variances, 1.0) if several else None,
     )
+
+
+def require_distances(request: Request, empty: Design) -> None:
+    """Raise ``UsageError`` if local residuals are requested and the kernel measures no
+    distances."""
+    name = Metric.lacks(empty)
+    if request.residual == "local" and name:
+        raise UsageError(
+            "residual='local' needs a kernel of distances, in which rows are near; kernel "
+            f"{quoted(name)} has none: choose another kernel, such as 'gaussian', or leave "
+            "residual='auto'"
+        )
+
+
+def scaled_variances(targets: ColumnMoments, scaling: Scaling) -> Float:
+    """Return the variances (T,) of the scaled targets, weighted by rows; 1 is exact."""
+    variances = (targets.variance * targets.total / targets.n) / scaling.t_scale**2
+    return np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
+
+
+def require_no_constant_target(source: Source, variances: Float) -> None:
+    """Raise ``DataError`` if some but not all of several targets are constant."""
+    if variances.any() and not variances.all():
+        name = source.columns.target_names(source.n_targets)[int(np.argmin(variances))]
+        raise DataError(
+            f"the target {quoted(name)} is constant: leave it out, or use MultiOutputRegressor"
+        )
 
 
 def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:

@@ -213,8 +213,7 @@ def continued(
     """
     source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
     before = spec.problem
-    old = spec.plan
-    new = source.n_rows - spec.problem.n_rows
+    new = source.n_rows - before.n_rows
     require_positive(before.empty.scaling.target, float(moments.targets.minimum.min()))
     problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
     request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
@@ -222,28 +221,32 @@ def continued(
         request = _with_new_rows(request, spec, asked, new)
     shape = _shape(source, problem, request)
     machine = machine_for(asked, executor, source)
-    joining = (new if spec.in_order else None) if new else old.joining
-    plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
+    joining = spec.plan.joining
     if new:
-        size = (
-            spec.options.partition_size
-            if old.schedule.has_rounds
-            else before.n_rows * before.n_kernels
-        )
-        problem = joined(
-            before, replace(spec.options, partition_size=size), problem, plan.partition_size
-        )
-        options = _options(plan)
-        entries = tuple[dict[str, Any], ...]()
-    else:
-        kept = ["rho", "learned", "learning_seconds", "comparison"]
-        if machine.limit == old.machine.limit:
-            kept += ["max_columns", "batch_elements", "learning_columns"]
-        plan = replace(plan, request=request, **{name: getattr(old, name) for name in kept})
-        options = _options(plan, spec.options.centres)
-        entries = spec.entries
+        joining = new if spec.in_order else None
+    plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     variance = input_variance(source.columns, moments, before.empty.scaling)
-    return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
+    if new:
+        problem = _joined(spec, problem, plan)
+        return FitSpec(problem, _options(plan), plan, weights, variance, (), spec.notes)
+    unchanged = ["rho", "learned", "learning_seconds", "comparison"]
+    if machine.limit == spec.plan.machine.limit:
+        unchanged += ["max_columns", "batch_elements", "learning_columns"]
+    fields_before = {name: getattr(spec.plan, name) for name in unchanged}
+    plan = replace(plan, request=request, **fields_before)
+    options = _options(plan, spec.options.centres)
+    return FitSpec(problem, options, plan, weights, variance, spec.entries, spec.notes)
+
+
+def _joined(spec: FitSpec, problem: Problem, plan: Plan) -> Problem:
+    """Return a problem whose new rows join those of an earlier ``spec`` in partitions of the
+    plan."""
+    before = spec.problem
+    size = before.n_rows * before.n_kernels
+    if spec.plan.schedule.has_rounds:
+        size = spec.options.partition_size
+    options = replace(spec.options, partition_size=size)
+    return joined(before, options, problem, plan.partition_size)
 
 
 def _plan(
