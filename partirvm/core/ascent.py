@@ -139,7 +139,7 @@ def _step_within(best: Evaluation, low: Float, high: Float, pairs: Pairs) -> Flo
     inverse = 1 / size(best.slopes)
     if pairs:
         move, change = pairs[-1]
-        inverse = move @ change / (change @ change)
+        inverse = float(move @ change / (change @ change))
     movable = np.where(best.slopes > 0, best.x < high, best.x > low)
     return _step(best.slopes * movable, pairs, inverse) * movable
 

@@ -285,7 +285,7 @@ def _without_columns(
     """
     covariance = part @ part.T + precision * np.outer(cross, cross)  # V
     solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
-    return solved @ mean, solved @ cross
+    return float(solved @ mean), float(solved @ cross)
 
 
 def _largest_elsewhere(
@@ -301,7 +301,9 @@ def _largest_elsewhere(
     """
     with own_entries_zero(block, own), np.errstate(divide="ignore", invalid="ignore"):
         counted = block if present.all() else block[present]
-        largest = np.maximum(counted.max(axis=0, initial=0.0), -counted.min(axis=0, initial=0.0))
+        largest: Float = np.maximum(
+            counted.max(axis=0, initial=0.0), -counted.min(axis=0, initial=0.0)
+        )
         largest /= np.abs(1.0 if peaks is None else peaks)
     return largest
 

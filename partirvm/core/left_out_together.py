@@ -16,6 +16,7 @@ rows of the fold own gives the errors without them, as in ``core.left_out``.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -83,8 +84,8 @@ def left_out_together(
 
 
 def _cross_covariance(
-    part: Float, white: Float, inverse: Float, scale: Float
-) -> tuple[Float, Float]:
+    part: Float, white: Float, inverse: Any, scale: Float
+) -> tuple[Float, Any]:
     """Return C (D, m), the covariance of the weights of D columns with the predictors of a fold
     that is left out, and V⁻¹C, where V is the covariance of these weights.
 

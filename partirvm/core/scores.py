@@ -83,9 +83,10 @@ class Scores(FieldSums):
         ]
         sums = np.stack([score.sum(axis=1) for score in scores], axis=1)
         diagnostics = []
-        for k in range(0 if rows is None else min(len(t), MOST_TARGETS)):
-            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, widths[k])
-            diagnostics.append(shown.scaled(0.0, 1.0, target))
+        if rows is not None:
+            for k in range(min(len(t), MOST_TARGETS)):
+                shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, widths[k])
+                diagnostics.append(shown.scaled(0.0, 1.0, target))
         squares = np.einsum("tn,tn->t", residuals, residuals)
         return cls(t.shape[1], squares, sums, tuple(diagnostics))
 
@@ -117,7 +118,7 @@ def normal_crps(z: Float, sd: Float) -> Float:
     """Return the continuous ranked probability score of normal predictions with standard deviation
     ``sd``, z = (t − mean)/sd (Gneiting & Raftery 2007, eq. 21)."""
     expected = z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2)
-    return sd * (expected - 1 / np.sqrt(np.pi))
+    return np.asarray(sd * (expected - 1 / np.sqrt(np.pi)))
 
 
 def interval_score(t: Float, low: Float, high: Float, level: float) -> Float:
