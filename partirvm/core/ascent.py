@@ -107,10 +107,10 @@ def ascend(
     radius = 1.0
     while size(best.slopes) and len(history) < most and not _stalls(history):
         step = _step_within(best, low, high, pairs)
-        if len(pairs) >= WINDOW and len(history) > 1 and 0.5 * best.slopes @ step < PROMISE:
+        if _promises_little(best, step, pairs, history):
             break
-        shortening = min(radius / (size(step) + 1e-99), 1.0)
-        trial = evaluate(np.clip(best.x + scale * step * shortening, low, high))
+        step = scale * step * min(radius / (size(step) + 1e-99), 1.0)
+        trial = evaluate(np.clip(best.x + step, low, high))
         move = (trial.x - best.x) / scale
         _add_pair(pairs, move, best, trial)
         radius = 0.5 * size(move)
@@ -125,6 +125,20 @@ def ascend(
 def _stalls(history: list[float]) -> bool:
     """Return True if the best value, after each evaluation, has risen too little of late."""
     return len(history) > WINDOW and history[-1] - history[-1 - WINDOW] < RISE
+
+
+def _promises_little(best: Evaluation, step: Float, pairs: Pairs, history: list[float]) -> bool:
+    """Return True if, by the curvature of enough pairs, a step other than the first would gain
+    little.
+
+    Args:
+        best: the best point
+        step: to the maximum (k,)
+        pairs: curvature of the last steps
+        history: the best value after each evaluation
+    """
+    known = len(pairs) >= WINDOW and len(history) > 1
+    return known and float(0.5 * best.slopes @ step) < PROMISE
 
 
 def _step_within(best: Evaluation, low: Float, high: Float, pairs: Pairs) -> Float:

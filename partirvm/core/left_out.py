@@ -172,24 +172,25 @@ class LeftOut:
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
         spread = np.einsum("nm,nm->n", white, white)  # φᵀΣφ
-        remaining = np.maximum(1.0 - beta * w * spread, LEAST)  # 1 − h
+        precisions = beta * w
+        remaining = np.maximum(1.0 - precisions * spread, LEAST)  # 1 − h
         errors = np.column_stack([(target - block @ mean) / remaining] * 2)
         variances = np.column_stack([spread / remaining] * 2)
-        owner = np.full(len(target), -1)
         for row, columns in own:
-            part = root[columns]
-            cross = part @ white[row] / remaining[row]
-            precision = beta * w[row] * remaining[row]
             shift, reduction = _without_columns(
-                part, cross, mean[columns] - precision * errors[row, 0] * cross, precision
+                root[columns],
+                white[row],
+                mean[columns],
+                errors[row, 0],
+                precisions[row],
+                remaining[row],
             )
             errors[row, 1] += shift
             variances[row, 1] = max(variances[row, 0] - reduction, 0.0)
-            owner[row] = columns[0]
         left_out = cls(
             errors,
             variances,
-            owner,
+            owners(len(target), own),
             rows=np.arange(len(w), dtype=np.int64) if rows is None else rows,
             targets=np.column_stack([target, np.ones(len(w))]),
             nearest=_largest_elsewhere(block, own, w > 0, peaks),
@@ -272,20 +273,33 @@ class LeftOut:
         return NumberDiagnostics.of(targets, means, std, self.rows, ())
 
 
+def owners(n: int, own: Sequence[tuple[int, Int]]) -> Int:
+    """Return the first own column of each of n rows, or −1, given the positions of rows that are
+    centres, with their columns."""
+    owner = np.full(n, -1)
+    for row, columns in own:
+        owner[row] = columns[0]
+    return owner
+
+
 def _without_columns(
-    part: Float, cross: Float, mean: Float, precision: float
+    part: Float, white: Float, mean: Float, error: float, precision: float, remaining: float
 ) -> tuple[float, float]:
     """Return cᵀV⁻¹μ'_D and cᵀV⁻¹c, the changes of a row's error and variance without its D columns.
 
     Args:
         part: rows of R of the columns (D, M)
-        cross: c (D,)
-        mean: μ'_D (D,)
-        precision: β w (1 − h) of the row
+        white: Rᵀφ (M,)
+        mean: μ_D (D,)
+        error: r/(1 − h)
+        precision: β times the weight of the row
+        remaining: 1 − h
     """
+    precision = precision * remaining
+    cross = part @ white / remaining  # c
     covariance = part @ part.T + precision * np.outer(cross, cross)  # V
     solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
-    return float(solved @ mean), float(solved @ cross)
+    return float(solved @ (mean - precision * error * cross)), float(solved @ cross)
 
 
 def _largest_elsewhere(

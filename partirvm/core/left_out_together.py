@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.left_out import owners
 from partirvm.types import Float, Int
 
 LEAST_REST = 1e-10
@@ -72,20 +73,19 @@ def left_out_together(
     change = -root @ (white.T @ (inverse @ (scale * residuals)))
     shift = block @ change
     variance = np.maximum(np.diagonal(inverse) - 1.0, 0.0) / precisions
-    owner = np.full(len(block), -1)
-    for row, columns in own:
-        owner[row] = columns[0]
     removed = np.concatenate([np.zeros(0, dtype=np.int64), *(columns for _, columns in own)])
     cross, solved = _cross_covariance(root[removed], white, inverse, scale)
     shift_without = shift - solved.T @ (mean + change)[removed]
     variance_without = np.maximum(variance - np.einsum("dm,dm->m", solved, cross), 0.0)
-    shifts = np.stack([shift, shift_without], axis=1)
-    return LeftOutTogether(shifts, np.column_stack([variance, variance_without]), owner, change)
+    return LeftOutTogether(
+        shifts=np.stack([shift, shift_without], axis=1),
+        variances=np.column_stack([variance, variance_without]),
+        owner=owners(len(block), own),
+        change=change,
+    )
 
 
-def _cross_covariance(
-    part: Float, white: Float, inverse: Any, scale: Float
-) -> tuple[Float, Any]:
+def _cross_covariance(part: Float, white: Float, inverse: Any, scale: Float) -> tuple[Float, Any]:
     """Return C (D, m), the covariance of the weights of D columns with the predictors of a fold
     that is left out, and V⁻¹C, where V is the covariance of these weights.
 

@@ -140,31 +140,34 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     nats.
 
     α is ∞ for columns without a peak above zero. Every peak lies above the smallest optimum of a
-    single target, s²/(q² − s). The best point of a grid is refined by steps towards the fixed
-    point.
+    single target, s²/(q² − s).
     """
     excess = q**2 - s
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where((excess > 0) & (s > 0), s**2 / excess, np.inf).min(axis=1).clip(ABSENT)
     best = np.zeros(len(s))
     alpha = np.full(len(s), np.inf)
-    there = np.flatnonzero(np.isfinite(low))
-    s = s[there]
-    q = q[there]
-    low = low[there]
-    high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond this, ℓ behaves like Σ(q² − s)/2α
-    places = np.array([low * (high / low) ** (step / 47) for step in range(48)])
-    values = np.array([joint_contribution(s, q, place) for place in places])
-    found = places[values.argmax(axis=0), np.arange(len(there))]
-    for _ in range(8):
-        total = found[:, None] + s
-        moved = (s / total).sum(axis=1) / ((q / total) ** 2).sum(axis=1)
-        found = np.where(
-            joint_contribution(s, q, moved) > joint_contribution(s, q, found), moved, found
-        )
-    value = joint_contribution(s, q, found)
-    alpha[there], best[there] = np.where(value > 0, found, np.inf), np.maximum(value, 0.0)
+    columns = np.flatnonzero(np.isfinite(low))
+    peak = _joint_peak(s[columns], q[columns], low[columns])
+    value = joint_contribution(s[columns], q[columns], peak)
+    alpha[columns] = np.where(value > 0, peak, np.inf)
+    best[columns] = np.maximum(value, 0.0)
     return alpha, best
+
+
+def _joint_peak(s: Float, q: Float, low: Float) -> Float:
+    """Return the α (P,) of the largest ℓ above ``low`` (P,) of columns with these s and q (P, T):
+    the best point of a grid, refined by steps towards the fixed point."""
+    high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond this, ℓ behaves like Σ(q² − s)/2α
+    grid = np.array([low * (high / low) ** (step / 47) for step in range(48)])
+    values = np.array([joint_contribution(s, q, alpha) for alpha in grid])
+    peak: Float = grid[values.argmax(axis=0), np.arange(len(s))]
+    for _ in range(8):
+        total = peak[:, None] + s
+        moved = (s / total).sum(axis=1) / ((q / total) ** 2).sum(axis=1)
+        rises = joint_contribution(s, q, moved) > joint_contribution(s, q, peak)
+        peak = np.where(rises, moved, peak)
+    return peak
 
 
 def optimal_alpha(s: Float, q: Float) -> Float:

@@ -75,20 +75,18 @@ class Scores(FieldSums):
         widths = np.broadcast_to(multiples, (len(t), len(STATED_LEVELS)))
         half_widths = dict(zip(STATED_LEVELS, widths.T[:, :, None], strict=True))
         half = half_widths[0.95] * sd
-        scores = [
+        scores = (
             negative_log_density(z, variance) - target.log_slope(t),
             normal_crps(z, sd) if target == AS_IT_IS else _mean_pinball(t, mean, sd, target),
             interval_score(t, target.back(mean - half), target.back(mean + half), 0.95),
             *(np.abs(z) <= half_widths[level] for level in LEVELS),
-        ]
-        sums = np.stack([score.sum(axis=1) for score in scores], axis=1)
-        diagnostics = []
-        if rows is not None:
-            for k in range(min(len(t), MOST_TARGETS)):
-                shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, widths[k])
-                diagnostics.append(shown.scaled(0.0, 1.0, target))
-        squares = np.einsum("tn,tn->t", residuals, residuals)
-        return cls(t.shape[1], squares, sums, tuple(diagnostics))
+        )
+        return cls(
+            n=t.shape[1],
+            square=np.einsum("tn,tn->t", residuals, residuals),
+            sums=np.stack([score.sum(axis=1) for score in scores], axis=1),
+            diagnostics=_diagnostics(mapped, mean, sd, widths, rows, target),
+        )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """Return the scores of an evaluation by name: means over rows and targets, and those of
@@ -107,6 +105,27 @@ class Scores(FieldSums):
         """The loss minimised by early stopping: the root mean square error over rows and targets,
         in target units."""
         return float(np.sqrt(np.mean(self.square) / self.n))
+
+
+def _diagnostics(
+    mapped: Float, mean: Float, sd: Float, widths: Float, rows: Int | None, target: TargetMap
+) -> tuple[NumberDiagnostics, ...]:
+    """Return the diagnostics of the first targets; none without row numbers.
+
+    Args:
+        mapped: mapped targets (T, n)
+        mean: predicted means (T, n)
+        sd: predicted standard deviations (T, n)
+        widths: half widths of the intervals at ``STATED_LEVELS``, ÷ sd (T, L)
+        rows: row numbers (n,)
+        target: the map of the target
+    """
+    diagnostics = []
+    if rows is not None:
+        for k in range(min(len(mapped), MOST_TARGETS)):
+            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, widths[k])
+            diagnostics.append(shown.scaled(0.0, 1.0, target))
+    return tuple(diagnostics)
 
 
 def negative_log_density(z: Float, variance: Float) -> Float:
