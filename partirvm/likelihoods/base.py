@@ -10,7 +10,7 @@ without reading rows; a ``PassFit`` needs a pass for each step.
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -46,25 +46,32 @@ class Panel:
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
-    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these instead
-    of the training rows. ``rows`` are the increasing numbers of the rows to read, or None for all.
+    Attributes:
+        name: of the pass, in progress reports
+        held_out: True for a pass over the held-out rows instead of the training rows
+        design_fields: names of the fields with the designs that the pass evaluates
+        rows: increasing numbers of the rows to read, or None for all
     """
 
     name: ClassVar[str]
     held_out: ClassVar[bool]
+    design_fields: ClassVar[tuple[str, ...]]
     rows: Rows | None = None
     of_panel: ClassVar[Callable[..., Any]]
-    """Return the statistic of a panel, given the panel and a block of each design."""
+    """Return the statistic of a panel, given the panel and a block of each design, in the order of
+    ``design_fields``."""
 
-    def __init_subclass__(cls, name: str, held_out: bool = False) -> None:
+    def __init_subclass__(
+        cls, name: str, held_out: bool = False, designs: tuple[str, ...] = ()
+    ) -> None:
         cls.name = name
         cls.held_out = held_out
+        cls.design_fields = designs
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """The designs whose blocks the pass evaluates: its fields that are designs."""
-        values = (getattr(self, each.name) for each in fields(self))
-        return tuple(value for value in values if isinstance(value, Design))
+        """The designs whose blocks the pass evaluates."""
+        return tuple(getattr(self, name) for name in self.design_fields)
 
     def statistic(self, tile: Any) -> Any:
         """Return the statistic of one tile (``execution.local``): the sum over its panels, by

@@ -39,7 +39,7 @@ def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
 
 
 @dataclass(frozen=True)
-class GramPass(Pass, name="gram"):
+class GramPass(Pass, name="gram", designs=("kept", "new")):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a
     ``core.statistics.GramBlock``.
 
@@ -62,7 +62,7 @@ class GramPass(Pass, name="gram"):
 
 
 @dataclass(frozen=True)
-class ResidualPass(Pass, name="residual"):
+class ResidualPass(Pass, name="residual", designs=("design",)):
     """Pass for residuals of the mean μ (M, T), for classes of indicators: a
     ``core.statistics.ResidualStatistics``."""
 
@@ -77,7 +77,7 @@ class ResidualPass(Pass, name="residual"):
 
 
 @dataclass(frozen=True)
-class ErrorPass(Pass, name="error"):
+class ErrorPass(Pass, name="error", designs=("design",)):
     """Pass for the ``select`` rows with the largest errors outside ``exclude`` (row numbers): a
     ``LargestErrors``.
 
@@ -126,7 +126,7 @@ def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
 
 
 @dataclass(frozen=True)
-class LeaveOneOutPass(Pass, name="residual"):
+class LeaveOneOutPass(Pass, name="residual", designs=("design",)):
     """Pass for left-out errors of a fit of one target, μ (M,), R (M, M) and β: a
     ``core.left_out.LeftOut``."""
 
@@ -154,7 +154,7 @@ class LeaveOneOutPass(Pass, name="residual"):
 
 
 @dataclass(frozen=True)
-class LeftOutClassesPass(Pass, name="left-out"):
+class LeftOutClassesPass(Pass, name="left-out", designs=("design",)):
     """Pass for the left-out predictors of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
 
     design: Design
@@ -211,7 +211,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
 
 
 @dataclass(frozen=True)
-class SlopePass(Pass, name="slope"):
+class SlopePass(Pass, name="slope", designs=("design",)):
     """Pass for the evidence's derivatives (p,) with respect to log kernel parameters: Σ D ∘ ∂Φ/∂
     log parameter.
 
@@ -237,7 +237,7 @@ class SlopePass(Pass, name="slope"):
 
 
 @dataclass(frozen=True)
-class InputGradientPass(Pass, name="input gradient"):
+class InputGradientPass(Pass, name="input gradient", designs=("design",)):
     """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over
     the columns of μ.
 
@@ -255,7 +255,7 @@ class InputGradientPass(Pass, name="input gradient"):
 
 
 @dataclass(frozen=True)
-class LogisticPass(Pass, name="newton"):
+class LogisticPass(Pass, name="newton", designs=("design",)):
     """Pass for the log likelihood, gradient and curvature at weights ``mean`` (M, C): a
     ``core.link.LogisticBlock``."""
 
