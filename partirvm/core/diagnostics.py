@@ -52,27 +52,27 @@ class NumberDiagnostics(FieldSums):
     def of(
         cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES
     ) -> Self:
-        """Return the diagnostics of targets with means, standard deviations and row numbers, (n,)
-        each.
+        """Return the diagnostics of rows.
 
-        Intervals are mean ± ``multiples`` × the standard deviation, at each of ``STATED_LEVELS``;
-        empty: no coverage.
+        Args:
+            t: targets (n,)
+            mean: predicted means (n,)
+            std: predicted standard deviations (n,)
+            rows: row numbers (n,)
+            multiples: half widths of the intervals at ``STATED_LEVELS``, ÷ std; empty for no
+                coverage
         """
         z = (t - mean) / std
         points = np.column_stack([t, mean, std])
-        inside = np.bincount(
-            np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1
-        )
-        pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
-        sample = LargestErrors.of(
-            -uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE
-        )
+        levels = np.searchsorted(multiples, np.abs(z))
+        inside = np.bincount(levels, minlength=np.size(multiples) + 1)
+        draws = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS))
         return cls(
-            len(t),
-            np.cumsum(inside[:-1]),
-            pit,
-            sample,
-            LargestErrors.of(np.abs(t - mean), rows, points),
+            n=len(t),
+            covered=np.cumsum(inside[:-1]),
+            pit=np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS),
+            sample=LargestErrors.of(-draws, rows, points, SAMPLE),
+            largest=LargestErrors.of(np.abs(t - mean), rows, points),
         )
 
     def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
@@ -110,32 +110,29 @@ class ClassDiagnostics(FieldSums):
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> Self:
         """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K),
         from row ``start``."""
+        rows = np.arange(len(codes))
         likeliest = probabilities.argmax(axis=1)
-        each = np.arange(len(codes))
-        stated_own = probabilities[each, codes]
-        shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])
-        loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
-        own = np.minimum(codes, MOST_CLASSES - 1)
-        found = np.minimum(likeliest, MOST_CLASSES - 1)
+        p = probabilities[rows, codes]
+        shown = np.column_stack([codes, likeliest, p, probabilities[rows, likeliest]])
+        loss = -np.log(np.maximum(p, np.finfo(np.float64).eps))
+        largest = LargestErrors.of(loss, start + rows, shown)
         K = min(probabilities.shape[1], MOST_CLASSES)
-        p = np.add.reduceat(
-            probabilities, np.arange(K), axis=1
-        )  # the last column also sums all further classes
-        places = _bins(p, 10) + 10 * np.arange(K)
+        # the last column also sums all further classes
+        merged = np.add.reduceat(probabilities, np.arange(K), axis=1)
+        actual = np.minimum(codes, MOST_CLASSES - 1)
+        predicted = np.minimum(likeliest, MOST_CLASSES - 1)
+        places = _bins(merged, 10) + 10 * np.arange(K)
 
         def counted(places: Int, weights: Float | None = None) -> Any:
             return np.bincount(places.ravel(), weights, 10 * K).reshape(K, 10)
 
-        stated = counted(places, p.ravel()).astype(np.float64)
-        hits = counted(places[each, own])
-        confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
         return cls(
-            len(codes),
-            stated,
-            counted(places),
-            hits,
-            confusion,
-            LargestErrors.of(loss, start + each, shown),
+            n=len(codes),
+            stated=counted(places, merged.ravel()).astype(np.float64),
+            rows=counted(places),
+            hits=counted(places[rows, actual]),
+            confusion=np.bincount(actual * K + predicted, minlength=K * K).reshape(K, K),
+            largest=largest,
         )
 
 
@@ -151,7 +148,7 @@ def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
             ]
         return value.tolist() if isinstance(value, np.ndarray) else value
 
-    return {each.name: plain(getattr(found, each.name)) for each in fields(found)}
+    return {item.name: plain(getattr(found, item.name)) for item in fields(found)}
 
 
 def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics:
@@ -168,7 +165,7 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
             return LargestErrors(values[:, 0].astype(np.int64), np.zeros(0), values[:, 1:])
         return value if name == "n" else np.array(value)
 
-    return kind(**{each.name: restored(each.name) for each in fields(kind)})
+    return kind(**{item.name: restored(item.name) for item in fields(kind)})
 
 
 def _bins(p: Float, count: int) -> Int:

@@ -79,19 +79,19 @@ class ActiveColumns:
         self.__dict__.pop("posterior", None)
         del self._Sigma
         self.statistics = self.statistics.without_offset_beside(self.columns)
-        found = posterior(self.statistics.take(self.columns), self.alpha, beta)
+        fresh = posterior(self.statistics.take(self.columns), self.alpha, beta)
         self._Sigma = np.zeros((capacity, capacity), order="F")
-        self._Sigma[:M, :M] = found.covariances[0]
-        self.mean = found.mean.copy()
+        self._Sigma[:M, :M] = fresh.covariances[0]
+        self.mean = fresh.mean.copy()
         self.S, self.Q = sparsity_quality(
-            found,
+            fresh,
             beta,
             offset=self.statistics.offset[self.columns, 0],
             cross=self._rows[:M],
             diagonal=self.diagonal,
             projection=self.statistics.projection[:, 0],
         )
-        self.posterior = found
+        self.posterior = fresh
 
     def add(self, column: int, alpha: float) -> None:
         """Activate a candidate at this α."""
@@ -196,14 +196,16 @@ class Greedy:
     their α."""
 
     def __init__(self, state: HyperState) -> None:
-        begun = np.arange(len(state.labels))
+        columns = np.arange(len(state.labels))
         if state.entered is not None:
-            begun = begun[~state.entered]
+            columns = columns[~state.entered]
         self._state = state
         self.floored = state.floored
         self.iteration = state.iteration
         self.since = 0
-        self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
+        self.active = ActiveColumns(
+            state.statistics, columns, state.alpha[columns], float(state.beta)
+        )
         self.log_evidence = self.active.posterior.log_evidence
 
     @property
@@ -245,8 +247,8 @@ class Greedy:
         a grid."""
         if not len(gain):
             return None
-        most = float(gain.max())
-        i = int((gain >= most - 1e-9 * abs(most)).argmax())
+        largest = float(gain.max())
+        i = int((gain >= largest - 1e-9 * abs(largest)).argmax())
         return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:

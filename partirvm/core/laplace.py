@@ -61,21 +61,21 @@ class LaplaceState:
     @cached_property
     def mean(self) -> Float:
         """μ (M, C)."""
-        return np.column_stack([each.mean for each in self.posteriors])
+        return np.column_stack([output.mean for output in self.posteriors])
 
     @cached_property
     def variance(self) -> Float:
         """Diagonals of Σ_k (M, C)."""
-        return np.column_stack([each.variance for each in self.posteriors])
+        return np.column_stack([output.variance for output in self.posteriors])
 
     @cached_property
     def determinedness(self) -> Float:
         """γ (M, C)."""
-        return np.column_stack([each.determinedness for each in self.posteriors])
+        return np.column_stack([output.determinedness for output in self.posteriors])
 
     def roots(self) -> Float:
         """Return R_k with Σ_k = R_kR_kᵀ, (C, M, M)."""
-        return np.stack([each.root() for each in self.posteriors])
+        return np.stack([output.root() for output in self.posteriors])
 
     def penalised(self) -> float:
         """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, in nats."""
@@ -97,7 +97,7 @@ class LaplaceState:
         density = self.prior.shared(self.weights.shape[1]).log_density(
             self.labels, self.alpha, None
         )
-        return float(sum(each.log_evidence + density for each in self.posteriors))
+        return float(sum(output.log_evidence + density for output in self.posteriors))
 
     def losses(self) -> Float:
         """Return the evidence lost by deleting each column (M,), in nats, summed over outputs."""
@@ -173,8 +173,8 @@ def thin(state: LaplaceState) -> LaplaceState:
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    gone = weakly_correlated(state.posteriors, failing)
-    return _of_columns(state, np.setdiff1d(np.arange(len(state.labels)), gone), state.alpha)
+    pruned = weakly_correlated(state.posteriors, failing)
+    return _of_columns(state, np.setdiff1d(np.arange(len(state.labels)), pruned), state.alpha)
 
 
 def _worthless(state: LaplaceState) -> Bool:

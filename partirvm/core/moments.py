@@ -113,19 +113,27 @@ class Moments:
 
     @classmethod
     def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Self:
-        """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the
-        first row's number."""
-        others = [] if weights is None else [weights[:, None]]
-        wrong = np.hstack([np.isinf(X), *(~np.isfinite(each) for each in (t, *others))])
-        bad = int(wrong.sum())
+        """Return the moments of a tile.
+
+        Args:
+            X: inputs (n, d)
+            t: targets (n, T)
+            weights: row weights (n,)
+            start: number of the first row
+        """
+        wrong = [np.isinf(X), ~np.isfinite(t)]
+        if weights is not None:
+            wrong.append(~np.isfinite(weights[:, None]))
+        unusable = np.hstack(wrong)
+        bad = int(unusable.sum())
         first = None
         if bad:
-            row, column = np.argwhere(wrong)[0]
+            row, column = np.argwhere(unusable)[0]
             first = (start + int(row), int(column))
-            keep = ~wrong.any(axis=1)
-            X = X[keep]
-            t = t[keep]
-            weights = None if weights is None else weights[keep]
+            usable = ~unusable.any(axis=1)
+            X = X[usable]
+            t = t[usable]
+            weights = None if weights is None else weights[usable]
         return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
 
     def __add__(self, other: Self) -> Self:

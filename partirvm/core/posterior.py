@@ -165,8 +165,8 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
             m = i.stop - i.start
             above = i.start - j.start
             tile = W[above:]
-            left = L[i, j.start :]
-            unlocked("dgemm", "N", "N", m, n, above, -1.0, left, ld, W, ldw, 0.0, tile, ldw)
+            factor = L[i, j.start :]
+            unlocked("dgemm", "N", "N", m, n, above, -1.0, factor, ld, W, ldw, 0.0, tile, ldw)
             unlocked("dtrsm", "L", "L", "N", "N", m, n, 1.0, L[i, i], ld, tile, ldw)
         return use(j, W)
 
@@ -375,8 +375,8 @@ def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
     for posterior in old:
         half = whitened(posterior, unit)
         variance = posterior.variance[order]
-        found = np.abs(half @ half.T) / np.sqrt(np.outer(variance, variance))
-        correlation = np.maximum(correlation, found)
+        magnitudes = np.abs(half @ half.T) / np.sqrt(np.outer(variance, variance))
+        correlation = np.maximum(correlation, magnitudes)
     selected: list[int] = []
     for k in range(n):
         if not selected or correlation[k, selected].max() < WEAK_CORRELATION:

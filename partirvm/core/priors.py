@@ -53,12 +53,12 @@ class GammaDensity:
     def log_density(self, precision: Float) -> Float:
         """Return the log density of the logarithm of each finite precision, minus its maximum, in
         nats; 0 if flat."""
-        found = -self.rate * precision
+        density = -self.rate * precision
         if self.shape:
-            found = found + self.shape * np.log(precision)
+            density = density + self.shape * np.log(precision)
             if self.rate:
-                found = found - self.shape * (np.log(self.shape / self.rate) - 1.0)
-        return found
+                density = density - self.shape * (np.log(self.shape / self.rate) - 1.0)
+        return density
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,12 @@ class Prior:
         contribute zero."""
         if self.alpha == self.noise == GammaDensity():
             return 0.0
-        found = float(self.alpha.log_density(alpha[np.isfinite(alpha) & ~self.held(labels)]).sum())
+        density = float(
+            self.alpha.log_density(alpha[np.isfinite(alpha) & ~self.held(labels)]).sum()
+        )
         if beta is not None:
-            found += float(np.sum(self.noise.log_density(np.array(beta))))
-        return found
+            density += float(np.sum(self.noise.log_density(np.array(beta))))
+        return density
 
 
 FLAT = Prior()
@@ -123,8 +125,8 @@ def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
     """Return ℓ(α) (P,), in nats, for columns with these s and q (P, T) at α (P,)."""
     total = alpha[:, None] + s
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
-    return np.where(np.isfinite(alpha), found, 0.0)
+        gain: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
+    return np.where(np.isfinite(alpha), gain, 0.0)
 
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:
@@ -192,13 +194,17 @@ def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
 
 
 def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
-    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none. Shapes
-    as in ``optimum``.
+    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none.
 
     A column that gains nothing alone may gain together with others: a small α makes its prior weak
-        at first.
-    ``precision`` is βφᵀφ: the s of a near-copy of present columns is rounding error, and is raised
-        to a fraction of it.
+    at first. Shapes are as in ``optimum``.
+
+    Args:
+        s: sparsity; that of a near-copy of present columns is rounding error, and is raised to a
+            fraction of ``precision``
+        q: quality
+        precision: βφᵀφ
+        joint: True for several targets that share α
     """
     s = np.maximum(s, DEPENDENT * precision)
     best = optimum(s, q, joint=joint)[0]

@@ -121,11 +121,11 @@ class LeftOutClasses:
         best = minimize(
             smoothed_loss, begin, (f, shares, smooth), "L-BFGS-B", jac=True, bounds=BOUNDS
         )
-        found = Ramp(*np.exp(best.x).tolist())
-        logits = found.logits(f)
+        chosen = Ramp(*np.exp(best.x).tolist())
+        logits = chosen.logits(f)
         log_p = log_softmax(logits, axis=1)[np.arange(len(f)), self.codes.astype(np.int64)]
         wrong = float(shares @ (logits.argmax(axis=1) != self.codes))
-        return replace(found, loss=-float(shares @ log_p), wrong=wrong)
+        return replace(chosen, loss=-float(shares @ log_p), wrong=wrong)
 
 
 def smoothed_loss(logs: Float, f: Float, shares: Float, smooth: Float) -> tuple[float, Float]:

@@ -165,8 +165,10 @@ def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:
         target: the map of the target
     """
     levels = (np.arange(100) + 0.5) / 100
-    left = t[..., None] - target.back(mean[..., None] + ndtri(levels) * sd[..., None])
-    return np.asarray(2 * np.maximum(levels * left, (levels - 1.0) * left).mean(axis=-1))
+    differences = t[..., None] - target.back(mean[..., None] + ndtri(levels) * sd[..., None])
+    return np.asarray(
+        2 * np.maximum(levels * differences, (levels - 1.0) * differences).mean(axis=-1)
+    )
 
 
 def ranking(scores: Float, positive: Bool) -> Int:

@@ -42,15 +42,14 @@ class FieldSums:
         return self._sum(other, operator.iadd)
 
     def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
-        def both(own: Any, its: Any) -> Any:
-            return tuple(map(add, own, its)) if isinstance(own, tuple) else add(own, its)
-
-        own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        sums = {
-            name: both(value, getattr(other, name))
-            for name, value in own.items()
-            if value is not None
-        }
+        sums: dict[str, Any] = {}
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            added = getattr(other, item.name)
+            if isinstance(value, tuple):
+                sums[item.name] = tuple(map(add, value, added))
+            elif value is not None:
+                sums[item.name] = add(value, added)
         return replace(self, **sums)  # type: ignore[type-var]
 
 
@@ -119,8 +118,15 @@ class GramBlock(FieldSums):
         weights: Float | None = None,
         diagonal: bool = False,
     ) -> Self:
-        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target``
-        (rows, T)."""
+        """Return the statistic of rows.
+
+        Args:
+            kept: kept columns at the rows (n, M)
+            new: new columns (n, P)
+            target: targets (n, T)
+            weights: row weights (n,)
+            diagonal: True computes only the diagonal of ``gram``
+        """
         n = len(new)
         log_weight = 0.0
         if weights is not None:
@@ -132,9 +138,8 @@ class GramBlock(FieldSums):
             new = new * root
             target = target * root
         gram = np.einsum("np,np->p", new, new) if diagonal else new.T @ new
-        return cls(
-            kept.T @ new, gram, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight
-        )
+        squares = np.einsum("nt,nt->t", target, target)
+        return cls(kept.T @ new, gram, new.T @ target, squares, n, log_weight)
 
 
 @dataclass(frozen=True)

@@ -77,25 +77,27 @@ def updates(
     if target_variance is None:
         sharing = len(statistics.sum_squares)
         target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)
-    found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
+    current = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
     for _ in range(count):
         beta = tied.beta
         if fixed is None:
-            determined = (sharing * found.determinedness).sum(axis=0)
+            determined = (sharing * current.determinedness).sum(axis=0)
             freedom = np.maximum(sharing * statistics.n - determined, sharing)
-            limited = freedom / np.maximum(found.residual, NOISE_FLOOR * target_variance * freedom)
+            limited = freedom / np.maximum(
+                current.residual, NOISE_FLOOR * target_variance * freedom
+            )
             beta = limited if isinstance(target_variance, np.ndarray) else float(limited)
         kernels = statistics.labels >= 0
-        alpha = _tied_alpha(statistics, found, sharing, beta, kernels, tied.alpha)
-        leading = _tied_alpha(statistics, found, sharing, beta, ~kernels, tied.leading)
+        alpha = _tied_alpha(statistics, current, sharing, beta, kernels, tied.alpha)
+        leading = _tied_alpha(statistics, current, sharing, beta, ~kernels, tied.leading)
         tied = Tied(alpha, leading, beta)
-        found = posterior(statistics, tied.alphas(statistics.labels), beta)
-    return tied, found
+        current = posterior(statistics, tied.alphas(statistics.labels), beta)
+    return tied, current
 
 
 def _tied_alpha(
     statistics: GramStatistics,
-    found: Posterior,
+    current: Posterior,
     sharing: int,
     beta: Each,
     columns: Bool,
@@ -105,7 +107,7 @@ def _tied_alpha(
 
     Args:
         statistics: of all columns
-        found: the posterior
+        current: the posterior
         sharing: number of targets that share Σ
         beta: noise precision
         columns: True for the tied columns (M,)
@@ -115,8 +117,8 @@ def _tied_alpha(
     if not bound > 0:
         return default
     with np.errstate(divide="ignore", invalid="ignore"):
-        gammas = (sharing * found.determinedness)[columns].sum()
-        ratio = gammas / (found.mean**2)[columns].sum()
+        gammas = (sharing * current.determinedness)[columns].sum()
+        ratio = gammas / (current.mean**2)[columns].sum()
     if np.isnan(ratio):
         ratio = np.inf
     return float(np.clip(ratio, ALPHA_FLOOR * bound, ALPHA_CEILING * bound))

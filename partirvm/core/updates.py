@@ -154,8 +154,8 @@ class HyperState:
     def reduced(self, share: float) -> "HyperState":
         """Return the fit without this share of its kernel columns, those with the smallest γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
-        least = np.argsort(self.posterior.determinedness[kernels], kind="stable")
-        return without(self, kernels[least[: int(share * len(kernels))]])
+        order = np.argsort(self.posterior.determinedness[kernels], kind="stable")
+        return without(self, kernels[order[: int(share * len(kernels))]])
 
     def losses(self) -> Float:
         """Return the evidence lost by deleting each column (M,), in nats."""
@@ -173,16 +173,16 @@ class HyperState:
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """Return s and q, (P,) or (P, T), of P other columns (Tipping & Faul 2003, eqs. 19 and 22)
         from statistics."""
-        found = self.posterior
+        current = self.posterior
         offset = self.statistics.offset
-        if not found.targets:
-            shape = (-1, *found.mean.shape[1:])
+        if not current.targets:
+            shape = (-1, *current.mean.shape[1:])
             sums = (offset.reshape(shape), cross, diagonal, projection.reshape(shape))
-            s, q = sparsity_quality(found, float(self.beta), *sums)
+            s, q = sparsity_quality(current, float(self.beta), *sums)
             return s, shared(q, s)
         s = np.empty(projection.shape)
         q = np.empty(projection.shape)
-        for k, target in enumerate(found.targets):
+        for k, target in enumerate(current.targets):
             beta = float(np.atleast_1d(self.beta)[k])
             sums = (offset[:, k], cross, diagonal, projection[:, k])
             s[:, k], q[:, k] = sparsity_quality(target, beta, *sums)
@@ -260,8 +260,8 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
     ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
     """
     if now is None:
-        found = state.posterior
-        now = found.determinedness.sum(axis=0), found.residual
+        current = state.posterior
+        now = current.determinedness.sum(axis=0), current.residual
     determined, residual = map(np.atleast_1d, now)
     prior = state.prior.noise
     freedom = np.maximum(state.n - determined, 1.0) + 2.0 * prior.shape

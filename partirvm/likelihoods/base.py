@@ -89,8 +89,8 @@ class Pass:
 def eligible(panel: Panel, exclude: Int) -> Bool:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude``
     (sorted row numbers)."""
-    found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
-    return found if panel.weights is None else found & (panel.weights > 0)
+    mask = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
+    return mask if panel.weights is None else mask & (panel.weights > 0)
 
 
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
@@ -137,14 +137,14 @@ class Start:
         α: they start at ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
-        kept = np.isin(joined, labels)
-        alpha = np.concatenate([self.alpha, other.alpha])[first[kept]]
+        selected = np.isin(joined, labels)
+        alpha = np.concatenate([self.alpha, other.alpha])[first[selected]]
         beta = np.maximum(self.beta, other.beta)
         weights = None
         if self.weights is not None and other.weights is not None:
-            weights = 0.5 * np.concatenate([self.weights, other.weights])[first[kept]]
+            weights = 0.5 * np.concatenate([self.weights, other.weights])[first[selected]]
         beta = beta if isinstance(self.beta, np.ndarray) else float(beta)
-        return type(self)(joined[kept], JOINING * alpha, beta, weights)
+        return type(self)(joined[selected], JOINING * alpha, beta, weights)
 
 
 Fit: TypeAlias = Any
@@ -225,7 +225,14 @@ class Likelihood(Protocol):
     single fit."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
-        """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
+        """Return the model for prediction.
+
+        Args:
+            design: the columns of the fit
+            fit: the fit
+            columns: names of the data's columns
+            moderate: True for moderated class probabilities
+        """
 
     def start(self, problem: Any) -> Any:
         """Return the fit without columns."""
@@ -235,8 +242,15 @@ class Likelihood(Protocol):
         columns."""
 
     def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes that add columns ``new`` to the statistics of ``kept``; empty if rows
-        cannot be added."""
+        """Return the passes that add columns to the statistics of a fit; empty if rows cannot be
+        added.
+
+        Args:
+            fit: the fit
+            kept: its columns
+            new: new columns
+            rows: its rows, None for all
+        """
         return ()
 
     def join(
@@ -248,9 +262,15 @@ class Likelihood(Protocol):
         *statistics: Any,
         warm: Start | None = None,
     ) -> Any:
-        """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
+        """Return the fit with new columns.
 
-        Without kept columns, it may be a fit to other rows, and starts at ``warm`` or like ``fit``.
+        Args:
+            problem: the problem
+            fit: the current fit
+            kept: its columns that remain; without them, the result may be a fit to other rows
+            new: new columns
+            statistics: those of the passes of ``measure``
+            warm: where a fit without kept columns starts, by default like ``fit``
         """
         return fit
 
@@ -264,10 +284,16 @@ class Likelihood(Protocol):
         rows: Int | None,
         warm: Start | None,
     ) -> DenseFit | PassFit:
-        """Return a fit, yet to be run, of the columns of ``design`` to ``rows`` (all if None),
-        which ``rule`` ends.
+        """Return a fit, yet to be run.
 
-        The fit starts at ``fit``, or at ``warm``, which comes from a fit to other rows.
+        Args:
+            problem: the problem
+            options: the options
+            design: the columns
+            fit: where it starts, unless at ``warm``
+            rule: when it ends
+            rows: its rows, None for all
+            warm: the start from a fit to other rows
         """
 
     def settling(
@@ -280,12 +306,18 @@ class Likelihood(Protocol):
         last: bool,
         left_out: bool,
     ) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that compute the residual of a fit.
+        """Return the passes that compute the residual of a fit.
 
-        With ``last``, the residual gives the final noise variance; otherwise it replaces statistics
-        that lost digits to cancellation. With ``left_out``, if the noise variance is estimated, the
-        first passes are for left-out errors, one for each target; those of a dense fit of classes,
-        unless it is a last one, choose its ramp.
+        Args:
+            problem: the problem
+            design: the columns
+            fit: the fit
+            rows: its rows, None for all
+            last: True if the residual gives the final noise variance; otherwise it replaces
+                statistics that lost digits to cancellation
+            left_out: True if, with an estimated noise variance, the first passes are for left-out
+                errors, one for each target; those of a dense fit of classes, unless it is a last
+                one, choose its ramp
         """
         return ()
 
@@ -296,17 +328,29 @@ class Likelihood(Protocol):
     def errors(
         self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
     ) -> Pass:
-        """Return the pass that finds the ``count`` rows with the largest errors among ``rows`` but
-        not in ``used``.
+        """Return the pass that finds the rows with the largest errors.
 
-        With a ``draw`` (a seed), rows of classes are drawn at random, those with large errors being
-        more likely.
+        Args:
+            design: the columns
+            fit: the fit
+            count: number of rows to find
+            used: rows that are excluded
+            rows: rows among which to search, None for all
+            draw: a seed with which rows of classes are drawn at random, those with large errors
+                being more likely
         """
 
     def gain_pass(
         self, design: Design, fit: Any, pool: Design, rows: Int | None
     ) -> tuple[Pass, ...]:
-        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs."""
+        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs.
+
+        Args:
+            design: the columns of the fit
+            fit: the fit
+            pool: the columns whose gains are computed
+            rows: the rows of the pass, None for all
+        """
         return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class ClassLikelihood(Likelihood):
     def model(
         self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool
     ) -> ClassModel:
-        found = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
-        return ClassModel(*found, likelihood=self.name, moderate=moderate)
+        parts = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
+        return ClassModel(*parts, likelihood=self.name, moderate=moderate)
 
     def start(self, problem: Any) -> LaplaceState:
         outputs = problem.n_outputs
@@ -63,16 +63,25 @@ class ClassLikelihood(Likelihood):
 
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
-    """Return the fields of a history line for a classification fit."""
+    """Return the fields of a history line for a classification fit.
+
+    Args:
+        fit: the fit
+        log_loss: of the training rows, in nats
+        error: error rate of the training rows
+        scores: of the held-out rows, or None
+    """
     facts = {
         "rows": fit.n,
         "vectors": fit.n_vectors,
         "iterations": fit.iteration,
         "log_evidence": fit.log_evidence,
+        "train_log_loss": log_loss,
+        "train_error": error,
     }
-    facts |= {"train_log_loss": log_loss, "train_error": error}
     if scores is not None:
-        facts |= {"held_out_log_loss": scores.loss, "held_out_error": scores.wrong / scores.n}
+        facts["held_out_log_loss"] = scores.loss
+        facts["held_out_error"] = scores.wrong / scores.n
     return facts
 
 

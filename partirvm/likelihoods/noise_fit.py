@@ -132,18 +132,19 @@ class NoiseFit(DenseFit):
             return None
         centres = points[evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         blocks = (kernel.values(points, centres) for kernel in kernels)
-        number, found = _best_fit(blocks, squares, variances, on_step)
+        number, fitted = _best_fit(blocks, squares, variances, on_step)
         block = kernels[number].values(points, centres)
         by_row = cross_fitted(block, squares, variances)
-        used = found.weights != 0
+        used = fitted.weights != 0
         if not used.any():
             return None
-        if not (self.always or _clearly_better(by_row, found.level, squares, variances)):
+        if not (self.always or _clearly_better(by_row, fitted.level, squares, variances)):
             return None
-        logs = block @ found.weights
-        shift = float(np.log(np.mean(np.exp(logs))))
-        noise = LocalNoise(kernels[number], centres[used], found.weights[used], shift)
-        return FittedNoise(noise, self.left_out.rows, found.level * np.exp(logs) / by_row)
+        ratios = np.exp(block @ fitted.weights)
+        noise = LocalNoise(
+            kernels[number], centres[used], fitted.weights[used], float(np.log(np.mean(ratios)))
+        )
+        return FittedNoise(noise, self.left_out.rows, fitted.level * ratios / by_row)
 
 
 def _best_fit(
@@ -159,10 +160,10 @@ def _best_fit(
     """
     fits = []
     for number, block in enumerate(blocks):
-        found = fit(block, squares, variances)
-        vectors = int((found.weights != 0).sum())
-        on_step(StepInfo(number + 1, vectors, 0, found.log_evidence, np.nan, found.level))
-        fits.append((number, found))
+        fitted = fit(block, squares, variances)
+        vectors = int((fitted.weights != 0).sum())
+        on_step(StepInfo(number + 1, vectors, 0, fitted.log_evidence, np.nan, fitted.level))
+        fits.append((number, fitted))
     return max(fits, key=lambda pair: pair[1].log_evidence)
 
 
@@ -264,10 +265,8 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
     for _ in range(UPDATES):
         before = evidence
         mode, value, gram = _mode(columns, squares, variances, weights[remaining], alpha, gram)
-        evidence, determinedness = _evidence(mode, value, alpha, gram)
+        evidence, alpha = _evidence(mode, value, alpha, gram)
         weights[remaining] = mode
-        with np.errstate(divide="ignore", over="ignore"):
-            alpha = np.maximum(determinedness / mode**2, LEAST_ALPHA)
         finite = alpha < LARGEST_ALPHA
         if not finite.all():
             weights[remaining[~finite]] = 0.0
@@ -284,7 +283,7 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
 
 
 def _evidence(mode: Float, value: float, alpha: Float, gram: Float) -> tuple[float, Float]:
-    """Return the log evidence of the Laplace approximation, and γ (M,).
+    """Return the log evidence of the Laplace approximation, and the next α (M,).
 
     Args:
         mode: of the weights (M,)
@@ -296,7 +295,9 @@ def _evidence(mode: Float, value: float, alpha: Float, gram: Float) -> tuple[flo
     inverse = lapack.dtrtrs(factor, np.eye(len(mode)), lower=1)[0]
     prior = 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum())
     evidence = value + prior - np.log(np.diagonal(factor)).sum()
-    return float(evidence), 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
+    determinedness = 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
+    with np.errstate(divide="ignore", over="ignore"):
+        return float(evidence), np.maximum(determinedness / mode**2, LEAST_ALPHA)
 
 
 def overall_level(squares: Float, variances: Float) -> float:
@@ -312,9 +313,9 @@ def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
     for number in range(FOLDS):
         inside = fold == number
         outside = ~inside
-        found = fit(block[outside], squares[outside], variances[outside])
-        logs = np.clip(block[inside] @ found.weights, -STEEPEST, STEEPEST)
-        by_row[inside] = found.level * np.exp(logs)
+        fitted = fit(block[outside], squares[outside], variances[outside])
+        logs = np.clip(block[inside] @ fitted.weights, -STEEPEST, STEEPEST)
+        by_row[inside] = fitted.level * np.exp(logs)
     return by_row
 
 
@@ -368,10 +369,10 @@ def _mode(
     def at(w: Float) -> tuple[float, LogLikelihood]:
         g = columns @ w
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _likelihood(g, squares, variances)
+            point = _likelihood(g, squares, variances)
         if np.abs(g).max(initial=0.0) > STEEPEST:
-            return -np.inf, found
-        return float(found.value - 0.5 * (alpha * w**2).sum()), found
+            return -np.inf, point
+        return float(point.value - 0.5 * (alpha * w**2).sum()), point
 
     best, likelihood = at(weights)
     for _ in range(STEPS):

@@ -104,8 +104,10 @@ class ErrorPass(Pass, name="error", designs=("design",)):
             errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         if self.draw is not None:
             errors = drawn(errors + FLOOR if self.likelihood else errors**2, panel.rows, self.draw)
-        there = eligible(panel, self.exclude)
-        return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
+        eligible_rows = eligible(panel, self.exclude)
+        return LargestErrors.of(
+            errors[eligible_rows], panel.rows[eligible_rows], panel.X[eligible_rows], self.select
+        )
 
 
 def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
@@ -121,8 +123,8 @@ def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
     """Return the rows of Φ that equal centres, by position, with the columns: two such rows equal
     one of weight two."""
     rows, columns = np.nonzero(block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks())
-    found, first = np.unique(rows, return_index=True)
-    return list(zip(found.tolist(), np.split(design.n_leading + columns, first[1:]), strict=False))
+    places, first = np.unique(rows, return_index=True)
+    return list(zip(places.tolist(), np.split(design.n_leading + columns, first[1:]), strict=False))
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,10 @@ class LeaveOneOutPass(Pass, name="residual", designs=("design",)):
             if design.weighs_rows
             else None
         )
-        found = LeftOut.of(
+        left_out = LeftOut.of(
             block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor
         )
-        return replace(found, least_square=self.least_square)
+        return replace(left_out, least_square=self.least_square)
 
 
 @dataclass(frozen=True)
