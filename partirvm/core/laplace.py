@@ -27,7 +27,7 @@ import numpy as np
 from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import Posterior, own_factors, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
+from partirvm.core.updates import ALPHA_FLOOR, surviving
 from partirvm.types import Bool, Float, Int
 
 
@@ -161,8 +161,7 @@ def update(state: LaplaceState) -> LaplaceState:
     gamma = state.determinedness.mean(axis=1)
     square = (state.mean**2).mean(axis=1)
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
-    pruned = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    remaining = np.flatnonzero(~pruned | state.prior.held(state.labels))
+    remaining = surviving(state, _worthless(state), gamma, alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
     return _of_columns(state, remaining, np.maximum(alpha, floor))
 

@@ -22,7 +22,7 @@ mean square: 95 % intervals of 240 fits covered 93.9 %.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -110,6 +110,9 @@ class Calibration:
         return float(np.interp(level * K / self.top, np.arange(K + 1), (0.0, *self.quantiles)))
 
 
+OwnColumns: TypeAlias = Sequence[tuple[int, Int]]
+"""Positions of the rows that are centres, each with its columns."""
+
 OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
 """Fields of ``LeftOut`` with one entry per row."""
 
@@ -150,7 +153,7 @@ class LeftOut:
         root: Float,
         beta: float,
         weights: Float | None = None,
-        own: Sequence[tuple[int, Int]] = (),
+        own: OwnColumns = (),
         peaks: Float | None = None,
         rows: Int | None = None,
         factor: Float | None = None,
@@ -273,7 +276,7 @@ class LeftOut:
         return NumberDiagnostics.of(targets, means, std, self.rows, ())
 
 
-def owners(n: int, own: Sequence[tuple[int, Int]]) -> Int:
+def owners(n: int, own: OwnColumns) -> Int:
     """Return the first own column of each of n rows, or −1, given the positions of rows that are
     centres, with their columns."""
     owner = np.full(n, -1)
@@ -302,9 +305,7 @@ def _without_columns(
     return float(solved @ (mean - precision * error * cross)), float(solved @ cross)
 
 
-def _largest_elsewhere(
-    block: Float, own: Sequence[tuple[int, Int]], present: Bool, peaks: Float | None
-) -> Float:
+def _largest_elsewhere(block: Float, own: OwnColumns, present: Bool, peaks: Float | None) -> Float:
     """Return the largest absolute value of each column at rows that do not own it, ÷ its peak (M,).
 
     Args:
@@ -323,7 +324,7 @@ def _largest_elsewhere(
 
 
 @contextmanager
-def own_entries_zero(block: Float, own: Sequence[tuple[int, Int]]) -> Iterator[None]:
+def own_entries_zero(block: Float, own: OwnColumns) -> Iterator[None]:
     """Set the entries of a design block (n, M) in rows' own columns to zero, for some statements
     only."""
     entries = [block[row, columns] for row, columns in own]

@@ -14,13 +14,12 @@ The precision of a row is β times its weight. Conditioning on w_D = 0 for the c
 rows of the fold own gives the errors without them, as in ``core.left_out``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.left_out import owners
+from partirvm.core.left_out import OwnColumns, owners
 from partirvm.types import Float, Int
 
 LEAST_REST = 1e-10
@@ -55,7 +54,7 @@ def left_out_together(
     precisions: Float,
     mean: Float,
     root: Float,
-    own: Sequence[tuple[int, Int]] = (),
+    own: OwnColumns = (),
 ) -> LeftOutTogether:
     """Leave out the rows of a fold together.
 

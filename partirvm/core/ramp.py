@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
-from partirvm.core.left_out import LEAST, own_entries_zero
+from partirvm.core.left_out import LEAST, OwnColumns, own_entries_zero
 from partirvm.core.link import targets
 from partirvm.types import Float
 
@@ -70,7 +70,7 @@ class LeftOutClasses:
         root: Float,
         beta: float,
         weights: Any,
-        own: Any,
+        own: OwnColumns,
     ) -> Self:
         """Leave out the rows of a block of the design, at a fit's μ, Σ and β.
 

@@ -219,8 +219,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 
     # prune: conditions on γ must hold for all targets
     gamma = determined.max(axis=1, initial=0.0)
-    pruned = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    remaining = np.flatnonzero(~pruned | state.prior.held(state.labels))
+    remaining = surviving(state, _worthless(state), gamma, alpha)
     statistics = _columns(state, remaining)
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
     alpha = np.maximum(alpha[remaining], floor)
@@ -234,12 +233,25 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     info = StepInfo(
         iteration=new.iteration,
         n_vectors=new.n_vectors,
-        pruned=len(pruned) - len(remaining),
+        pruned=len(gamma) - len(remaining),
         log_evidence=evidence,
         change=evidence - state.log_evidence,
         noise_variance=float(np.mean(1.0 / beta)),
     )
     return new, info
+
+
+def surviving(state: Any, worthless: Bool, gamma: Float, alpha: Float) -> Int:
+    """Return the positions of the columns that are not pruned.
+
+    Args:
+        state: the fit of M columns
+        worthless: True for columns that do not raise the evidence at any α (M,)
+        gamma: γ (M,)
+        alpha: the next α (M,)
+    """
+    pruned = (worthless & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    return np.flatnonzero(~pruned | state.prior.held(state.labels))
 
 
 def _by_target(values: Float) -> Float:

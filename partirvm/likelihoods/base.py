@@ -96,12 +96,10 @@ def eligible(panel: Panel, exclude: Int) -> Bool:
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
     """Return the elements of ``sorted_rows`` between ``first`` and ``last``, inclusive."""
     if isinstance(sorted_rows, range):
-        return np.arange(
-            max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64
-        )
-    return sorted_rows[
-        np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")
-    ]
+        low = max(first, sorted_rows.start)
+        return np.arange(low, min(last + 1, sorted_rows.stop), dtype=np.int64)
+    start = np.searchsorted(sorted_rows, first)
+    return sorted_rows[start : np.searchsorted(sorted_rows, last, side="right")]
 
 
 def positions(selected: Int, labels: Int) -> Int:

@@ -108,22 +108,18 @@ class Newton(PassFit):
         weights = np.zeros((len(labels), start.weights.shape[1]))
         known = np.isin(labels, start.labels)
         old = positions(labels[known], start.labels)
-        alpha[known], weights[known] = start.alpha[old], start.weights[old]
+        alpha[known] = start.alpha[old]
+        weights[known] = start.weights[old]
         return labels, alpha, weights
 
     @property
     def next_pass(self) -> Pass:
-        design = self.design
-        weights = None
-        if self.search is not None:
-            design = survivors(self.design, self.search.trial)
-            weights = self.search.trial.weights
-        return LogisticPass(
-            design,
-            self._first()[2] if weights is None else weights,
-            self.likelihood,
-            rows=self.rows,
-        )
+        if self.search is None:
+            weights = self._first()[2]
+            return LogisticPass(self.design, weights, self.likelihood, rows=self.rows)
+        trial = self.search.trial
+        design = survivors(self.design, trial)
+        return LogisticPass(design, trial.weights, self.likelihood, rows=self.rows)
 
     @property
     def fit(self) -> LaplaceState:

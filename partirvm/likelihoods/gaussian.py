@@ -13,7 +13,7 @@ import numpy as np
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import left_out_of, sampled_rows
+from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.posterior import posterior
 from partirvm.core.priors import entry_precision
 from partirvm.core.scores import Scores
@@ -119,11 +119,8 @@ class GaussianLikelihood(Likelihood):
         warm = warm or self.warm(fit)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = GramStatistics.of(labels, block).take(order)
-        return _enter(
-            fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta),
-            ordered,
-            labels,
-        )
+        known = ordered.take(np.arange(len(warm.labels)))
+        return _enter(fit.restarted(known, warm.alpha, warm.beta), ordered, labels)
 
     def fit(
         self,
@@ -173,27 +170,22 @@ class GaussianLikelihood(Likelihood):
         The residual replaces statistics that lost digits to cancellation; α and β are kept.
         Left-out errors calibrate a fit of one target.
         """
-        left_out = left_out_of(statistics)
-        calibration = None
-        diagnostics = None
-        if last and len(left_out) == 1:
-            calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
-            diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
-        fit = replace(fit, calibration=calibration, left_out=diagnostics) if last else fit
+        if last:
+            fit = _calibrated(fit, left_out_of(statistics))
         for statistic in statistics:
             if isinstance(statistic, ResidualStatistics):
-                moved = fit.posterior.means
-                sums = statistic.sum_squares
-                target = replace(
-                    fit.statistics, offset=moved, projection=statistic.projection, sum_squares=sums
+                moved = replace(
+                    fit.statistics,
+                    offset=fit.posterior.means,
+                    projection=statistic.projection,
+                    sum_squares=statistic.sum_squares,
                 )
-                fit = replace(fit, statistics=target, found=posterior(target, fit.alpha, fit.beta))
+                fit = replace(fit, statistics=moved, found=posterior(moved, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
         beta, floored = noise_precision(fit)
-        return replace(
-            fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta)
-        )
+        fit = replace(fit, beta=beta, floored=floored, found=None)
+        return replace(fit, found=fit.posterior)
 
     def errors(
         self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
@@ -229,6 +221,15 @@ class GaussianLikelihood(Likelihood):
         return facts
 
 
+def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
+    """Return the fit with the calibration from the left-out errors of its target, if it has one."""
+    if len(left_out) != 1:
+        return replace(fit, calibration=None, left_out=None)
+    calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
+    diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
+    return replace(fit, calibration=calibration, left_out=diagnostics)
+
+
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
     """Return the fit with the statistics of its columns over other rows added, at the same α and
     β."""
@@ -258,12 +259,10 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     M = len(fit.labels)
     diagonal = np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
-    factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
-    entry = entry_precision(*factors, precision[M:], joint=True)
-    alpha = np.concatenate([fit.alpha, entry])
-    alpha = np.maximum(
-        alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1))
-    )
+    s, q = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
+    alpha = np.concatenate([fit.alpha, entry_precision(s, q, precision[M:], joint=True)])
+    largest = precision if precision.ndim == 1 else precision.max(axis=1)
+    alpha = np.maximum(alpha, ALPHA_FLOOR * largest)
     order = positions(labels, statistics.labels)
     return fit.restarted(statistics.take(order), alpha[order], beta, entered=order >= M)
 

@@ -88,15 +88,13 @@ class IndicatorLikelihood(GaussianLikelihood):
         needs no more."""
         if last:
             return ()
+        current = fit.posterior
         if not left_out:
-            return (ResidualPass(design, fit.posterior.mean, fit.n_classes, rows=rows),)
-        most = min(ROWS, VALUES // fit.n_classes)
-        sample = sampled_rows(problem.n_rows, rows, most, shuffled=problem.shuffled)
-        return (
-            LeftOutClassesPass(
-                design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample
-            ),
-        )
+            return (ResidualPass(design, current.mean, fit.n_classes, rows=rows),)
+        limit = min(ROWS, VALUES // fit.n_classes)
+        sample = sampled_rows(problem.n_rows, rows, limit, shuffled=problem.shuffled)
+        root = current.root()
+        return (LeftOutClassesPass(design, current.mean, root, float(fit.beta), rows=sample),)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         if statistics and isinstance(statistics[0], LeftOutClasses):
