@@ -33,13 +33,16 @@ class."""
 
 @dataclass(frozen=True)
 class NumberDiagnostics(FieldSums):
-    """Counts over ``n`` rows of one numeric target, and a sample of its rows.
+    """Counts over rows of one numeric target, and a sample of its rows.
 
-    ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``;
-    it is empty for rows on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by
-    Φ(z) of z = (actual − predicted)/standard deviation. ``sample`` holds at most ``SAMPLE`` random
-    rows, ``largest`` those with the largest errors; their values are the actual value, the
-    predicted mean and the standard deviation.
+    Attributes:
+        n: number of rows
+        covered: rows inside their central interval at each of ``STATED_LEVELS``, int64 (12,);
+            empty for rows on which the intervals were calibrated
+        pit: rows by Φ(z) of z = (actual − predicted)/standard deviation, int64 (20,)
+        sample: at most ``SAMPLE`` random rows; their values are the actual value, the predicted
+            mean and the standard deviation
+        largest: the rows with the largest errors, with the same values
     """
 
     n: int
@@ -91,12 +94,16 @@ class NumberDiagnostics(FieldSums):
 
 @dataclass(frozen=True)
 class ClassDiagnostics(FieldSums):
-    """Counts over ``n`` rows of class probabilities, in B = 10 equal bins.
+    """Counts over rows of class probabilities, in B = 10 equal bins, for each of K classes (at most
+    ``MOST_CLASSES``).
 
-    For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K,
-    B) sums the probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64
-    those of this class. ``confusion`` (K, K) counts rows by true and most probable class.
-    ``largest`` holds codes and probabilities of the largest losses.
+    Attributes:
+        n: number of rows
+        stated: sums of the probabilities by class and bin of its probability (K, B)
+        rows: numbers of rows, int64 (K, B)
+        hits: numbers of rows of this class, int64 (K, B)
+        confusion: numbers of rows by true and most probable class (K, K)
+        largest: codes and probabilities of the largest losses
     """
 
     n: int

@@ -36,8 +36,14 @@ class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the
     posterior.
 
-    ``alpha`` (M,) is shared by the outputs. ``block`` is the statistic that pass ``iteration``
-    computed at ``weights`` (M, C). ``posteriors`` holds one posterior per output.
+    Attributes:
+        labels: of the columns (M,)
+        alpha: α, shared by the outputs (M,)
+        weights: the weights at which ``block`` was measured (M, C)
+        block: the statistic of pass ``iteration``
+        posteriors: one for each output
+        iteration: number of the last pass
+        prior: of α
     """
 
     labels: Int

@@ -143,9 +143,13 @@ def targets(codes: Float, outputs: int) -> Float:
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts
-    rows with positive weight, ``wrong`` the misclassified ones; ``nll`` is the n rows' unweighted
-    −Σ log p, in nats.
+    Attributes:
+        log_likelihood: in nats
+        gradient: of the log likelihood (M, C)
+        curvature: one for each output (C, M, M)
+        wrong: number of misclassified rows with positive weight
+        n: number of rows with positive weight
+        nll: their unweighted −Σ log p, in nats
     """
 
     log_likelihood: float

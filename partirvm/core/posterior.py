@@ -190,7 +190,8 @@ def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tup
         )
     scale = 1.0 / np.sqrt(diagonal)
     for jitter in JITTERS:
-        if (L := cholesky(data, beta * scale, scale, 1.0 + jitter)) is not None:
+        L = cholesky(data, beta * scale, scale, 1.0 + jitter)
+        if L is not None:
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(data)} columns is not positive definite even with a "

@@ -105,8 +105,11 @@ def scrambled(x: Word) -> Word:
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; ties are ordered by row number.
 
-    ``rows`` (k,) are row numbers, ``values`` (k, c) further data for these rows, such as their
-    inputs.
+    Attributes:
+        rows: row numbers (k,)
+        errors: of these rows (k,)
+        values: further data for these rows, such as their inputs (k, c)
+        limit: maximum number of rows
     """
 
     rows: Int

@@ -97,9 +97,13 @@ def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
 class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new or only its diagonal (P,), from
-    which s and q follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr.
-    ``n`` counts rows with non-zero weight, ``log_weight`` is their Σ log w_n.
+    Attributes:
+        cross: Φ_keptᵀWΦ_new (M, P)
+        gram: Φ_newᵀWΦ_new (P, P), or only its diagonal (P,), from which s and q follow
+        projection: Φ_newᵀWr (P, T)
+        sum_squares: the diagonal of rᵀWr (T,)
+        n: number of rows with non-zero weight
+        log_weight: their Σ log w_n
     """
 
     cross: Float
@@ -152,11 +156,16 @@ class ResidualStatistics(FieldSums):
 
 @dataclass(frozen=True)
 class GramStatistics:
-    """Sufficient statistics of M labelled columns over n rows.
+    """Sufficient statistics of M labelled columns over n rows, of r = t − Φ·offset.
 
-    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) is ΦᵀWr and ``sum_squares`` (T,) is the diagonal
-    of rᵀWr, where r = t − Φ·offset and ``offset`` is (M, T). ``labels`` (M,) int64 identify the
-    columns.
+    Attributes:
+        labels: of the columns, int64 (M,)
+        gram: ΦᵀWΦ (M, M)
+        projection: ΦᵀWr (M, T)
+        sum_squares: the diagonal of rᵀWr (T,)
+        offset: m (M, T)
+        n: number of rows with non-zero weight
+        log_weight: their Σ log w_n
     """
 
     labels: Int

@@ -191,7 +191,16 @@ class HyperState:
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Information about one step, used only for reports."""
+    """Information about one step, used only for reports.
+
+    Attributes:
+        iteration: number of the step
+        n_vectors: number of kernel columns after it
+        pruned: number of columns that it pruned
+        log_evidence: after it, in nats
+        change: of the log evidence
+        noise_variance: σ², the mean over targets
+    """
 
     iteration: int
     n_vectors: int

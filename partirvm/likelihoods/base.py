@@ -33,8 +33,14 @@ Draw: TypeAlias = tuple[int, int] | None
 
 @dataclass(frozen=True)
 class Panel:
-    """Some rows of a tile: their numbers (n,), inputs (n, d), targets (n, T), and weights (n,) or
-    None."""
+    """Some rows of a tile.
+
+    Attributes:
+        rows: their numbers (n,)
+        X: inputs (n, d)
+        t: targets (n, T)
+        weights: row weights (n,), or None
+    """
 
     rows: Int
     X: Float
@@ -116,11 +122,13 @@ def survivors(design: Design, fit: Any) -> Design:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a fit to other rows or with more columns: α (M,) or (M, C) of the columns with these
-    labels.
+    """Start of a fit to other rows or with more columns.
 
-    Other columns are new. A regression also starts from its ``beta``, and a classification from its
-    ``weights`` (M, C).
+    Attributes:
+        labels: of the columns that are not new (M,)
+        alpha: their α, (M,) or (M, C)
+        beta: β of a regression
+        weights: weights of a classification (M, C)
     """
 
     labels: Int

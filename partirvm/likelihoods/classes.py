@@ -87,7 +87,18 @@ def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[s
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it."""
+    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it.
+
+    Attributes:
+        design: the columns
+        likelihood: name of the link
+        start: α and weights at the start
+        rule: when the fit ends
+        rows: its rows, None for all
+        prior: of α
+        search: the current step, None before the first pass
+        reason: why the fit has ended, or None
+    """
 
     design: Design
     likelihood: str

@@ -43,9 +43,12 @@ class GramPass(Pass, name="gram", designs=("kept", "new")):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a
     ``core.statistics.GramBlock``.
 
-    ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the
-    diagonal of the products of ``new`` with itself is computed. With ``n_classes``, the targets are
-    class indicators.
+    Attributes:
+        kept: the columns of the statistics to be extended
+        new: new columns
+        offset: that of these statistics (M_kept, T)
+        diagonal: True computes only the diagonal of the products of ``new`` with itself
+        n_classes: number of classes whose indicators are the targets, or 0
     """
 
     kept: Design
@@ -182,7 +185,14 @@ class LeaveOneOutPass(Pass, name="residual", designs=("design",)):
 
 @dataclass(frozen=True)
 class LeftOutClassesPass(Pass, name="left-out", designs=("design",)):
-    """Pass for the left-out predictors of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
+    """Pass for the left-out predictors of a fit to indicators: a ``core.ramp.LeftOutClasses``.
+
+    Attributes:
+        design: Φ
+        mean: μ (M, K)
+        root: R (M, M), Σ = RRᵀ
+        beta: noise precision
+    """
 
     design: Design
     mean: Float
