@@ -7,6 +7,7 @@ its best value rises, or by its curvature can rise, too little to be worth more 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,21 +15,31 @@ import numpy as np
 from partirvm.core.termination import Termination
 from partirvm.types import Float, Int
 
-LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
-"""Bounds of a log parameter relative to its start. Below them a feature is off; above them kernel
-values are zero."""
+LOWEST = np.log(1e-5)
+"""Lower bound of a log parameter relative to its start: below it, a feature is off."""
 
-WINDOW, RISE, PROMISE = 4, 1e-3, 1e-4
-"""Number of evaluations within which the best value must rise, and the minimum rise, in nats per
-row; with that many pairs, the smallest rise that their curvature must promise for the next step."""
+HIGHEST = np.log(1e3)
+"""Upper bound of a log parameter relative to its start: above it, kernel values are zero."""
+
+WINDOW = 4
+"""Number of evaluations within which the best value must rise by ``RISE``; with as many pairs, the
+predicted rise of the next step must be at least ``PROMISE``."""
+
+RISE = 1e-3
+"""Minimum rise of the best value within ``WINDOW`` evaluations, in nats per row."""
+
+PROMISE = 1e-4
+"""Minimum rise that the pairs' curvature predicts for the next step, in nats per row."""
 
 MOST = 150
 """Maximum number of evaluations per search, excluding the last step: twice the largest number
 observed."""
 
-MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
-"""Maximum number of pairs (10 took half as many evaluations again), and the least cosine between a
-pair's vectors."""
+MOST_PAIRS = 40
+"""Maximum number of pairs: 10 took half as many evaluations again."""
+
+LEAST_ANGLE = 1e-8
+"""Minimum cosine between a pair's vectors."""
 
 Function: TypeAlias = Callable[[Float], tuple[float, Float]]
 """Returns a value in nats per row, −∞ if there is none, and its slopes (p,)."""
@@ -38,6 +49,21 @@ Pairs: TypeAlias = list[tuple[Float, Float]]
 
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The function at the free parameters.
+
+    Attributes:
+        x: free parameters (k,)
+        value: nats per row, −∞ if there is none
+        slopes: derivatives by the parameters ÷ scale (k,)
+    """
+
+    x: Float
+    value: float
+    slopes: Float
 
 
 def ascend(
@@ -50,55 +76,101 @@ def ascend(
     most: int = MOST,
     pairs: Any = None,
 ) -> tuple[Termination, int]:
-    """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number
-    of evaluations.
+    """Maximise a function within bounds; return why the search ended, and how often it evaluated.
 
-    A parameter is fixed if its ``low`` is −∞. ``scale`` gives typical changes of the parameters.
-    The search ends when the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations.
-    ``pairs``, which it extends, hold the curvature of an earlier search.
+    It ends when the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations, or the
+    next step promises too little.
+
+    Args:
+        function: value and slopes at the parameters (p,)
+        begin: parameters at the start (p,)
+        low: lower bounds (p,); a parameter whose bound is −∞ is fixed
+        high: upper bounds (p,)
+        scale: typical changes of the parameters, (p,) or a number
+        most: maximum number of evaluations
+        pairs: curvature of an earlier search, to which that of this search is added
     """
     free = np.isfinite(low)
     scale = np.broadcast_to(scale, begin.shape)[free]
     low = low[free]
     high = high[free]
-
-    def evaluated(x: Float) -> tuple[float, Float]:
-        now = begin.copy()
-        now[free] = x
-        value, slopes = function(now)
-        return value, slopes[free] * scale
-
-    x = np.clip(begin[free], low, high)
-    radius = 1.0
     pairs = [] if pairs is None else pairs
-    value, slopes = evaluated(x)
-    peaks = [value]
-    while (
-        size(slopes)
-        and len(peaks) < most
-        and not (len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE)
-    ):
-        inverse = [
-            1 / size(slopes),
-            *(move @ change / (change @ change) for move, change in pairs[-1:]),
-        ][-1]
-        inner = np.where(slopes > 0, x < high, x > low)  # the others are held at a bound
-        step = _step(slopes * inner, pairs, inverse) * inner
-        if len(pairs) >= WINDOW and len(peaks) > 1 and 0.5 * slopes @ step < PROMISE:
+
+    def evaluate(x: Float) -> Evaluation:
+        point = begin.copy()
+        point[free] = x
+        value, slopes = function(point)
+        return Evaluation(x, value, slopes[free] * scale)
+
+    best = evaluate(np.clip(begin[free], low, high))
+    history = [best.value]
+    radius = 1.0
+    while size(best.slopes) and len(history) < most and not _stalls(history):
+        step = _step_within(best, low, high, pairs)
+        if _promises_little(best, step, pairs, history):
             break
-        new = np.clip(x + scale * step * min(radius / (size(step) + 1e-99), 1.0), low, high)
-        found, others = evaluated(new)
-        move = (new - x) / scale
-        change = slopes - others
-        if np.isfinite(found) and move @ change > LEAST_ANGLE * size(move) * size(change):
-            pairs[:] = [*pairs, (move, change)][-MOST_PAIRS:]
-        radius = (2.0 if found > value else 0.5) * size(move)
-        if found > value:
-            x = new
-            value = found
-            slopes = others
-        peaks.append(value)
-    return Termination.ITERATIONS if len(peaks) == most else Termination.CONVERGED, len(peaks)
+        step = scale * step * min(radius / (size(step) + 1e-99), 1.0)
+        trial = evaluate(np.clip(best.x + step, low, high))
+        move = (trial.x - best.x) / scale
+        _add_pair(pairs, move, best, trial)
+        radius = 0.5 * size(move)
+        if trial.value > best.value:
+            radius = 2.0 * size(move)
+            best = trial
+        history.append(best.value)
+    reason = Termination.ITERATIONS if len(history) == most else Termination.CONVERGED
+    return reason, len(history)
+
+
+def _stalls(history: list[float]) -> bool:
+    """Return True if the best value, after each evaluation, has risen too little of late."""
+    return len(history) > WINDOW and history[-1] - history[-1 - WINDOW] < RISE
+
+
+def _promises_little(best: Evaluation, step: Float, pairs: Pairs, history: list[float]) -> bool:
+    """Return True if, by the curvature of enough pairs, a step other than the first would gain
+    little.
+
+    Args:
+        best: the best point
+        step: to the maximum (k,)
+        pairs: curvature of the last steps
+        history: the best value after each evaluation
+    """
+    known = len(pairs) >= WINDOW and len(history) > 1
+    return known and float(0.5 * best.slopes @ step) < PROMISE
+
+
+def _step_within(best: Evaluation, low: Float, high: Float, pairs: Pairs) -> Float:
+    """Return the step (k,) to the maximum; parameters that a bound stops do not move.
+
+    Args:
+        best: the best point
+        low: lower bounds (k,)
+        high: upper bounds (k,)
+        pairs: curvature of the last steps
+    """
+    inverse = 1 / size(best.slopes)
+    if pairs:
+        move, change = pairs[-1]
+        inverse = float(move @ change / (change @ change))
+    movable = np.where(best.slopes > 0, best.x < high, best.x > low)
+    return _step(best.slopes * movable, pairs, inverse) * movable
+
+
+def _add_pair(pairs: Pairs, move: Float, best: Evaluation, trial: Evaluation) -> None:
+    """Add the curvature between two points to ``pairs``, unless it is negative or has no value.
+
+    Args:
+        pairs: at most ``MOST_PAIRS``, changed in place
+        move: the change of the parameters from ``best`` to ``trial``, ÷ scale (k,)
+        best: where the step began
+        trial: where it led
+    """
+    change = best.slopes - trial.slopes
+    if np.isfinite(trial.value) and move @ change > LEAST_ANGLE * size(move) * size(change):
+        pairs.append((move, change))
+        del pairs[:-MOST_PAIRS]
 
 
 def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
@@ -120,34 +192,41 @@ def size(vector: Float) -> float:
 def groups(names: Sequence[str]) -> list[Int]:
     """Return the positions of the per-feature gammas, one array for each kernel with per-feature
     gammas."""
-    kernels = np.array([name.rpartition("[")[0] if "gamma[" in name else "" for name in names])
-    return [
-        np.flatnonzero(kernels == kernel) for kernel in dict.fromkeys(kernels.tolist()) if kernel
-    ]
+    kernels: dict[str, list[int]] = {}
+    for position, name in enumerate(names):
+        if "gamma[" in name:
+            kernels.setdefault(name.rpartition("[")[0], []).append(position)
+    return [np.array(positions, dtype=np.int64) for positions in kernels.values()]
 
 
 def off(logs: Float, features: Sequence[Int]) -> Int:
     """Return the positions of the gammas that are off; gammas that were 0 at the start are
     excluded."""
-    found = [
-        group[(logs[group] < logs[group].max() + np.log(OFF)) & np.isfinite(logs[group])]
-        for group in features
-    ]
-    return np.concatenate([np.zeros(0, np.int64), *found])
+    positions = [np.zeros(0, np.int64)]
+    for group in features:
+        gammas = logs[group]
+        positions.append(group[(gammas < gammas.max() + np.log(OFF)) & np.isfinite(gammas)])
+    return np.concatenate(positions)
 
 
 def raised(logs: Float, start: Float, positions: Int, share: float) -> Float:
-    """Return ``logs`` (p,) with each gamma at these positions at least this share of its
-    ``start``."""
-    found = logs.copy()
-    found[positions] = np.maximum(logs[positions], start[positions] + np.log(share))
-    return found
+    """Return ``logs`` with some gammas raised to a share of their start.
+
+    Args:
+        logs: log parameters (p,)
+        start: log parameters at the start (p,)
+        positions: of the gammas
+        share: least gamma, as a fraction of its start
+    """
+    higher = logs.copy()
+    higher[positions] = np.maximum(logs[positions], start[positions] + np.log(share))
+    return higher
 
 
 def awakened(logs: Float, features: Sequence[Int]) -> Float:
     """Return ``logs`` (p,) with each gamma that is off raised to a hundredth of the largest
     gamma."""
-    found = logs.copy()
+    higher = logs.copy()
     for group in features:
-        found[off(logs, [group])] = logs[group].max() + np.log(1e-2)
-    return found
+        higher[off(logs, [group])] = logs[group].max() + np.log(1e-2)
+    return higher

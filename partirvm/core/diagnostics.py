@@ -33,13 +33,16 @@ class."""
 
 @dataclass(frozen=True)
 class NumberDiagnostics(FieldSums):
-    """Counts over ``n`` rows of one numeric target, and a sample of its rows.
+    """Counts over rows of one numeric target, and a sample of its rows.
 
-    ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``;
-    it is empty for rows on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by
-    Φ(z) of z = (actual − predicted)/standard deviation. ``sample`` holds at most ``SAMPLE`` random
-    rows, ``largest`` those with the largest errors; their values are the actual value, the
-    predicted mean and the standard deviation.
+    Attributes:
+        n: number of rows
+        covered: rows inside their central interval at each of ``STATED_LEVELS``, int64 (12,);
+            empty for rows on which the intervals were calibrated
+        pit: rows by Φ(z) of z = (actual − predicted)/standard deviation, int64 (20,)
+        sample: at most ``SAMPLE`` random rows; their values are the actual value, the predicted
+            mean and the standard deviation
+        largest: the rows with the largest errors, with the same values
     """
 
     n: int
@@ -52,27 +55,27 @@ class NumberDiagnostics(FieldSums):
     def of(
         cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES
     ) -> Self:
-        """Return the diagnostics of targets with means, standard deviations and row numbers, (n,)
-        each.
+        """Return the diagnostics of rows.
 
-        Intervals are mean ± ``multiples`` × the standard deviation, at each of ``STATED_LEVELS``;
-        empty: no coverage.
+        Args:
+            t: targets (n,)
+            mean: predicted means (n,)
+            std: predicted standard deviations (n,)
+            rows: row numbers (n,)
+            multiples: half widths of the intervals at ``STATED_LEVELS``, ÷ std; empty for no
+                coverage
         """
         z = (t - mean) / std
         points = np.column_stack([t, mean, std])
-        inside = np.bincount(
-            np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1
-        )
-        pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
-        sample = LargestErrors.of(
-            -uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE
-        )
+        levels = np.searchsorted(multiples, np.abs(z))
+        inside = np.bincount(levels, minlength=np.size(multiples) + 1)
+        draws = uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS))
         return cls(
-            len(t),
-            np.cumsum(inside[:-1]),
-            pit,
-            sample,
-            LargestErrors.of(np.abs(t - mean), rows, points),
+            n=len(t),
+            covered=np.cumsum(inside[:-1]),
+            pit=np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS),
+            sample=LargestErrors.of(-draws, rows, points, SAMPLE),
+            largest=LargestErrors.of(np.abs(t - mean), rows, points),
         )
 
     def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
@@ -91,12 +94,16 @@ class NumberDiagnostics(FieldSums):
 
 @dataclass(frozen=True)
 class ClassDiagnostics(FieldSums):
-    """Counts over ``n`` rows of class probabilities, in B = 10 equal bins.
+    """Counts over rows of class probabilities, in B = 10 equal bins, for each of K classes (at most
+    ``MOST_CLASSES``).
 
-    For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K,
-    B) sums the probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64
-    those of this class. ``confusion`` (K, K) counts rows by true and most probable class.
-    ``largest`` holds codes and probabilities of the largest losses.
+    Attributes:
+        n: number of rows
+        stated: sums of the probabilities by class and bin of its probability (K, B)
+        rows: numbers of rows, int64 (K, B)
+        hits: numbers of rows of this class, int64 (K, B)
+        confusion: numbers of rows by true and most probable class (K, K)
+        largest: codes and probabilities of the largest losses
     """
 
     n: int
@@ -110,32 +117,29 @@ class ClassDiagnostics(FieldSums):
     def of(cls, codes: Int, probabilities: Float, start: int = 0) -> Self:
         """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K),
         from row ``start``."""
+        rows = np.arange(len(codes))
         likeliest = probabilities.argmax(axis=1)
-        each = np.arange(len(codes))
-        stated_own = probabilities[each, codes]
-        shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])
-        loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
-        own = np.minimum(codes, MOST_CLASSES - 1)
-        found = np.minimum(likeliest, MOST_CLASSES - 1)
+        p = probabilities[rows, codes]
+        shown = np.column_stack([codes, likeliest, p, probabilities[rows, likeliest]])
+        loss = -np.log(np.maximum(p, np.finfo(np.float64).eps))
+        largest = LargestErrors.of(loss, start + rows, shown)
         K = min(probabilities.shape[1], MOST_CLASSES)
-        p = np.add.reduceat(
-            probabilities, np.arange(K), axis=1
-        )  # the last column also sums all further classes
-        places = _bins(p, 10) + 10 * np.arange(K)
+        # the last column also sums all further classes
+        merged = np.add.reduceat(probabilities, np.arange(K), axis=1)
+        actual = np.minimum(codes, MOST_CLASSES - 1)
+        predicted = np.minimum(likeliest, MOST_CLASSES - 1)
+        places = _bins(merged, 10) + 10 * np.arange(K)
 
         def counted(places: Int, weights: Float | None = None) -> Any:
             return np.bincount(places.ravel(), weights, 10 * K).reshape(K, 10)
 
-        stated = counted(places, p.ravel()).astype(np.float64)
-        hits = counted(places[each, own])
-        confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
         return cls(
-            len(codes),
-            stated,
-            counted(places),
-            hits,
-            confusion,
-            LargestErrors.of(loss, start + each, shown),
+            n=len(codes),
+            stated=counted(places, merged.ravel()).astype(np.float64),
+            rows=counted(places),
+            hits=counted(places[rows, actual]),
+            confusion=np.bincount(actual * K + predicted, minlength=K * K).reshape(K, K),
+            largest=largest,
         )
 
 
@@ -151,7 +155,7 @@ def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
             ]
         return value.tolist() if isinstance(value, np.ndarray) else value
 
-    return {each.name: plain(getattr(found, each.name)) for each in fields(found)}
+    return {item.name: plain(getattr(found, item.name)) for item in fields(found)}
 
 
 def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics:
@@ -168,7 +172,7 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
             return LargestErrors(values[:, 0].astype(np.int64), np.zeros(0), values[:, 1:])
         return value if name == "n" else np.array(value)
 
-    return kind(**{each.name: restored(each.name) for each in fields(kind)})
+    return kind(**{item.name: restored(item.name) for item in fields(kind)})
 
 
 def _bins(p: Float, count: int) -> Int:

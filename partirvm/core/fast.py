@@ -29,9 +29,12 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, Watch, noise_precision
 from partirvm.types import Float, Int
 
-FEWEST, PART = 16, 8
+FEWEST = 16
 """A refresh follows `FEWEST` + M // `PART` actions: it takes at most a third of the time, and σ²
 converges early."""
+
+PART = 8
+"""See `FEWEST`."""
 
 
 class ActiveColumns:
@@ -69,48 +72,57 @@ class ActiveColumns:
 
     def refresh(self, beta: float) -> None:
         """Recompute everything at this β with one Cholesky factorisation, 2M³ + KM² flops."""
-        self.beta, M, room = beta, self.M, len(self._Sigma)
-        self.__dict__.pop(
-            "posterior", None
-        )  # the old arrays are freed before new ones are computed
+        self.beta = beta
+        M = self.M
+        capacity = len(self._Sigma)
+        # the old arrays are freed before new ones are computed
+        self.__dict__.pop("posterior", None)
         del self._Sigma
         self.statistics = self.statistics.without_offset_beside(self.columns)
-        found = posterior(self.statistics.take(self.columns), self.alpha, beta)
-        self._Sigma = np.zeros((room, room), order="F")
-        self._Sigma[:M, :M] = found.covariances[0]
-        self.mean = found.mean.copy()
-        offset = self.statistics.offset[self.columns, 0]
-        projection = self.statistics.projection[:, 0]
+        fresh = posterior(self.statistics.take(self.columns), self.alpha, beta)
+        self._Sigma = np.zeros((capacity, capacity), order="F")
+        self._Sigma[:M, :M] = fresh.covariances[0]
+        self.mean = fresh.mean.copy()
         self.S, self.Q = sparsity_quality(
-            found, beta, offset, self._rows[:M], self.diagonal, projection
+            fresh,
+            beta,
+            offset=self.statistics.offset[self.columns, 0],
+            cross=self._rows[:M],
+            diagonal=self.diagonal,
+            projection=self.statistics.projection[:, 0],
         )
-        self.posterior = found
+        self.posterior = fresh
 
     def add(self, column: int, alpha: float) -> None:
         """Activate a candidate at this α."""
         M = self.M
         beta = self.beta
         if len(self._rows) == M:
-            rows = np.empty((M + 64, len(self.place)))
-            Sigma = np.zeros((M + 64, M + 64), order="F")
-            rows[:M] = self._rows
-            Sigma[:M, :M] = self._Sigma
-            self._rows = rows
-            self._Sigma = Sigma
-        tied = np.zeros(len(self._rows))
-        tied[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
+            self._enlarge()
+        move = np.zeros(len(self._rows))
+        move[:M] = beta * (self._Sigma[:M, :M] @ self._rows[:M, column])
         self._rows[M] = self.statistics.gram[column]
-        change = beta * (self._rows[M] - tied[:M] @ self._rows[:M])
+        change = beta * (self._rows[M] - move[:M] @ self._rows[:M])
         variance = 1.0 / (alpha + self.S[column])
         mean = variance * self.Q[column]
         self.S -= variance * change**2
         self.Q -= mean * change
-        self.mean = np.append(self.mean - mean * tied[:M], mean)
+        self.mean = np.append(self.mean - mean * move[:M], mean)
         self.alpha = np.append(self.alpha, alpha)
         self.columns = np.append(self.columns, column)
         self.place[column] = M
-        tied[M] = -1.0
-        blas.dger(variance, tied, tied[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
+        move[M] = -1.0
+        blas.dger(variance, move, move[: self.M], a=self._Sigma[:, : self.M], overwrite_a=1)
+
+    def _enlarge(self) -> None:
+        """Reserve memory for 64 further active columns."""
+        M = self.M
+        rows = np.empty((M + 64, len(self.place)))
+        Sigma = np.zeros((M + 64, M + 64), order="F")
+        rows[:M] = self._rows
+        Sigma[:M, :M] = self._Sigma
+        self._rows = rows
+        self._Sigma = Sigma
 
     def change(self, column: int, alpha: float) -> None:
         """Change the α of an active candidate."""
@@ -134,8 +146,8 @@ class ActiveColumns:
         Sigma[i, :] = Sigma[last, :]
         Sigma[i, i] = Sigma[last, last]
         Sigma[last, :] = Sigma[:, last] = 0.0
-        for each in (self.mean, self.alpha, self.columns):
-            each[i] = each[last]
+        for values in (self.mean, self.alpha, self.columns):
+            values[i] = values[last]
         self.mean = self.mean[:last]
         self.alpha = self.alpha[:last]
         self.columns = self.columns[:last]
@@ -143,11 +155,9 @@ class ActiveColumns:
     def now(self) -> tuple[float, float]:
         """Return Σγ and ‖t − Φμ‖² at the current mean and variance."""
         delta = -self.statistics.offset[:, 0]
-        quality = self.Q.copy()
         delta[self.columns] += self.mean
-        quality[self.columns] = (
-            self.alpha * self.mean
-        )  # Q = β(b − Gδ), which equals αμ for active columns
+        quality = self.Q.copy()  # Q = β(b − Gδ), which equals αμ for active columns
+        quality[self.columns] = self.alpha * self.mean
         explained = delta @ (self.statistics.projection[:, 0] + quality / self.beta)
         determined = np.clip(1.0 - self.alpha * self.variance, 0.0, 1.0).sum()
         return float(determined), float(self.statistics.sum_squares[0] - explained)
@@ -186,16 +196,16 @@ class Greedy:
     their α."""
 
     def __init__(self, state: HyperState) -> None:
-        begun = (
-            np.arange(len(state.labels))
-            if state.entered is None
-            else np.flatnonzero(~state.entered)
-        )
+        columns = np.arange(len(state.labels))
+        if state.entered is not None:
+            columns = columns[~state.entered]
         self._state = state
         self.floored = state.floored
         self.iteration = state.iteration
         self.since = 0
-        self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
+        self.active = ActiveColumns(
+            state.statistics, columns, state.alpha[columns], float(state.beta)
+        )
         self.log_evidence = self.active.posterior.log_evidence
 
     @property
@@ -206,34 +216,39 @@ class Greedy:
         """Return the action with the largest gain above ``least`` nats; if none, and if ``thin``,
         the best deletion."""
         active = self.active
-        precision = active.beta * active.diagonal
+        precision = active.beta * active.diagonal[active.columns]
         s, q = own_factors(active, active.alpha)
-        alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision[active.columns])
+        alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
-        found = self._largest(active.columns, alpha, gain)
-        (wanted,) = ((active.Q**2 > active.S) & (active.place < 0)).nonzero()
-        s = active.S[wanted]
-        q = active.Q[wanted]
-        precision = precision[wanted]
-        new = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
-        new[s < DEPENDENT * precision] = np.inf
-        addition = self._largest(wanted, new, log_contribution(new, s, q))
+        action = self._largest(active.columns, alpha, gain)
+        addition = self._best_addition()
         # a copy gains as much as its original: an active column is preferred
-        if found is None or (addition and found.gain < (1.0 - 1e-6) * addition.gain):
-            found = addition
-        if thin and found and found.gain <= least:
+        if action is None or (addition and action.gain < (1.0 - 1e-6) * addition.gain):
+            action = addition
+        if thin and action and action.gain <= least:
             gain[np.isfinite(alpha)] = 0.0
-            found = self._largest(active.columns, alpha, gain)
+            action = self._largest(active.columns, alpha, gain)
             least = 0.0
-        return found if found and found.gain > least else None
+        return action if action and action.gain > least else None
+
+    def _best_addition(self) -> Action | None:
+        """Return the addition with the largest gain."""
+        active = self.active
+        (columns,) = ((active.Q**2 > active.S) & (active.place < 0)).nonzero()
+        s = active.S[columns]
+        q = active.Q[columns]
+        precision = active.beta * active.diagonal[columns]
+        alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
+        alpha[s < DEPENDENT * precision] = np.inf
+        return self._largest(columns, alpha, log_contribution(alpha, s, q))
 
     def _largest(self, columns: Int, alpha: Float, gain: Float) -> Action | None:
         """Return the first action within rounding of the largest gain: ties are common for rows on
         a grid."""
         if not len(gain):
             return None
-        most = float(gain.max())
-        i = int((gain >= most - 1e-9 * abs(most)).argmax())
+        largest = float(gain.max())
+        i = int((gain >= largest - 1e-9 * abs(largest)).argmax())
         return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import Posterior, own_factors, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
-from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
+from partirvm.core.updates import ALPHA_FLOOR, surviving
 from partirvm.types import Bool, Float, Int
 
 
@@ -36,8 +36,14 @@ class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the
     posterior.
 
-    ``alpha`` (M,) is shared by the outputs. ``block`` is the statistic that pass ``iteration``
-    computed at ``weights`` (M, C). ``posteriors`` holds one posterior per output.
+    Attributes:
+        labels: of the columns (M,)
+        alpha: α, shared by the outputs (M,)
+        weights: the weights at which ``block`` was measured (M, C)
+        block: the statistic of pass ``iteration``
+        posteriors: one for each output
+        iteration: number of the last pass
+        prior: of α
     """
 
     labels: Int
@@ -61,21 +67,21 @@ class LaplaceState:
     @cached_property
     def mean(self) -> Float:
         """μ (M, C)."""
-        return np.column_stack([each.mean for each in self.posteriors])
+        return np.column_stack([output.mean for output in self.posteriors])
 
     @cached_property
     def variance(self) -> Float:
         """Diagonals of Σ_k (M, C)."""
-        return np.column_stack([each.variance for each in self.posteriors])
+        return np.column_stack([output.variance for output in self.posteriors])
 
     @cached_property
     def determinedness(self) -> Float:
         """γ (M, C)."""
-        return np.column_stack([each.determinedness for each in self.posteriors])
+        return np.column_stack([output.determinedness for output in self.posteriors])
 
     def roots(self) -> Float:
         """Return R_k with Σ_k = R_kR_kᵀ, (C, M, M)."""
-        return np.stack([each.root() for each in self.posteriors])
+        return np.stack([output.root() for output in self.posteriors])
 
     def penalised(self) -> float:
         """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, in nats."""
@@ -97,7 +103,7 @@ class LaplaceState:
         density = self.prior.shared(self.weights.shape[1]).log_density(
             self.labels, self.alpha, None
         )
-        return float(sum(each.log_evidence + density for each in self.posteriors))
+        return float(sum(output.log_evidence + density for output in self.posteriors))
 
     def losses(self) -> Float:
         """Return the evidence lost by deleting each column (M,), in nats, summed over outputs."""
@@ -107,33 +113,53 @@ class LaplaceState:
 def init(
     labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
 ) -> LaplaceState:
-    """Return the first state, at α (M,) or its fixed values, with the quadratic ``block`` about
-    ``weights`` (M, C)."""
-    return settled(
-        LaplaceState(labels, alpha, weights, block, (), prior=prior), alpha, weights, block
-    )
+    """Return the first state of a fit.
+
+    Args:
+        labels: of the columns (M,)
+        alpha: α, unless fixed by the prior (M,)
+        weights: the weights at which ``block`` was measured (M, C)
+        block: the quadratic
+        prior: of α
+    """
+    state = LaplaceState(labels, alpha, weights, block, (), prior=prior)
+    return settled(state, alpha, weights, block)
 
 
 def settled(
     state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock
 ) -> LaplaceState:
-    """Return the state of the same fit with different ``alpha``, ``weights`` and ``block``."""
+    """Return the state of the same fit at other values, with their posterior.
+
+    Args:
+        state: any state of the fit with the same columns
+        alpha: α, unless fixed by the prior (M,)
+        weights: the centre of the quadratic (M, C)
+        block: the quadratic
+    """
     alpha = state.prior.fix(state.labels, alpha)
     posteriors = tuple(_posterior(k, alpha, weights[:, k], block) for k in range(weights.shape[1]))
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)
 
 
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
-    """Return the posterior of output k; the first one holds the log likelihood, which is shared."""
+    """Return the posterior of output k; the first one holds the log likelihood, which is shared.
+
+    Args:
+        k: the output
+        alpha: α (M,)
+        weights: of the output, at the quadratic's centre (M,)
+        block: the quadratic
+    """
     G = block.curvature[k]
     gradient = block.gradient[:, k]
-    delta, log_det, parts = solve(G, alpha, gradient - alpha * weights)
+    solution = solve(G, alpha, gradient - alpha * weights)
+    delta = solution.x
     mean = weights + delta
-    predicted = (0.0 if k else block.log_likelihood) + delta @ (gradient - 0.5 * (G @ delta))
-    evidence = float(predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - log_det))
-    return Posterior(
-        mean=mean, residual=-2 * float(predicted), log_evidence=evidence, rounding=0.0, **parts
-    )
+    log_likelihood = 0.0 if k else block.log_likelihood
+    predicted = log_likelihood + delta @ (gradient - 0.5 * (G @ delta))
+    evidence = predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - solution.log_det)
+    return solution.posterior(mean, -2 * float(predicted), float(evidence), 0.0)
 
 
 def update(state: LaplaceState) -> LaplaceState:
@@ -141,11 +167,9 @@ def update(state: LaplaceState) -> LaplaceState:
     gamma = state.determinedness.mean(axis=1)
     square = (state.mean**2).mean(axis=1)
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
-    gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    remaining = surviving(state, _worthless(state), gamma, alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
-    return _of_columns(
-        state, np.flatnonzero(~gone | state.prior.held(state.labels)), np.maximum(alpha, floor)
-    )
+    return _of_columns(state, remaining, np.maximum(alpha, floor))
 
 
 def thin(state: LaplaceState) -> LaplaceState:
@@ -154,8 +178,8 @@ def thin(state: LaplaceState) -> LaplaceState:
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    gone = weakly_correlated(state.posteriors, failing)
-    return _of_columns(state, np.setdiff1d(np.arange(len(state.labels)), gone), state.alpha)
+    pruned = weakly_correlated(state.posteriors, failing)
+    return _of_columns(state, np.setdiff1d(np.arange(len(state.labels)), pruned), state.alpha)
 
 
 def _worthless(state: LaplaceState) -> Bool:
@@ -164,17 +188,18 @@ def _worthless(state: LaplaceState) -> Bool:
     return np.asarray((q**2).mean(axis=1) <= s.mean(axis=1))
 
 
-def _of_columns(state: LaplaceState, kept: Int, alpha: Float) -> LaplaceState:
+def _of_columns(state: LaplaceState, columns: Int, alpha: Float) -> LaplaceState:
     """Return the state at this α with only the columns at these positions; in the quadratic, the
     others are zero."""
     shift = state.weights.copy()
+    shift[columns] = 0.0
     block = state.block
-    shift[kept] = 0.0
     if shift.any():
         moved = np.einsum("kij,jk->ik", block.curvature, shift)
         change = float(np.sum(shift * (block.gradient + 0.5 * moved)))
         block = replace(
             block, log_likelihood=block.log_likelihood - change, gradient=block.gradient + moved
         )
-    state, weights = replace(state, labels=state.labels[kept]), (state.weights - shift)[kept]
-    return settled(state, alpha[kept], weights, block.take(kept))
+    weights = (state.weights - shift)[columns]
+    reduced = replace(state, labels=state.labels[columns])
+    return settled(reduced, alpha[columns], weights, block.take(columns))

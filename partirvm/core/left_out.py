@@ -19,9 +19,10 @@ counts. Quantiles are of all z, with centres (often rows of large error) and oth
 mean square: 95 % intervals of 240 fits covered 93.9 %.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -42,13 +43,20 @@ DOUBTFUL = 30.0
 """Multiple of the other rows' root mean square error up to which that of the centres is credible:
 without noise, the few vectors that carry a smooth function have nearly perfect substitutes."""
 
-FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
-"""Minimum number of rows, and of rows in a group that is scaled; number of rows beyond the highest
-empirical level."""
+FEWEST = 20
+"""Minimum number of rows."""
 
-GRID, TOP = 200, 0.995
-"""Number of levels of the stored quantiles, and the highest level. Beyond it, the tail of Student's
-t is used."""
+FEWEST_OF_GROUP = 10
+"""Minimum number of rows of a group that is scaled."""
+
+BEYOND = 10
+"""Number of rows beyond the highest empirical level."""
+
+GRID = 200
+"""Number of levels of the stored quantiles."""
+
+TOP = 0.995
+"""Highest level of the stored quantiles. Beyond it, the tail of Student's t is used."""
 
 GAUSSIAN_LEVEL = 0.9
 """The level at which a Gaussian with the predicted standard deviation is as wide as the
@@ -57,11 +65,15 @@ interval."""
 
 @dataclass(frozen=True)
 class Calibration:
-    """Uncertainty of predictions at new rows, estimated from ``n`` left-out rows. Variances are in
-    the model's units.
+    """Uncertainty of predictions at new rows, estimated from left-out rows.
 
-    ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than
-    ``FEWEST`` rows K = 0.
+    Attributes:
+        n: number of left-out rows
+        noise_variance: in the model's units
+        overconfidence: mean squared left-out error ÷ the variance that the evidence predicts
+        top: level of the last quantile
+        quantiles: those of |z| at the levels ``top``·k/K, k = 1 … K; K = 0 for fewer than
+            ``FEWEST`` rows (K,)
     """
 
     n: int
@@ -98,6 +110,9 @@ class Calibration:
         return float(np.interp(level * K / self.top, np.arange(K + 1), (0.0, *self.quantiles)))
 
 
+OwnColumns: TypeAlias = Sequence[tuple[int, Int]]
+"""Positions of the rows that are centres, each with its columns."""
+
 OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
 """Fields of ``LeftOut`` with one entry per row."""
 
@@ -107,12 +122,18 @@ class LeftOut:
     """Errors and variances of n left-out rows, in the model's units: √u·e and u·v at row weights u
     > 0, (n, 2) each.
 
-    ``rows`` (n,) are their numbers. u is the row weight, divided by the noise factor with local
-    noise: σ²/u is the row's noise variance. The first column leaves out the row, the second one
-    also its own columns. ``owner`` (n,) is the first own column, or −1; ``nearest`` (M,) is the
-    largest value of each column at rows that do not own it, as a fraction of its peak. ``targets``
-    (n, 2) are target and u, for diagnostics. ``least_square`` is a lower bound on the mean squared
-    error, known from another source. Addition concatenates rows.
+    u is the row weight, divided by the noise factor with local noise: σ²/u is the row's noise
+    variance. The first column leaves out the row, the second one also its own columns. Addition
+    concatenates rows.
+
+    Attributes:
+        errors: √u·e (n, 2)
+        variances: u·v (n, 2)
+        owner: the first own column of each row, or −1 (n,)
+        rows: row numbers (n,)
+        targets: target and u, for diagnostics (n, 2)
+        nearest: the largest value of each column at rows that do not own it, ÷ its peak (M,)
+        least_square: a lower bound on the mean squared error, known from another source
     """
 
     errors: Float
@@ -132,74 +153,78 @@ class LeftOut:
         root: Float,
         beta: float,
         weights: Float | None = None,
-        own: Iterable[tuple[int, Int]] = (),
+        own: OwnColumns = (),
         peaks: Float | None = None,
         rows: Int | None = None,
         factor: Float | None = None,
     ) -> Self:
-        """Leave out design rows ``block`` (n, M), ``target`` (n,), given a fit's μ (M,), R (M, M),
-        Σ = RRᵀ, and β.
+        """Leave out the rows of a block of the design, at a fit's μ, Σ and β.
 
-        ``own`` are the positions of rows that are centres, with their columns, whose entries in
-        ``block`` become zero; ``peaks`` (M,) are the columns' largest values. With local noise,
-        ``factor`` (n,) is u divided by the weight.
+        Args:
+            block: design at the rows (n, M)
+            target: targets of the rows (n,)
+            mean: μ (M,)
+            root: R (M, M), Σ = RRᵀ
+            beta: noise precision
+            weights: row weights (n,), one by default; rows of weight zero are dropped
+            own: positions of rows that are centres, with their columns
+            peaks: the columns' largest values (M,), one by default
+            rows: row numbers (n,), by default 0, 1, …
+            factor: with local noise, u ÷ row weight (n,)
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
-        share = np.einsum("nm,nm->n", white, white)
-        rest = np.maximum(1.0 - beta * w * share, LEAST)
-        errors, variances = (
-            np.column_stack([each, each]) for each in ((target - block @ mean) / rest, share / rest)
-        )
-        owner = np.full(len(target), -1)
+        spread = np.einsum("nm,nm->n", white, white)  # φᵀΣφ
+        precisions = beta * w
+        remaining = np.maximum(1.0 - precisions * spread, LEAST)  # 1 − h
+        errors = np.column_stack([(target - block @ mean) / remaining] * 2)
+        variances = np.column_stack([spread / remaining] * 2)
         for row, columns in own:
-            part = root[columns]
-            cross = part @ white[row] / rest[row]  # c
-            covariance = part @ part.T + beta * w[row] * rest[row] * np.outer(cross, cross)  # V
-            weight = mean[columns] - beta * w[row] * rest[row] * errors[row, 0] * cross  # μ'_D
-            solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
-            errors[row, 1] += solved @ weight
-            variances[row, 1] = max(variances[row, 0] - solved @ cross, 0.0)
-            owner[row] = columns[0]
-            block[row, columns] = 0.0
-        present = w > 0
-        some = block if present.all() else block[present]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            nearest = np.maximum(some.max(axis=0, initial=0.0), -some.min(axis=0, initial=0.0))
-            nearest /= np.abs(1.0 if peaks is None else peaks)
-        rows = np.arange(len(w), dtype=np.int64) if rows is None else rows
-        found = cls(
-            errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest
+            shift, reduction = _without_columns(
+                root[columns],
+                white[row],
+                mean[columns],
+                errors[row, 0],
+                precisions[row],
+                remaining[row],
+            )
+            errors[row, 1] += shift
+            variances[row, 1] = max(variances[row, 0] - reduction, 0.0)
+        left_out = cls(
+            errors,
+            variances,
+            owners(len(target), own),
+            rows=np.arange(len(w), dtype=np.int64) if rows is None else rows,
+            targets=np.column_stack([target, np.ones(len(w))]),
+            nearest=_largest_elsewhere(block, own, w > 0, peaks),
         )
-        return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))
+        return left_out._weighted(w if factor is None else w * factor).take(np.flatnonzero(w > 0))
 
     def __add__(self, other: Self) -> Self:
         joined: dict[str, Any] = {
-            n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in OF_ROWS
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in OF_ROWS
         }
-        least = max(self.least_square, other.least_square)
-        return replace(
-            self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least
-        )
+        nearest = np.maximum(self.nearest, other.nearest)
+        least_square = max(self.least_square, other.least_square)
+        return replace(self, **joined, nearest=nearest, least_square=least_square)
 
-    def take(self, some: Int) -> Self:
+    def take(self, places: Int) -> Self:
         """Return the rows at these positions."""
-        taken: dict[str, Any] = {name: getattr(self, name)[some] for name in OF_ROWS}
+        taken: dict[str, Any] = {name: getattr(self, name)[places] for name in OF_ROWS}
         return replace(self, **taken)
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,) that include only a share of the change due to removing
         own columns."""
+        share = counted_share(self.owner, self.nearest)
+        errors = self.errors[:, 0] + share * np.diff(self.errors)[:, 0]
+        variances = self.variances[:, 0] + share * np.diff(self.variances)[:, 0]
         centres = self.owner >= 0
-        counted = counted_share(self.owner, self.nearest)
-        errors, variances = (
-            each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances)
-        )
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
-            most, found = (
-                float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres)
-            )
-            errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
+            usual = float(np.sqrt(np.mean(errors[~centres] ** 2)))
+            of_centres = float(np.sqrt(np.mean(errors[centres] ** 2)))
+            if of_centres:
+                errors[centres] *= min(1.0, DOUBTFUL * usual / of_centres)
         return errors, variances
 
     def _weighted(self, factors: Float) -> Self:
@@ -223,7 +248,6 @@ class LeftOut:
         raises it.
         """
         n = len(self.errors)
-        centres = self.owner >= 0
         if not n:
             return None
         errors, variances = self.expected()
@@ -233,24 +257,82 @@ class LeftOut:
         overconfidence = float(
             np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta)
         )
-        top, levels = quantiles(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
-        if n >= FEWEST:
-            least_noise = min(self.least_square - variance, noise + target_variance)
-            if least_noise > noise:  # these errors are too small, and so are their quantiles
-                noise = least_noise
-                normal = [quantile(top * k / GRID) for k in range(1, GRID + 1)]
-                levels = tuple(np.maximum(levels, normal).tolist())
+        z = np.abs(errors) / np.sqrt(variances + noise)
+        top, levels = quantiles(_pooled(z, self.owner >= 0))
+        least_noise = min(self.least_square - variance, noise + target_variance)
+        if n >= FEWEST and least_noise > noise:  # these errors and their quantiles are too small
+            noise = least_noise
+            normal = [quantile(top * k / GRID) for k in range(1, GRID + 1)]
+            levels = tuple(np.maximum(levels, normal).tolist())
         return Calibration(n, noise, overconfidence, top, levels)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
         """Return the diagnostics of the left-out rows, without coverage: intervals are calibrated
         on these rows."""
-        (errors, variances) = self.expected()
-        (targets, weights) = self.targets.T
+        errors, variances = self.expected()
+        targets, weights = self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
-        return NumberDiagnostics.of(
-            targets, targets - errors / np.sqrt(weights), std, self.rows, ()
+        means = targets - errors / np.sqrt(weights)
+        return NumberDiagnostics.of(targets, means, std, self.rows, ())
+
+
+def owners(n: int, own: OwnColumns) -> Int:
+    """Return the first own column of each of n rows, or −1, given the positions of rows that are
+    centres, with their columns."""
+    owner = np.full(n, -1)
+    for row, columns in own:
+        owner[row] = columns[0]
+    return owner
+
+
+def _without_columns(
+    part: Float, white: Float, mean: Float, error: float, precision: float, remaining: float
+) -> tuple[float, float]:
+    """Return cᵀV⁻¹μ'_D and cᵀV⁻¹c, the changes of a row's error and variance without its D columns.
+
+    Args:
+        part: rows of R of the columns (D, M)
+        white: Rᵀφ (M,)
+        mean: μ_D (D,)
+        error: r/(1 − h)
+        precision: β times the weight of the row
+        remaining: 1 − h
+    """
+    precision = precision * remaining
+    cross = part @ white / remaining  # c
+    covariance = part @ part.T + precision * np.outer(cross, cross)  # V
+    solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
+    return float(solved @ (mean - precision * error * cross)), float(solved @ cross)
+
+
+def _largest_elsewhere(block: Float, own: OwnColumns, present: Bool, peaks: Float | None) -> Float:
+    """Return the largest absolute value of each column at rows that do not own it, ÷ its peak (M,).
+
+    Args:
+        block: design at the rows (n, M)
+        own: positions of rows that are centres, with their columns
+        present: True for rows that count (n,)
+        peaks: the columns' largest values (M,), one by default
+    """
+    with own_entries_zero(block, own), np.errstate(divide="ignore", invalid="ignore"):
+        counted = block if present.all() else block[present]
+        largest: Float = np.maximum(
+            counted.max(axis=0, initial=0.0), -counted.min(axis=0, initial=0.0)
         )
+        largest /= np.abs(1.0 if peaks is None else peaks)
+    return largest
+
+
+@contextmanager
+def own_entries_zero(block: Float, own: OwnColumns) -> Iterator[None]:
+    """Set the entries of a design block (n, M) in rows' own columns to zero, for some statements
+    only."""
+    entries = [block[row, columns] for row, columns in own]
+    for row, columns in own:
+        block[row, columns] = 0.0
+    yield
+    for (row, columns), values in zip(own, entries, strict=True):
+        block[row, columns] = values
 
 
 def counted_share(owner: Int, nearest: Float) -> Float:
@@ -269,7 +351,7 @@ def counted_share(owner: Int, nearest: Float) -> Float:
 
 def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
     """Return the left-out errors among the statistics of some passes, one per target, or none."""
-    return tuple(each for each in statistics if isinstance(each, LeftOut))
+    return tuple(statistic for statistic in statistics if isinstance(statistic, LeftOut))
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
@@ -281,36 +363,42 @@ def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
     top = min(TOP, 1.0 - BEYOND / n)
     # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the
     # n + 1 gaps
-    wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
-    return top, tuple(
-        np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)])).tolist()
-    )
+    places = (n + 1) * top * np.arange(1, GRID + 1) / GRID
+    levels = np.interp(places, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
+    return top, tuple(levels.tolist())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:
     """Return |z| (n,), centres and other rows each scaled to the mean square of both unless a group
     is small."""
-    whole = np.mean(z**2)
-    found = z.copy()
+    square = np.mean(z**2)
+    pooled = z.copy()
     for group in (centres, ~centres):
         if group.sum() < FEWEST_OF_GROUP or not z[group].any():
             return z
-        found[group] *= np.sqrt(whole / np.mean(z[group] ** 2))
-    return found
+        pooled[group] *= np.sqrt(square / np.mean(z[group] ** 2))
+    return pooled
 
 
 def sampled_rows(
     n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool
 ) -> Int | None:
-    """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one per
-    stratum, in order."""
+    """Return the rows that are left out, in order; None stands for all rows.
+
+    Args:
+        n_rows: number of rows of the data
+        rows: numbers of the rows of the fit, None for all
+        most: maximum number of left-out rows, ``LEFT_OUT_ROWS`` by default
+        shuffled: True takes the last rows, otherwise one is drawn from each stratum
+    """
     n = n_rows if rows is None else len(rows)
     most = most or LEFT_OUT_ROWS
     if n <= most:
         return rows
-    edges = np.arange(most + 1, dtype=np.int64) * n // most
-    within = np.floor(
-        uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * np.diff(edges)
-    ).astype(np.int64)
-    places = np.arange(n - most, n) if shuffled else edges[:-1] + within
+    if shuffled:
+        places = np.arange(n - most, n)
+    else:
+        edges = np.arange(most + 1, dtype=np.int64) * n // most
+        draws = uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS))
+        places = edges[:-1] + np.floor(draws * np.diff(edges)).astype(np.int64)
     return places if rows is None else rows[places]

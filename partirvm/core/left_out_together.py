@@ -14,11 +14,12 @@ The precision of a row is β times its weight. Conditioning on w_D = 0 for the c
 rows of the fold own gives the errors without them, as in ``core.left_out``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from partirvm.core.left_out import OwnColumns, owners
 from partirvm.types import Float, Int
 
 LEAST_REST = 1e-10
@@ -33,11 +34,12 @@ neighbours."""
 class LeftOutTogether:
     """Predictors, errors and variances of the m rows of a fold by the fit to the other rows.
 
-    shifts : (m, 2, T), by how much the predictor of a row changes when its fold is left out, and
-        also its columns
-    variances : (m, 2), of the predictor, without the noise
-    owner : (m,), the first column that a row owns, or −1
-    change : (M, T), the change of μ without the rows, with all columns
+    Attributes:
+        shifts: by how much the predictor of a row changes when its fold is left out, and when also
+            its columns are (m, 2, T)
+        variances: of the predictors, without the noise (m, 2)
+        owner: the first column that a row owns, or −1 (m,)
+        change: the change of μ without the rows, with all columns (M, T)
     """
 
     shifts: Float
@@ -52,39 +54,50 @@ def left_out_together(
     precisions: Float,
     mean: Float,
     root: Float,
-    own: Sequence[tuple[int, Int]] = (),
+    own: OwnColumns = (),
 ) -> LeftOutTogether:
     """Leave out the rows of a fold together.
 
-    block : (m, M), the design at the rows
-    residuals : (m, T), target minus Φμ, for T targets that share Σ
-    precisions : (m,), β times the weight of each row, above 0
-    mean : (M, T), μ
-    root : (M, M), R with Σ = RRᵀ
-    own : positions of the rows that are centres, with their columns
+    Args:
+        block: design at the rows (m, M)
+        residuals: target minus Φμ, for T targets that share Σ (m, T)
+        precisions: β times the weight of each row, above 0 (m,)
+        mean: μ (M, T)
+        root: R (M, M), Σ = RRᵀ
+        own: positions of the rows that are centres, with their columns
     """
     scale = np.sqrt(precisions)[:, None]
-    white = scale * (block @ root)
-    inverse = np.linalg.inv((1.0 + LEAST_REST) * np.eye(len(block)) - white @ white.T)
-    together = inverse @ (scale * residuals)
-    change = -root @ (white.T @ together)
+    white = scale * (block @ root)  # A
+    inverse = np.linalg.inv((1.0 + LEAST_REST) * np.eye(len(block)) - white @ white.T)  # Z
+    change = -root @ (white.T @ (inverse @ (scale * residuals)))
     shift = block @ change
     variance = np.maximum(np.diagonal(inverse) - 1.0, 0.0) / precisions
-    owner = np.full(len(block), -1)
-    for row, columns in own:
-        owner[row] = columns[0]
-    columns_left_out = (
-        np.concatenate([columns for _, columns in own]) if len(own) else np.zeros(0, dtype=np.int64)
+    removed = np.concatenate([np.zeros(0, dtype=np.int64), *(columns for _, columns in own)])
+    cross, solved = _cross_covariance(root[removed], white, inverse, scale)
+    shift_without = shift - solved.T @ (mean + change)[removed]
+    variance_without = np.maximum(variance - np.einsum("dm,dm->m", solved, cross), 0.0)
+    return LeftOutTogether(
+        shifts=np.stack([shift, shift_without], axis=1),
+        variances=np.column_stack([variance, variance_without]),
+        owner=owners(len(block), own),
+        change=change,
     )
-    part = root[columns_left_out]
+
+
+def _cross_covariance(part: Float, white: Float, inverse: Any, scale: Float) -> tuple[Float, Any]:
+    """Return C (D, m), the covariance of the weights of D columns with the predictors of a fold
+    that is left out, and V⁻¹C, where V is the covariance of these weights.
+
+    Args:
+        part: rows of R of the columns (D, M)
+        white: A (m, M)
+        inverse: Z (m, m)
+        scale: square roots of the rows' precisions (m, 1)
+    """
     spread = part @ white.T
     cross = spread @ inverse / scale.T
     covariance = part @ part.T + spread @ inverse @ spread.T
-    solved = np.linalg.lstsq(covariance, cross, rcond=None)[0]
-    shift_without = shift - solved.T @ (mean + change)[columns_left_out]
-    variance_without = np.maximum(variance - np.einsum("dm,dm->m", solved, cross), 0.0)
-    shifts = np.stack([shift, shift_without], axis=1)
-    return LeftOutTogether(shifts, np.column_stack([variance, variance_without]), owner, change)
+    return cross, np.linalg.lstsq(covariance, cross, rcond=None)[0]
 
 
 def folds_of(count: int) -> list[Int]:

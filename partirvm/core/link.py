@@ -104,24 +104,29 @@ def logit_variance(spread: float, share: float) -> float:
 
 
 def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tuple[Float, Float]:
-    """Return lower and upper probabilities (n, K) at the ends ``low`` and ``high`` of the bands of
-    f, (n, C) each.
+    """Return lower and upper probabilities (n, K) at the ends of the bands of the predictors.
 
     With several predictors, only f_k is at the end of its band for class k. For f = 0 ± log 3 the
     ends are 1/4 and 3/4.
+
+    Args:
+        likelihood: name of the link
+        f: predictors (n, C)
+        low: lower ends (n, C)
+        high: upper ends (n, C)
     """
-    C = f.shape[1]
     probabilities = LINKS[likelihood].probabilities
-    if C == 1:
+    if f.shape[1] == 1:
         ends = probabilities(low), probabilities(high)
         return np.minimum(*ends), np.maximum(*ends)
 
     def at(end: Float) -> Float:
-        found = (
-            probabilities(np.where(own, end, f))[:, k]
-            for k, own in enumerate(np.eye(C, dtype=bool))
-        )
-        return np.column_stack(list(found))
+        p = np.empty(f.shape)
+        for k in range(f.shape[1]):
+            moved = f.copy()
+            moved[:, k] = end[:, k]
+            p[:, k] = probabilities(moved)[:, k]
+        return p
 
     return at(low), at(high)
 
@@ -129,20 +134,22 @@ def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tupl
 def targets(codes: Float, outputs: int) -> Float:
     """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0
     elsewhere."""
-    return (
-        codes[:, None].copy()
-        if outputs == 1
-        else (codes[:, None] == np.arange(outputs)).astype(np.float64)
-    )
+    if outputs == 1:
+        return codes[:, None].copy()
+    return np.asarray(codes[:, None] == np.arange(outputs), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts
-    rows with positive weight, ``wrong`` the misclassified ones; ``nll`` is the n rows' unweighted
-    −Σ log p, in nats.
+    Attributes:
+        log_likelihood: in nats
+        gradient: of the log likelihood (M, C)
+        curvature: one for each output (C, M, M)
+        wrong: number of misclassified rows with positive weight
+        n: number of rows with positive weight
+        nll: their unweighted −Σ log p, in nats
     """
 
     log_likelihood: float
@@ -156,31 +163,36 @@ class LogisticBlock(FieldSums):
     def of(
         cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None
     ) -> Self:
-        """Return the statistic of a design block (rows, M) with class codes (rows,) at weights
-        ``mean`` (M, C)."""
+        """Return the statistic of rows.
+
+        Args:
+            likelihood: name of the link
+            block: design at the rows (n, M)
+            codes: classes of the rows (n,)
+            mean: weights of the columns (M, C)
+            weights: row weights (n,)
+        """
         predictors = block @ mean
-        found = LINKS[likelihood].derivatives(predictors, targets(codes, mean.shape[1]))
-        log_likelihood, slope, bend = (
-            found if weights is None else (each * weights[:, None] for each in found)
-        )
-        present = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
+        derivatives = LINKS[likelihood].derivatives(predictors, targets(codes, mean.shape[1]))
+        log_likelihood, slope, bend = derivatives
+        present = np.ones(len(codes), dtype=bool)
+        if weights is not None:
+            log_likelihood, slope, bend = (values * weights[:, None] for values in derivatives)
+            present = weights > 0
         likeliest = predictors[:, 0] > 0 if predictors.shape[1] == 1 else predictors.argmax(axis=1)
-        wrong = (likeliest != codes) & present
-        nll = -found[0][present, 0].sum()
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
         scaled = np.empty_like(block)
         for k in range(len(curvature)):
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
-        gradient = block.T @ slope
         return cls(
-            float(log_likelihood.sum()),
-            gradient,
-            curvature,
-            int(wrong.sum()),
-            int(present.sum()),
-            float(nll),
+            log_likelihood=float(log_likelihood.sum()),
+            gradient=block.T @ slope,
+            curvature=curvature,
+            wrong=int(((likeliest != codes) & present).sum()),
+            n=int(present.sum()),
+            nll=float(-derivatives[0][present, 0].sum()),
         )
 
     def take(self, columns: Int) -> Self:

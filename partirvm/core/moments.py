@@ -18,12 +18,16 @@ TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows
-    that have a value.
+    """Moments of columns over the rows that have a value.
 
-    ``n`` counts rows with positive weight, and ``missing`` (columns,) int64 those among them
-    without a value (NaN). ``total`` sums the weights of the rows with a value. ``total`` and the
-    other fields are float64 arrays (columns,).
+    Attributes:
+        n: number of rows with positive weight
+        missing: those among them without a value (NaN), int64 (columns,)
+        total: sum of the weights of the rows with a value (columns,)
+        mean: (columns,)
+        square: centred sum of squares (columns,)
+        minimum: (columns,)
+        maximum: (columns,)
     """
 
     n: int
@@ -99,11 +103,14 @@ class ColumnMoments:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of
-    unusable values.
+    """Moments of X (d columns) and t (T columns) over one set of rows.
 
-    Unusable are infinite values, and NaN in t or the weights. ``first_bad`` is (row, column) of the
-    first one, or None; columns are numbered through X, then t, then the weights.
+    Attributes:
+        inputs: of X
+        targets: of t
+        bad: number of unusable values: infinite ones, and NaN in t or the weights
+        first_bad: row and column of the first one, or None; columns are numbered through X, then
+            t, then the weights
     """
 
     inputs: ColumnMoments
@@ -113,19 +120,27 @@ class Moments:
 
     @classmethod
     def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Self:
-        """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the
-        first row's number."""
-        others = [] if weights is None else [weights[:, None]]
-        wrong = np.hstack([np.isinf(X), *(~np.isfinite(each) for each in (t, *others))])
-        bad = int(wrong.sum())
+        """Return the moments of a tile.
+
+        Args:
+            X: inputs (n, d)
+            t: targets (n, T)
+            weights: row weights (n,)
+            start: number of the first row
+        """
+        wrong = [np.isinf(X), ~np.isfinite(t)]
+        if weights is not None:
+            wrong.append(~np.isfinite(weights[:, None]))
+        unusable = np.hstack(wrong)
+        bad = int(unusable.sum())
         first = None
         if bad:
-            row, column = np.argwhere(wrong)[0]
+            row, column = np.argwhere(unusable)[0]
             first = (start + int(row), int(column))
-            keep = ~wrong.any(axis=1)
-            X = X[keep]
-            t = t[keep]
-            weights = None if weights is None else weights[keep]
+            usable = ~unusable.any(axis=1)
+            X = X[usable]
+            t = t[usable]
+            weights = None if weights is None else weights[usable]
         return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
 
     def __add__(self, other: Self) -> Self:

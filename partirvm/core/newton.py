@@ -17,7 +17,7 @@ from (G_k + A_k)⁻¹ and uses the last few pairs.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import repeat
+from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
@@ -36,14 +36,20 @@ Poll = Callable[[], None]
 Pairs = tuple[tuple[Float, Float], ...]
 """Pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
 
-TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
-"""Number of initial passes that are each followed by a single update of α. After these, the largest
-number of updates that are made unconditionally between two passes, and the maximum number of
-updates."""
+TIMID = 8
+"""Number of initial passes that are each followed by a single update of α."""
 
-TRUST, FINE = 0.1, 0.1
-"""Updates end when they have moved the mode by the distance ½δᵀGδ = `TRUST` nats, or when one
-changes the evidence by less than `FINE` × tol nats per row."""
+MOST_UPDATES = 10
+"""Largest number of updates of α that are made unconditionally between two later passes."""
+
+TRUSTED_UPDATES = 50
+"""Maximum number of updates of α between two passes."""
+
+TRUST = 0.1
+"""Updates end when they have moved the mode by this distance ½δᵀGδ, in nats."""
+
+FINE = 0.1
+"""Updates end when one changes the evidence by less than this multiple of tol nats per row."""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood:
@@ -53,20 +59,32 @@ loss from pruning by thousands of nats."""
 NEAR = 10.0
 """Distance from the mode, in nats, below which α is updated again after a step has been undone."""
 
-SHORTER, LONGER, SHORTEST = 0.1, 4.0, 2.0**-20
-"""Factors on the step length: the smallest after a step is undone, and the one after a successful
-step; and the smallest fraction of a Newton step that is tried."""
+SHORTER = 0.1
+"""Smallest factor on the step length after a step is undone."""
+
+LONGER = 4.0
+"""Factor on the step length after a successful step."""
+
+SHORTEST = 2.0**-20
+"""Smallest fraction of a Newton step that is tried."""
 
 SETTLED = 1e-3
 """The mode is found when the gain of a Newton step is below `SETTLED` × tol nats per row."""
 
-LEAST_SHARE, REGAIN = 2.0**-5, 1.25
-"""Minimum share of a change in log α that is applied, and the factor by which the share grows
-without a reversal."""
+LEAST_SHARE = 2.0**-5
+"""Minimum share of a change in log α that is applied."""
 
-RELAXED, MEMORY, STRAIGHT = 2.0 / 3.0, 8, 1e-12
-"""Fraction of the block-diagonal Newton step that is taken if there are no pairs; number of pairs
-kept; minimum cosine between s and y + As for a pair to be used, since smaller cosines are rounding
+REGAIN = 1.25
+"""Factor by which the share grows without a reversal."""
+
+RELAXED = 2.0 / 3.0
+"""Fraction of the block-diagonal Newton step that is taken if there are no pairs."""
+
+MEMORY = 8
+"""Maximum number of pairs."""
+
+STRAIGHT = 1e-12
+"""Minimum cosine between s and y + As for a pair to be used: smaller cosines are rounding
 errors."""
 
 
@@ -75,11 +93,17 @@ class NewtonSearch:
     """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass
     measures.
 
-    ``trial`` has new α, columns and weights, but the quadratic of ``current``. ``step`` is the
-    fraction of a Newton step at the old α, or 0 at a new α. ``since`` is the pass at which the
-    update schedule began. If ``settling``, α is final. ``origin`` (M, C) holds the weights of the
-    quadratic. ``drift`` (M,) is the last proposed change in log α, ``share`` (M,) the fraction of
-    it that was applied.
+    Attributes:
+        current: the last state that a pass confirmed
+        trial: the state with new α, columns and weights, but the quadratic of ``current``
+        baseline: penalised likelihood below which the trial is undone, in nats
+        step: fraction of a Newton step at the old α, or 0 at a new α
+        since: the pass at which the update schedule began
+        settling: True if α is final
+        origin: weights of the quadratic (M, C)
+        pairs: curvature between outputs, from the last steps
+        drift: last proposed change in log α (M,)
+        share: the fraction of it that was applied (M,)
     """
 
     current: LaplaceState
@@ -98,45 +122,94 @@ Received: TypeAlias = tuple[NewtonSearch, Termination | None]
 """The next search, and the reason if its ``current`` is the final state."""
 
 
+class Outcome(Enum):
+    """What follows a pass, if the fit does not end."""
+
+    UNDO = "the penalised likelihood fell: undo the step"
+    SETTLE = "α is final: a Newton step towards the mode"
+    APPROACH = "still far from the mode: a longer Newton step at the same α"
+    THIN = "the evidence is level: delete columns that do not raise it"
+    UPDATE = "update α"
+
+
 def receive(
     search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None
 ) -> Received:
-    """Process the statistic of the trial state."""
-    before = search.current
+    """Process the statistic of the trial state.
+
+    Args:
+        search: the search whose trial was measured
+        block: the statistic of the pass
+        rule: when the fit ends
+        poll: called between updates of α
+    """
     trial = search.trial
-    since = search.since
-    now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
+    now = replace(trial, iteration=search.current.iteration + 1)
+    now = settled(now, trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
-    if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
+    outcome = _outcome(search, now, fall, rule)
+    if outcome is Outcome.UNDO:
         return _back(search, rule, fall)
-    pairs = search.pairs
-    step = trial.weights - search.origin
-    if now.iteration - since > TIMID and step.shape[1] > 1 and step.any():
-        pairs = (*pairs, (step, trial.block.gradient - block.gradient))[-MEMORY:]
+    if isinstance(outcome, Termination):
+        return replace(search, current=now), outcome
+    pairs = _extended_pairs(search, now)
+    match outcome:
+        case Outcome.SETTLE:
+            return _at_fixed_alpha(now, 1.0, search.since, pairs, settling=True), None
+        case Outcome.APPROACH:
+            step = min(LONGER * search.step, 1.0)
+            return _at_fixed_alpha(now, step, now.iteration, pairs), None
+        case Outcome.THIN:
+            thinner = thin(now) if now.prior.keeps_worthless else now
+            if thinner is now:
+                return replace(search, current=now), Termination.CONVERGED
+            return _at_new_alpha(now, thinner, now.iteration, pairs), None
+    age = 0 if search.step else now.iteration - search.since
+    return begin(now, rule, poll, age, replace(search, pairs=pairs)), None
+
+
+def _outcome(
+    search: NewtonSearch, now: LaplaceState, fall: float, rule: StopRule
+) -> Outcome | Termination:
+    """Return what follows a pass, or the reason why the fit ends.
+
+    Args:
+        search: the search whose trial was measured
+        now: the trial state with the measured quadratic
+        fall: by how much the penalised likelihood is below the baseline, in nats
+        rule: when the fit ends
+    """
+    if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
+        return Outcome.UNDO
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
-        return replace(search, current=now), Termination.HALVED
+        return Termination.HALVED
     small = rule.tol * now.n
-    reached = now.decrement < SETTLED * small
-    if search.settling and reached:
-        return replace(search, current=now), Termination.CONVERGED
+    at_mode = now.decrement < SETTLED * small
+    if search.settling and at_mode:
+        return Termination.CONVERGED
     if now.iteration >= rule.max_iterations:
-        return replace(search, current=now), Termination.ITERATIONS
-    level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(
-        before.labels
+        return Termination.ITERATIONS
+    before = search.current
+    level = (
+        not search.step
+        and abs(now.log_evidence - before.log_evidence) < small
+        and len(now.labels) == len(before.labels)
+        and now.decrement < small
     )
-    level = level and not search.step and now.decrement < small
-    if search.settling or (level and not reached):
-        return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+    if search.settling or (level and not at_mode):
+        return Outcome.SETTLE
     if search.step and now.decrement > NEAR:
-        return _at_fixed_alpha(now, min(LONGER * search.step, 1.0), now.iteration, pairs), None
-    if level:
-        thinner = thin(now) if now.prior.keeps_worthless else now
-        if thinner is now:
-            return replace(search, current=now), Termination.CONVERGED
-        return _at_new_alpha(now, thinner, now.iteration, pairs), None
-    return begin(
-        now, rule, poll, 0 if search.step else now.iteration - since, replace(search, pairs=pairs)
-    ), None
+        return Outcome.APPROACH
+    return Outcome.THIN if level else Outcome.UPDATE
+
+
+def _extended_pairs(search: NewtonSearch, now: LaplaceState) -> Pairs:
+    """Return the pairs of the search and, for several outputs, that of the step to ``now``."""
+    step = search.trial.weights - search.origin
+    if now.iteration - search.since <= TIMID or step.shape[1] == 1 or not step.any():
+        return search.pairs
+    decrease = search.trial.block.gradient - now.block.gradient
+    return (*search.pairs, (step, decrease))[-MEMORY:]
 
 
 def begin(
@@ -148,13 +221,44 @@ def begin(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    ``age`` is the number of passes since the update schedule began, ``last`` the previous search.
-    Updates need no pass while the mode hardly moves. Only a ``share`` of each change in log α is
-    applied: half the previous share if the change has reversed its sign, otherwise a larger one.
+    Only a ``share`` of each change in log α is applied: half the previous share if the change has
+    reversed its sign, otherwise a larger one.
+
+    Args:
+        state: the current state
+        rule: when the fit ends
+        poll: called between updates
+        age: number of passes since the update schedule began
+        last: the previous search
     """
-    fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
+    moved = _updated(state, rule, poll, age)
+    present = np.isin(state.labels, moved.labels)
+    old = state.alpha[present]
+    drift = np.log(moved.alpha) - np.log(old)
+    share = np.ones(len(old))
+    if age > TIMID and last is not None and last.drift is not None and last.share is not None:
+        factor = np.where(drift * last.drift[present] < 0, 0.5, REGAIN)
+        share = np.clip(factor * last.share[present], LEAST_SHARE, 1.0)
+    if (share < 1.0).any():
+        moved = settled(moved, old * np.exp(share * drift), moved.weights, moved.block)
+    pairs = () if last is None else last.pairs
+    search = _at_new_alpha(state, moved, state.iteration - age, pairs)
+    return replace(search, drift=drift, share=share)
+
+
+def _updated(state: LaplaceState, rule: StopRule, poll: Poll, age: int) -> LaplaceState:
+    """Return the state after updates of α on its quadratic: they need no pass while the mode hardly
+    moves.
+
+    Args:
+        state: the current state
+        rule: when the fit ends
+        poll: called between updates
+        age: number of passes since the update schedule began
+    """
+    fewest = 1 if age < TIMID else min(1 + age // 4, MOST_UPDATES)
     moved = state
-    for count in range(1, most + 1):
+    for count in range(1, 2 if age < TIMID else TRUSTED_UPDATES + 1):
         poll()
         before = moved
         moved = update(moved)
@@ -167,44 +271,45 @@ def begin(
         distance = 0.5 * np.sum((moved.mean - moved.weights) * pull)
         if (level and len(moved.labels) == len(before.labels)) or distance > TRUST:
             break
-    kept = np.isin(state.labels, moved.labels)
-    old = state.alpha[kept]
-    drift = np.log(moved.alpha) - np.log(old)
-    share = np.ones(len(old))
-    if age > TIMID and last is not None and last.drift is not None and last.share is not None:
-        factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
-        share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
-    if (share < 1.0).any():
-        moved = settled(moved, old * np.exp(share * drift), moved.weights, moved.block)
-    pairs = () if last is None else last.pairs
-    return replace(
-        _at_new_alpha(state, moved, state.iteration - age, pairs), drift=drift, share=share
-    )
+    return moved
 
 
 def _at_new_alpha(
     state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs
 ) -> NewtonSearch:
-    """Return the search with the Newton step at the α and columns of ``moved``."""
+    """Return the search with the Newton step at a new α.
+
+    Args:
+        state: the current state
+        moved: a state with the α and columns of the step
+        since: the pass at which the update schedule began
+        pairs: those of ``state``
+    """
     if len(moved.labels) < len(state.labels):
-        kept = np.isin(state.labels, moved.labels)
-        pairs = tuple((step[kept], fall[kept]) for step, fall in pairs)
+        present = np.isin(state.labels, moved.labels)
+        pairs = tuple((step[present], decrease[present]) for step, decrease in pairs)
     # the effect of pruning is known only from the quadratic, which is inaccurate far from its
     # centre
     baseline = max(moved.penalised(), state.penalised() - SLACK * float(state.determinedness.sum()))
-    return NewtonSearch(
-        state, _moved(moved, 1.0, pairs), baseline, 0.0, since, False, moved.weights, pairs
-    )
+    trial = _moved(moved, 1.0, pairs)
+    return NewtonSearch(state, trial, baseline, 0.0, since, False, moved.weights, pairs)
 
 
 def _at_fixed_alpha(
     state: LaplaceState, step: float, since: int, pairs: Pairs, settling: bool = False
 ) -> NewtonSearch:
-    """Return the search with a fraction of the Newton step at the α of ``state``."""
+    """Return the search with a Newton step at the α of ``state``.
+
+    Args:
+        state: the current state
+        step: fraction of the Newton step
+        since: the pass at which the update schedule began
+        pairs: those of ``state``
+        settling: True if α is final
+    """
     trial = _moved(state, step, pairs)
-    return NewtonSearch(
-        state, trial, state.penalised(), step, since, settling, state.weights, pairs
-    )
+    baseline = state.penalised()
+    return NewtonSearch(state, trial, baseline, step, since, settling, state.weights, pairs)
 
 
 def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
@@ -215,11 +320,12 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
     each entered alone.
     """
     state = replace(search.current, iteration=search.current.iteration + 1)
+    entering = (state.weights == 0).all(axis=1)
     step = 1.0
     if search.step:
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
-    elif (entering := (state.weights == 0).all(axis=1)).any():
+    elif entering.any():
         alpha = np.where(entering, state.alpha / JOINING, state.alpha)
         state = settled(state, alpha, state.weights, state.block)
     # at the mode a step at fixed α is zero, and the same update would be tried and undone endlessly
@@ -237,9 +343,8 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     if state.weights.shape[1] == 1:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * _newton_step(state, pairs)
-    return replace(
-        state, weights=weights - weights.mean(axis=1, keepdims=True)
-    )  # this leaves the softmax unchanged
+    weights = weights - weights.mean(axis=1, keepdims=True)  # this leaves the softmax unchanged
+    return replace(state, weights=weights)
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
@@ -247,8 +352,8 @@ def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
     alpha = state.alpha[:, None]
     q = state.block.gradient - alpha * state.weights
     used = []
-    for step, fall in pairs:
-        change = fall + alpha * step
+    for step, decrease in pairs:
+        change = decrease + alpha * step
         product = float(np.sum(step * change))
         if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):
             used.append((step, change, product))
@@ -259,18 +364,20 @@ def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
         part = float(np.sum(step * q)) / product
         parts.append(part)
         q = q - part * change
-    found = _by_blocks(state, q)
+    move = _by_blocks(state, q)
     for (step, change, product), part in zip(used, reversed(parts), strict=True):
-        found += (part - float(np.sum(change * found)) / product) * step
-    return found
+        move += (part - float(np.sum(change * move)) / product) * step
+    return move
 
 
 def _by_blocks(state: LaplaceState, right: Float) -> Float:
     """Return (G_k + A_k)⁻¹ times column k of ``right``, for each output k, (M, C)."""
-    found = np.zeros(right.shape)
-    for k, each in enumerate(state.posteriors if len(right) else ()):
-        found[:, k] = each.scale * lapack.dpotrs(each.factor, each.scale * right[:, k], lower=1)[0]
-    return found
+    solution = np.zeros(right.shape)
+    if len(right):
+        for k, output in enumerate(state.posteriors):
+            scaled = output.scale * right[:, k]
+            solution[:, k] = output.scale * lapack.dpotrs(output.factor, scaled, lower=1)[0]
+    return solution
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
@@ -282,28 +389,40 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
     """
     M = len(state.labels)
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
-    sums = block.curvature[:, :M, M:], diagonal.T, block.gradient[M:].T
-    s, q = zip(
-        *map(sparsity_quality, state.posteriors, repeat(1.0), state.weights.T, *sums), strict=True
-    )
-    return np.stack(s, axis=1), np.stack(q, axis=1), diagonal
+    s = np.empty(diagonal.shape)
+    q = np.empty(diagonal.shape)
+    for k, output in enumerate(state.posteriors):
+        s[:, k], q[:, k] = sparsity_quality(
+            output,
+            beta=1.0,
+            offset=state.weights[:, k],
+            cross=block.curvature[k, :M, M:],
+            diagonal=diagonal[:, k],
+            projection=block.gradient[M:, k],
+        )
+    return s, q, diagonal
 
 
 def enter(
     labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
 ) -> LaplaceState:
-    """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which
-    ``block`` was measured.
+    """Return the first state of a fit; new columns start from Tipping & Faul's (2003) optimum for
+    the means over outputs.
 
-    α (M,) is NaN for new columns: these start from Tipping & Faul's (2003) optimum for the means
-    over outputs.
+    Args:
+        labels: of the columns (M,)
+        alpha: their α, NaN for new columns (M,)
+        weights: the weights at which ``block`` was measured (M, C)
+        block: the statistic of the first pass
+        prior: of α
     """
     new = np.isnan(alpha)
-    together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))
-    begun = together.take(np.arange(len(labels) - new.sum()))
-    old = init(labels[~new], alpha[~new], weights[~new], begun, prior)
-    s, q, precision = entry_factors(old, together)
-    s, square, precision = (value.mean(axis=1) for value in (s, q**2, precision))
+    ordered = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))
+    present = ordered.take(np.arange(len(labels) - new.sum()))
+    old = init(labels[~new], alpha[~new], weights[~new], present, prior)
+    s, q, precision = entry_factors(old, ordered)
     entered = alpha.copy()
-    entered[new] = entry_precision(s, np.sqrt(square), precision)
+    entered[new] = entry_precision(
+        s.mean(axis=1), np.sqrt((q**2).mean(axis=1)), precision.mean(axis=1)
+    )
     return init(labels, entered, weights, block, prior)

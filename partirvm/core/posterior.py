@@ -40,9 +40,11 @@ JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 TILE = 192
 """Number of rows and of columns of a tile."""
 
-LEAST, LEAST_INVERSE = 4 * TILE, 2 * TILE
-"""Number of columns from which a factor and an inverse are divided into tiles; for fewer, LAPACK is
-as fast."""
+LEAST = 4 * TILE
+"""Number of columns from which a factor is divided into tiles; for fewer, LAPACK is as fast."""
+
+LEAST_INVERSE = 2 * TILE
+"""Number of columns from which an inverse is divided into tiles."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,20 @@ class Posterior:
     """Posterior of M weights at fixed α and β, for one target or for T targets that share columns
     and α.
 
-    ``mean`` (M,) is μ, ``variance`` (M,) the diagonal of Σ, ``determinedness`` (M,) γ = 1 − αΣ_ii.
-    ``residual`` is ‖t − Φμ‖² (weighted), at least ``rounding``, a bound on its rounding error.
-    ``log_evidence`` is in nats. ``factor`` (M, M) is the lower Cholesky factor L of the scaled H,
-    ``scale`` (M,) is S: Σ = S(LLᵀ)⁻¹S. If each target has its own β, vectors are (M, T), scalars
-    (T,), and log evidences are summed; only ``targets``, the posterior of each, have factors.
-    Targets with a common β (class indicators) share Σ: μ is (M, T), and scalars are sums.
+    If each target has its own β, vectors are (M, T), scalars (T,), and log evidences are summed;
+    only ``targets``, the posterior of each, have factors. Targets with a common β (class
+    indicators) share Σ: μ is (M, T), and scalars are sums.
+
+    Attributes:
+        mean: μ (M,)
+        variance: the diagonal of Σ (M,)
+        determinedness: γ = 1 − αΣ_ii (M,)
+        residual: ‖t − Φμ‖² (weighted), at least ``rounding``
+        log_evidence: in nats
+        factor: lower Cholesky factor L of the scaled H (M, M)
+        scale: S (M,), Σ = S(LLᵀ)⁻¹S
+        rounding: a bound on the rounding error of ``residual``
+        targets: the posterior of each target that has its own β
     """
 
     mean: Float
@@ -81,16 +91,15 @@ class Posterior:
     @property
     def covariances(self) -> Float:
         """Σ as (T, M, M), even for one target."""
-        return np.stack([root @ root.T for root in (one.root() for one in self.targets or (self,))])
+        roots = [target.root() for target in self.targets or (self,)]
+        return np.stack([root @ root.T for root in roots])
 
     def root(self) -> Float:
         """Return R, (M, M) or (T, M, M), with Σ = R Rᵀ: a predictive variance φᵀΣφ = ‖Rᵀφ‖² is
         never negative."""
-        return (
-            np.stack([one.root() for one in self.targets])
-            if self.targets
-            else root_of(self.factor, self.scale)
-        )
+        if self.targets:
+            return np.stack([target.root() for target in self.targets])
+        return root_of(self.factor, self.scale)
 
 
 def blocks(n: int, least: int = LEAST) -> list[slice]:
@@ -101,11 +110,14 @@ def blocks(n: int, least: int = LEAST) -> list[slice]:
 
 
 def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
-    """Return the lower factor, in Fortran order, of a matrix (M, M); None if it is not positive
-    definite.
+    """Return the lower factor, in Fortran order, of the matrix left_i data_ij right_j (M, M); None
+    if it is not positive definite.
 
-    Its elements are left_i data_ij right_j with symmetric ``data``, except for its diagonal, which
-    is constant.
+    Args:
+        data: symmetric (M, M)
+        left: factors of the rows (M,)
+        right: factors of the columns (M,)
+        diagonal: replaces all elements of the diagonal
     """
     ranges = blocks(len(data))
     ld = len(data)
@@ -113,15 +125,16 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
     info = np.zeros(1, dtype=np.intc)
 
     def update(i: slice, k: slice) -> None:
-        np.multiply(data[k, i].T, left[i, None] * right[k], out=L[i, k])
+        tile = L[i, k]
+        np.multiply(data[k, i].T, left[i, None] * right[k], out=tile)
         if i == k:
-            np.fill_diagonal(L[k, k], diagonal)
-        unlocked(
-            "dgemm", "N", "T", *L[i, k].shape, k.start, -1.0, L[i], ld, L[k], ld, 1.0, L[i, k], ld
-        )
+            np.fill_diagonal(tile, diagonal)
+        m, n = tile.shape
+        unlocked("dgemm", "N", "T", m, n, k.start, -1.0, L[i], ld, L[k], ld, 1.0, tile, ld)
 
     def solve(i: slice, k: slice) -> None:
-        unlocked("dtrsm", "R", "L", "T", "N", *L[i, k].shape, 1.0, L[k, k], ld, L[i, k], ld)
+        m, n = L[i, k].shape
+        unlocked("dtrsm", "R", "L", "T", "N", m, n, 1.0, L[k, k], ld, L[i, k], ld)
         L[k, i] = 0.0
 
     for number, k in enumerate(ranges):
@@ -143,31 +156,18 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
 
     def inverse(number: int) -> Any:
         j = ranges[number]
-        W = np.empty((len(L) - j.start, j.stop - j.start), order="F")
         n = j.stop - j.start
+        W = np.empty((len(L) - j.start, n), order="F")
+        ldw = len(W)
         W[:n] = L[j, j]
-        unlocked("dtrtri", "L", "N", n, W, len(W), info)
+        unlocked("dtrtri", "L", "N", n, W, ldw, info)
         for i in ranges[number + 1 :]:
             m = i.stop - i.start
             above = i.start - j.start
-            own = W[i.start - j.start :]
-            unlocked(
-                "dgemm",
-                "N",
-                "N",
-                m,
-                n,
-                above,
-                -1.0,
-                L[i, j.start :],
-                ld,
-                W,
-                len(W),
-                0.0,
-                own,
-                len(W),
-            )
-            unlocked("dtrsm", "L", "L", "N", "N", m, n, 1.0, L[i, i], ld, own, len(W))
+            tile = W[above:]
+            factor = L[i, j.start :]
+            unlocked("dgemm", "N", "N", m, n, above, -1.0, factor, ld, W, ldw, 0.0, tile, ldw)
+            unlocked("dtrsm", "L", "L", "N", "N", m, n, 1.0, L[i, i], ld, tile, ldw)
         return use(j, W)
 
     return in_threads(inverse, range(len(ranges)))
@@ -190,7 +190,8 @@ def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tup
         )
     scale = 1.0 / np.sqrt(diagonal)
     for jitter in JITTERS:
-        if (L := cholesky(data, beta * scale, scale, 1.0 + jitter)) is not None:
+        L = cholesky(data, beta * scale, scale, 1.0 + jitter)
+        if L is not None:
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(data)} columns is not positive definite even with a "
@@ -200,13 +201,13 @@ def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tup
 
 def root_of(factor: Float, scale: Float) -> Float:
     """Return the upper triangular R = SL⁻ᵀ (M, M), so that H⁻¹ = RRᵀ."""
-    found = np.zeros_like(factor)
+    inverse = np.zeros_like(factor)
 
     def store(columns: slice, block: Float) -> None:
-        found[columns.start :, columns] = block
+        inverse[columns.start :, columns] = block
 
     inverse_columns(factor, store)
-    return np.ascontiguousarray(scale[:, None] * found.T)
+    return np.ascontiguousarray(scale[:, None] * inverse.T)
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior:
@@ -216,57 +217,107 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
     This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
     """
     if isinstance(beta, np.ndarray):
-        each = tuple(
-            posterior(statistics.of_target(k), alpha, float(b)) for k, b in enumerate(beta)
-        )
-        names = ("mean", "variance", "determinedness", "residual", "rounding")
-        none = np.zeros(0)
-        joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
-        log_evidence = float(sum(one.log_evidence for one in each))
-        return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
+        betas = enumerate(beta)
+        return _joined([posterior(statistics.of_target(k), alpha, float(b)) for k, b in betas])
     T = len(statistics.sum_squares)
-    m, projection = (
-        each if T > 1 else each[:, 0] for each in (statistics.offset, statistics.projection)
-    )
-    delta, log_det, parts = solve(statistics.gram, alpha, beta * projection - (alpha * m.T).T, beta)
+    m = statistics.offset
+    projection = statistics.projection
+    if T == 1:
+        m = m[:, 0]
+        projection = projection[:, 0]
+    solution = solve(statistics.gram, alpha, beta * projection - (alpha * m.T).T, beta)
+    delta = solution.x
     mean = m + delta
-
     residual, rounding = statistics.residual(delta)
     normal = statistics.n * (np.log(beta) - np.log(2 * np.pi))
-    of_each = np.log(alpha).sum() - log_det + normal + statistics.log_weight
-    log_evidence = 0.5 * (T * of_each - beta * residual - np.sum(alpha @ mean**2))
+    shared_terms = np.log(alpha).sum() - solution.log_det + normal + statistics.log_weight
+    log_evidence = 0.5 * (T * shared_terms - beta * residual - np.sum(alpha @ mean**2))
+    return solution.posterior(mean, residual, float(log_evidence), rounding)
+
+
+def _joined(targets: list[Posterior]) -> Posterior:
+    """Return the posterior of several targets, each with its own β."""
+    none = np.zeros(0)
+
+    def stacked(name: str) -> Float:
+        return np.stack([getattr(target, name) for target in targets], axis=-1)
+
     return Posterior(
-        mean=mean, residual=residual, log_evidence=float(log_evidence), rounding=rounding, **parts
+        mean=stacked("mean"),
+        variance=stacked("variance"),
+        determinedness=stacked("determinedness"),
+        residual=stacked("residual"),
+        log_evidence=float(sum(target.log_evidence for target in targets)),
+        factor=none,
+        scale=none,
+        rounding=stacked("rounding"),
+        targets=tuple(targets),
     )
 
 
-def solve(
-    data: Float, alpha: Float, right: Float, beta: float = 1.0
-) -> tuple[Float, float, dict[str, Any]]:
-    """Return H⁻¹·right, (M,) or (M, T), log|H|, and the fields of the posterior that follow from H
-    = β·data + A.
+@dataclass(frozen=True)
+class Solution:
+    """The solution of a linear system with H = β·data + A, and what else its factor gives.
 
-    Raises ``NumericalError`` as ``factorise`` does.
+    Attributes:
+        x: H⁻¹ times the right-hand side, (M,) or (M, T)
+        log_det: log|H|
+        variance: the diagonal of H⁻¹ (M,)
+        determinedness: γ = 1 − α × variance (M,)
+        factor: lower Cholesky factor of the scaled H (M, M)
+        scale: S (M,)
+    """
+
+    x: Float
+    log_det: float
+    variance: Float
+    determinedness: Float
+    factor: Float
+    scale: Float
+
+    def posterior(self, mean: Float, residual: Any, evidence: float, rounding: Any) -> Posterior:
+        """Return the posterior with these variances.
+
+        Args:
+            mean: μ
+            residual: ‖t − Φμ‖²
+            evidence: log evidence, in nats
+            rounding: a bound on the rounding error of ``residual``
+        """
+        return Posterior(
+            mean=mean,
+            variance=self.variance,
+            determinedness=self.determinedness,
+            residual=residual,
+            log_evidence=evidence,
+            factor=self.factor,
+            scale=self.scale,
+            rounding=rounding,
+        )
+
+
+def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> Solution:
+    """Solve a linear system with H = β·data + A. Raises ``NumericalError`` as ``factorise`` does.
+
+    Args:
+        data: symmetric (M, M)
+        alpha: the diagonal of A (M,)
+        right: right-hand side, (M,) or (M, T)
+        beta: factor of ``data``
     """
     factor, scale = factorise(data, alpha, beta)
-    solution = right
+    x = right
     variance = scale
     if len(right):
-        solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
+        x = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
         # the squared column lengths of L⁻¹ are the diagonal of (LLᵀ)⁻¹
         lengths = inverse_columns(
             factor, lambda columns, block: np.einsum("ij,ij->j", block, block)
         )
         variance = scale**2 * np.concatenate(lengths)
-    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
+    log_det = float(2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum()))
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    parts = {
-        "variance": variance,
-        "determinedness": determinedness,
-        "factor": factor,
-        "scale": scale,
-    }
-    return solution, float(log_det), parts
+    return Solution(x, log_det, variance, determinedness, factor, scale)
 
 
 def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
@@ -278,9 +329,8 @@ def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
     """
     precision = 1.0 / fit.variance
     mean = shared(fit.mean, fit.variance)
-    return np.maximum(
-        precision - (alpha if mean.ndim == 1 else alpha[:, None]), 0.0
-    ), mean * precision
+    s = precision - (alpha if mean.ndim == 1 else alpha[:, None])
+    return np.maximum(s, 0.0), mean * precision
 
 
 def shared(values: Float, variance: Float) -> Float:
@@ -292,8 +342,16 @@ def shared(values: Float, variance: Float) -> Float:
 def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """Return s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns, from cross (M, P), diagonal and
-    projection (P,)."""
+    """Return s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns φ, (P,) each.
+
+    Args:
+        old: posterior of the M columns Φ
+        beta: noise precision
+        offset: m (M,), of the residual target t − Φm
+        cross: Φᵀφ (M, P)
+        diagonal: φᵀφ (P,)
+        projection: φᵀ(t − Φm) (P,)
+    """
     half = whitened(old, cross)
     s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", half, half)
     return np.maximum(s, 0.0), beta * (projection - cross.T @ (old.mean - offset))
@@ -309,18 +367,19 @@ def whitened(old: Posterior, cross: Float) -> Float:
 def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
     """Select columns whose weights are nearly uncorrelated in every posterior, the least determined
     columns first."""
-    order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
-    unit = np.zeros((len(old[0].mean), len(order)))
-    unit[order, np.arange(len(order))] = 1.0
-    correlation = np.zeros((len(order), len(order)))
-    for each in old:
-        half = whitened(each, unit)
-        found = np.abs(half @ half.T) / np.sqrt(
-            np.outer(each.variance[order], each.variance[order])
-        )
-        correlation = np.maximum(correlation, found)
-    gone: list[int] = []
-    for k in range(len(order)):
-        if not gone or correlation[k, gone].max() < WEAK_CORRELATION:
-            gone.append(k)
-    return order[gone]
+    determined = sum(posterior.determinedness[columns] for posterior in old)
+    order = columns[np.argsort(determined, kind="stable")]
+    n = len(order)
+    unit = np.zeros((len(old[0].mean), n))
+    unit[order, np.arange(n)] = 1.0
+    correlation = np.zeros((n, n))
+    for posterior in old:
+        half = whitened(posterior, unit)
+        variance = posterior.variance[order]
+        magnitudes = np.abs(half @ half.T) / np.sqrt(np.outer(variance, variance))
+        correlation = np.maximum(correlation, magnitudes)
+    selected: list[int] = []
+    for k in range(n):
+        if not selected or correlation[k, selected].max() < WEAK_CORRELATION:
+            selected.append(k)
+    return order[selected]

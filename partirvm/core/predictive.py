@@ -49,12 +49,11 @@ def products(block: Float, weights: Float) -> Float:
     """Return ``block`` (n, M) times ``weights``, (M,) or (M, K), with shape (n,) or (n, K), stored
     row by row."""
     n, M = block.shape
-    count = n // ROWS
     whole = n - n % ROWS
-    out = np.empty((n, *weights.shape[1:]))
-    pieces = block[:whole].reshape(count, ROWS, M)
-    places = out[:whole].reshape(count, ROWS, *weights.shape[1:])
-    np.matmul(pieces, weights, out=places)
+    columns = weights.shape[1:]
+    out = np.empty((n, *columns))
+    pieces = block[:whole].reshape(n // ROWS, ROWS, M)
+    np.matmul(pieces, weights, out=out[:whole].reshape(n // ROWS, ROWS, *columns))
     if whole < n:
         last = np.zeros((ROWS, M), order="F")
         last[: n - whole] = block[whole:]
@@ -65,15 +64,16 @@ def products(block: Float, weights: Float) -> Float:
 def quadratic_forms(block: Float, root: Float) -> Float:
     """Return φᵀRRᵀφ (n,) for each row φ of ``block`` (n, M), with an upper triangular root R (M,
     M)."""
-    found = np.empty(len(block))  # lower triangular, in BLAS's layout
-    stored = np.ascontiguousarray(root).T
+    forms = np.empty(len(block))
+    stored = np.ascontiguousarray(root).T  # lower triangular, in BLAS's layout
     piece = np.zeros((root.shape[1], ROWS)).T
     for start in range(0, len(block), ROWS):
-        some = block[start : start + ROWS]
-        piece[: len(some)] = some
+        rows = block[start : start + ROWS]
+        n = len(rows)
+        piece[:n] = rows
         product = blas.dtrmm(1.0, stored, piece, side=1, lower=1, trans_a=1, overwrite_b=1)
-        found[start : start + ROWS] = np.einsum("nm,nm->n", product, product)[: len(some)]
-    return found
+        forms[start : start + ROWS] = np.einsum("nm,nm->n", product, product)[:n]
+    return forms
 
 
 def information(alpha: Float, root: Float, n: int) -> Float:
@@ -82,37 +82,44 @@ def information(alpha: Float, root: Float, n: int) -> Float:
     M = len(alpha)
     scaled = np.sqrt(alpha)[:, None] * root
     S = scaled @ scaled.T
-    determined = np.eye(M) - S
-    found = np.empty((M + 1, M + 1))
-    np.square(determined, out=found[:M, :M])
-    found[:M, M] = found[M, :M] = np.einsum("ij,ij->i", S, determined)
-    found[M, M] = n - 2 * np.trace(determined) + found[:M, :M].sum()
-    return 0.5 * found
+    Gamma = np.eye(M) - S
+    elements = np.empty((M + 1, M + 1))
+    np.square(Gamma, out=elements[:M, :M])
+    elements[:M, M] = elements[M, :M] = np.einsum("ij,ij->i", S, Gamma)
+    elements[M, M] = n - 2 * np.trace(Gamma) + elements[:M, :M].sum()
+    return 0.5 * elements
 
 
 def widened(
     alpha: Float, mean: Float, root: Float, n: int, *, known_noise: bool, known: Sequence[int] = ()
 ) -> tuple[Float, float]:
-    """Return a root (M, M) of Σ + JCJᵀ, and ν, for a fit to n rows with α, μ (M,) and R (M, M), Σ =
-    RRᵀ.
+    """Return a root (M, M) of Σ + JCJᵀ, and ν: infinite with a known β, otherwise at least one.
 
-    ν is infinite if the user set β (``known_noise``), else at least one. ``known`` lists columns
-    whose α the user set.
+    Args:
+        alpha: α (M,)
+        mean: μ (M,)
+        root: R (M, M), Σ = RRᵀ
+        n: number of rows of the fit
+        known_noise: True if the user set β
+        known: columns whose α the user set
     """
     M = len(alpha)
-    free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
+    parameters = np.arange(M if known_noise else M + 1)
+    free = np.setdiff1d(parameters, np.asarray(known, dtype=np.int64))
     if not len(free):
         return root, np.inf
-    factor = np.linalg.cholesky(
-        information(alpha, root, n)[np.ix_(free, free)] + np.eye(len(free)) / REACH**2
-    )
+    precision = information(alpha, root, n)[np.ix_(free, free)] + np.eye(len(free)) / REACH**2
+    factor = np.linalg.cholesky(precision)
     moved = np.vstack([-(alpha * mean)[:, None] * root, (alpha * mean) @ root])  # Vᵀ, where J = RV
     white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
-    whole = white.T @ white + np.eye(M)
-    # an upper triangular factor, from the last row upwards, keeps the root upper triangular
-    wide = root @ np.linalg.cholesky(whole[::-1, ::-1])[::-1, ::-1] if M else root
+    if M:
+        # an upper triangular factor, from the last row upwards, keeps the root upper triangular
+        reversed_sum = (white.T @ white + np.eye(M))[::-1, ::-1]
+        root = root @ np.linalg.cholesky(reversed_sum)[::-1, ::-1]
+    if known_noise:
+        return root, np.inf
     # 1/L_MM² is the last element of (LLᵀ)⁻¹
-    return wide, np.inf if known_noise else max(2 * float(factor[-1, -1]) ** 2, 1.0)
+    return root, max(2 * float(factor[-1, -1]) ** 2, 1.0)
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:
@@ -128,19 +135,23 @@ def augmentation(
     extra: GramBlock, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
     """Return the corrections to mean and variance, (G,) each, due to the extra column of each of G
-    test rows.
+    test rows; zero for a row of height 0.
 
-    ``extra`` holds the products of the extra columns, of which the first G count, with the M
-    columns and with t − Φμ. ``block`` (G, M) is Φ at the test rows, ``heights`` (G,) is k(x*, x*),
-    ``root`` (M, M) is R with Σ = RRᵀ, ``variance`` is the target variance in the model's units. A
-    row with height 0 has zero corrections.
+    Args:
+        extra: products of the extra columns, of which the first G count, with the M columns and
+            with t − Φμ
+        block: Φ at the test rows (G, M)
+        heights: k(x*, x*) (G,)
+        root: R (M, M), Σ = RRᵀ
+        beta: noise precision
+        variance: target variance in the model's units
     """
     G = len(heights)
     if not variance > 0:
         return np.zeros(G), np.zeros(G)
     projected = beta * products(extra.cross.T[:G], root)
-    sparsity = np.maximum(beta * extra.gram[:G] - np.einsum("gm,gm->g", projected, projected), 0.0)
-    own = heights - np.einsum("gm,gm->g", products(block, root), projected)
-    precision = heights**2 / variance + sparsity
-    ratio = np.divide(own, precision, out=np.zeros(G), where=precision > 0)
-    return ratio * (beta * extra.projection[:G, 0]), ratio * own
+    s = np.maximum(beta * extra.gram[:G] - np.einsum("gm,gm->g", projected, projected), 0.0)
+    e = heights - np.einsum("gm,gm->g", products(block, root), projected)
+    precision = heights**2 / variance + s
+    ratio = np.divide(e, precision, out=np.zeros(G), where=precision > 0)
+    return ratio * (beta * extra.projection[:G, 0]), ratio * e

@@ -53,12 +53,12 @@ class GammaDensity:
     def log_density(self, precision: Float) -> Float:
         """Return the log density of the logarithm of each finite precision, minus its maximum, in
         nats; 0 if flat."""
-        found = -self.rate * precision
+        density = -self.rate * precision
         if self.shape:
-            found = found + self.shape * np.log(precision)
+            density = density + self.shape * np.log(precision)
             if self.rate:
-                found = found - self.shape * (np.log(self.shape / self.rate) - 1.0)
-        return found
+                density = density - self.shape * (np.log(self.shape / self.rate) - 1.0)
+        return density
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,12 @@ class Prior:
         contribute zero."""
         if self.alpha == self.noise == GammaDensity():
             return 0.0
-        found = float(self.alpha.log_density(alpha[np.isfinite(alpha) & ~self.held(labels)]).sum())
+        density = float(
+            self.alpha.log_density(alpha[np.isfinite(alpha) & ~self.held(labels)]).sum()
+        )
         if beta is not None:
-            found += float(np.sum(self.noise.log_density(np.array(beta))))
-        return found
+            density += float(np.sum(self.noise.log_density(np.array(beta))))
+        return density
 
 
 FLAT = Prior()
@@ -123,8 +125,8 @@ def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
     """Return ℓ(α) (P,), in nats, for columns with these s and q (P, T) at α (P,)."""
     total = alpha[:, None] + s
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
-    return np.where(np.isfinite(alpha), found, 0.0)
+        gain: Float = 0.5 * (np.log(alpha[:, None] / total) + q**2 / total).sum(axis=1)
+    return np.where(np.isfinite(alpha), gain, 0.0)
 
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:
@@ -140,31 +142,34 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     nats.
 
     α is ∞ for columns without a peak above zero. Every peak lies above the smallest optimum of a
-    single target, s²/(q² − s). The best point of a grid is refined by steps towards the fixed
-    point.
+    single target, s²/(q² − s).
     """
     excess = q**2 - s
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where((excess > 0) & (s > 0), s**2 / excess, np.inf).min(axis=1).clip(ABSENT)
     best = np.zeros(len(s))
     alpha = np.full(len(s), np.inf)
-    there = np.flatnonzero(np.isfinite(low))
-    s = s[there]
-    q = q[there]
-    low = low[there]
-    high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond this, ℓ behaves like Σ(q² − s)/2α
-    places = np.array([low * (high / low) ** (step / 47) for step in range(48)])
-    values = np.array([joint_contribution(s, q, place) for place in places])
-    found = places[values.argmax(axis=0), np.arange(len(there))]
-    for _ in range(8):
-        total = found[:, None] + s
-        moved = (s / total).sum(axis=1) / ((q / total) ** 2).sum(axis=1)
-        found = np.where(
-            joint_contribution(s, q, moved) > joint_contribution(s, q, found), moved, found
-        )
-    value = joint_contribution(s, q, found)
-    alpha[there], best[there] = np.where(value > 0, found, np.inf), np.maximum(value, 0.0)
+    columns = np.flatnonzero(np.isfinite(low))
+    peak = _joint_peak(s[columns], q[columns], low[columns])
+    value = joint_contribution(s[columns], q[columns], peak)
+    alpha[columns] = np.where(value > 0, peak, np.inf)
+    best[columns] = np.maximum(value, 0.0)
     return alpha, best
+
+
+def _joint_peak(s: Float, q: Float, low: Float) -> Float:
+    """Return the α (P,) of the largest ℓ above ``low`` (P,) of columns with these s and q (P, T):
+    the best point of a grid, refined by steps towards the fixed point."""
+    high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond this, ℓ behaves like Σ(q² − s)/2α
+    grid = np.array([low * (high / low) ** (step / 47) for step in range(48)])
+    values = np.array([joint_contribution(s, q, alpha) for alpha in grid])
+    peak: Float = grid[values.argmax(axis=0), np.arange(len(s))]
+    for _ in range(8):
+        total = peak[:, None] + s
+        moved = (s / total).sum(axis=1) / ((q / total) ** 2).sum(axis=1)
+        rises = joint_contribution(s, q, moved) > joint_contribution(s, q, peak)
+        peak = np.where(rises, moved, peak)
+    return peak
 
 
 def optimal_alpha(s: Float, q: Float) -> Float:
@@ -189,13 +194,17 @@ def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
 
 
 def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
-    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none. Shapes
-    as in ``optimum``.
+    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none.
 
     A column that gains nothing alone may gain together with others: a small α makes its prior weak
-        at first.
-    ``precision`` is βφᵀφ: the s of a near-copy of present columns is rounding error, and is raised
-        to a fraction of it.
+    at first. Shapes are as in ``optimum``.
+
+    Args:
+        s: sparsity; that of a near-copy of present columns is rounding error, and is raised to a
+            fraction of ``precision``
+        q: quality
+        precision: βφᵀφ
+        joint: True for several targets that share α
     """
     s = np.maximum(s, DEPENDENT * precision)
     best = optimum(s, q, joint=joint)[0]

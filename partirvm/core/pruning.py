@@ -24,57 +24,63 @@ from partirvm.types import Float, Int
 
 
 def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) -> Int:
-    """Return the positions, ``first`` or higher, of ``count`` columns, each the one whose deletion
-    loses the least.
+    """Return the positions of columns, in the order in which the deletion of each loses the least.
 
-    ``alpha`` is (M,), ``mean`` (M, C) and ``roots`` (C, M, M), or (1, M, M) if all outputs share Σ;
-    losses are totals.
+    Args:
+        alpha: α (M,)
+        mean: μ (M, C)
+        roots: R of the outputs (C, M, M), or (1, M, M) if all share Σ; losses are totals
+        first: the first column that may be deleted
+        count: number of columns to delete
     """
-    mean, M = mean.copy(), len(mean)
+    mean = mean.copy()
+    M = len(mean)
     covariances = roots @ roots.transpose(0, 2, 1)
     variance = np.einsum("cmm->mc", covariances).copy()
     least = EPS * variance
-    gone = np.empty((len(roots), count, M))
+    moves = np.empty((len(roots), count, M))  # Σ_:i / √Σ_ii of the deleted columns
     order = np.arange(count)
-    left = np.arange(M) >= first
+    present = np.arange(M) >= first
     for k in range(count):
         losses = (np.log(alpha[:, None] * variance) + mean**2 / variance).sum(axis=1)
-        i = order[k] = np.argmin(np.where(left, losses, np.inf))
-        column = covariances[:, i] - (gone[:, None, :k, i] @ gone[:, :k])[:, 0]
+        i = np.argmin(np.where(present, losses, np.inf))
+        order[k] = i
+        present[i] = False
+        column = covariances[:, i] - (moves[:, None, :k, i] @ moves[:, :k])[:, 0]
         mean -= column.T * (mean[i] / variance[i])
-        gone[:, k] = column / np.sqrt(variance[i])[:, None]
-        variance = np.maximum(variance - gone[:, k].T ** 2, least)
-        left[i] = False
+        moves[:, k] = column / np.sqrt(variance[i])[:, None]
+        variance = np.maximum(variance - moves[:, k].T ** 2, least)
     return order
 
 
 def conditioned(
     alpha: Float, mean: Float, roots: Float, left: Int
 ) -> tuple[Float, Float, float, Float]:
-    """Return the mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only the
-    columns ``left`` remain.
+    """Return the mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only some
+    columns remain.
 
-    The arguments are those of ``least_loss``; the roots are upper triangular.
+    Args:
+        alpha: α (M,)
+        mean: μ (M, C)
+        roots: upper triangular R of the outputs (C, M, M), or (1, M, M) if all share Σ
+        left: positions of the remaining columns
     """
-    parts = []
+    means = []
+    inverses = []
+    rises = []
     loss = 0.5 * mean.shape[1] * np.log(np.delete(alpha, left)).sum()
-    for root, own in zip(roots, np.split(mean, len(roots), axis=1), strict=True):
+    for root, outputs in zip(roots, np.split(mean, len(roots), axis=1), strict=True):
         P = np.linalg.inv(root)
         Q, triangle = np.linalg.qr(P[:, left])
         inverse = np.linalg.inv(triangle)
-        target = P @ own
+        target = P @ outputs
         projected = Q.T @ target
-        rest = ((target - Q @ projected) ** 2).sum(axis=0)
-        loss += (
-            own.shape[1] * np.log(np.abs([*root.diagonal(), *triangle.diagonal()])).sum()
-            + 0.5 * rest.sum()
-        )
-        parts.append((inverse @ projected, inverse, rest))
-    each, inverses, rests = zip(*parts, strict=True)
-    means = np.hstack(each)
-    return (
-        means,
-        np.stack(inverses),
-        float(loss),
-        np.hstack(rests) - alpha[left] @ means**2 + alpha @ mean**2,
-    )
+        rise = ((target - Q @ projected) ** 2).sum(axis=0)  # J(μ') − J(μ)
+        log_dets = np.log(np.abs([*root.diagonal(), *triangle.diagonal()])).sum()
+        loss += outputs.shape[1] * log_dets + 0.5 * rise.sum()
+        means.append(inverse @ projected)
+        inverses.append(inverse)
+        rises.append(rise)
+    moved = np.hstack(means)
+    rise = np.hstack(rises) - alpha[left] @ moved**2 + alpha @ mean**2
+    return moved, np.stack(inverses), float(loss), rise

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
-from partirvm.core.left_out import LEAST
+from partirvm.core.left_out import LEAST, OwnColumns, own_entries_zero
 from partirvm.core.link import targets
 from partirvm.types import Float
 
@@ -34,8 +34,14 @@ BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 
 @dataclass(frozen=True)
 class Ramp:
-    """The ramp of ``width`` τ and ``power`` ρ, with the log loss (nats) and error rate of left-out
-    rows."""
+    """The ramp.
+
+    Attributes:
+        width: τ
+        power: ρ
+        loss: log loss of left-out rows, in nats
+        wrong: error rate of left-out rows
+    """
 
     width: float = 0.2
     power: float = 1.0
@@ -64,62 +70,81 @@ class LeftOutClasses:
         root: Float,
         beta: float,
         weights: Any,
-        own: Any,
+        own: OwnColumns,
     ) -> Self:
-        """Leave out design rows ``block`` (n, M), class ``codes`` (n,), given a fit's μ (M, K), R,
-        Σ = RRᵀ, and β.
+        """Leave out the rows of a block of the design, at a fit's μ, Σ and β.
 
-        ``own`` are the positions of rows that are centres, with their columns, whose entries in
-        ``block`` become zero.
+        Args:
+            block: design at the rows (n, M)
+            codes: classes of the rows (n,)
+            mean: μ (M, K)
+            root: R (M, M), Σ = RRᵀ
+            beta: noise precision
+            weights: row weights (n,), or None; rows of weight zero are dropped
+            own: positions of rows that are centres, with their columns
         """
         w = np.ones(len(block)) if weights is None else weights
+        with own_entries_zero(block, own):
+            white = block @ root
+            f = block @ mean
+        spread = np.einsum("nm,nm->n", white, white)  # φᵀΣφ
         for row, columns in own:
-            block[row, columns] = 0.0
-        t = targets(codes, mean.shape[1])
-        white = block @ root
-        f = block @ mean
-        share = np.einsum("nm,nm->n", white, white)
-        for row, columns in own:
-            cross = root[columns] @ white[row]
-            solved = np.linalg.lstsq(root[columns] @ root[columns].T, cross, rcond=None)[0]
+            part = root[columns]
+            cross = part @ white[row]
+            solved = np.linalg.lstsq(part @ part.T, cross, rcond=None)[0]
             f[row] -= solved @ mean[columns]
-            share[row] -= solved @ cross
-        f = t - (t - f) / np.maximum(1.0 - beta * np.minimum(w, 1.0) * share, LEAST)[:, None]
+            spread[row] -= solved @ cross
+        t = targets(codes, mean.shape[1])
+        remaining = np.maximum(1.0 - beta * np.minimum(w, 1.0) * spread, LEAST)  # 1 − h
+        f = t - (t - f) / remaining[:, None]
         return cls(f[w > 0], codes[w > 0], w[w > 0])
 
     def __add__(self, other: Self) -> Self:
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("f", "codes", "weights"))
-        return type(self)(*map(np.concatenate, pairs))
+        return type(self)(
+            np.concatenate([self.f, other.f]),
+            np.concatenate([self.codes, other.codes]),
+            np.concatenate([self.weights, other.weights]),
+        )
 
     def ramp(self, start: Ramp) -> Ramp:
         """Return the ramp with the least log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # importing it takes megabytes
 
         f = self.f
-        K = self.f.shape[1]
-        shares = self.weights / max(self.weights.sum(), np.finfo(float).tiny)
+        K = f.shape[1]
+        total = self.weights.sum()
+        shares = self.weights / max(total, np.finfo(float).tiny)
         exact = targets(self.codes, K)
-        smooth = exact + (1.0 / K - exact) * K / (
-            (K - 1.0) * (self.weights.sum() + 4.0)
-        )  # a mass of 1/(n + 4)
-
-        def smoothed_loss(logs: Float) -> tuple[float, Float]:
-            width, power = np.exp(logs)
-            z = f / width
-            values = _log_softplus(z)
-            log_p = log_softmax(power * values, axis=1)
-            pull = shares[:, None] * (smooth - np.exp(log_p))
-            slope = np.exp(-np.logaddexp(0.0, -z) - values)  # the slope of log softplus
-            loss = -float((shares[:, None] * smooth * log_p).sum())
-            return loss, power * np.array([(pull * slope * z).sum(), -(pull * values).sum()])
-
+        mass = (K - 1.0) * (total + 4.0)
+        smooth = exact + (1.0 / K - exact) * K / mass  # a mass of 1/(n + 4)
         begin = np.log([start.width, start.power])
-        best = minimize(smoothed_loss, begin, jac=True, method="L-BFGS-B", bounds=BOUNDS).x
-        found = Ramp(*np.exp(best).tolist())
-        logits = found.logits(f)
-        own = log_softmax(logits, axis=1)[np.arange(len(f)), self.codes.astype(np.int64)]
+        best = minimize(
+            smoothed_loss, begin, (f, shares, smooth), "L-BFGS-B", jac=True, bounds=BOUNDS
+        )
+        chosen = Ramp(*np.exp(best.x).tolist())
+        logits = chosen.logits(f)
+        log_p = log_softmax(logits, axis=1)[np.arange(len(f)), self.codes.astype(np.int64)]
         wrong = float(shares @ (logits.argmax(axis=1) != self.codes))
-        return replace(found, loss=-float(shares @ own), wrong=wrong)
+        return replace(chosen, loss=-float(shares @ log_p), wrong=wrong)
+
+
+def smoothed_loss(logs: Float, f: Float, shares: Float, smooth: Float) -> tuple[float, Float]:
+    """Return the log loss of a ramp with smoothed targets, and its derivatives by log τ and log ρ.
+
+    Args:
+        logs: log τ and log ρ (2,)
+        f: predictors (n, K)
+        shares: weights of the rows, whose sum is one (n,)
+        smooth: smoothed targets (n, K)
+    """
+    width, power = np.exp(logs)
+    z = f / width
+    values = _log_softplus(z)
+    log_p = log_softmax(power * values, axis=1)
+    pull = shares[:, None] * (smooth - np.exp(log_p))
+    slope = np.exp(-np.logaddexp(0.0, -z) - values)  # the slope of log softplus
+    loss = -float((shares[:, None] * smooth * log_p).sum())
+    return loss, power * np.array([(pull * slope * z).sum(), -(pull * values).sum()])
 
 
 def _log_softplus(z: Float) -> Float:

@@ -78,16 +78,16 @@ def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
     width = np.uint64(half)
     mask = np.uint64((1 << half) - 1)
-    found = np.asarray(places).astype(np.uint64)
-    beyond = np.arange(len(found))
+    rows = np.asarray(places).astype(np.uint64)
+    beyond = np.arange(len(rows))
     while len(beyond):
-        left = found[beyond] >> width
-        right = found[beyond] & mask
+        high = rows[beyond] >> width
+        low = rows[beyond] & mask
         for key in keys:
-            left, right = right, left ^ (scrambled(right + key) & mask)
-        found[beyond] = (left << width) | right
-        beyond = beyond[found[beyond] >= n_rows]
-    return found.astype(np.int64)
+            high, low = low, high ^ (scrambled(low + key) & mask)
+        rows[beyond] = (high << width) | low
+        beyond = beyond[rows[beyond] >= n_rows]
+    return rows.astype(np.int64)
 
 
 def _mixed(state: Word) -> Word:
@@ -105,8 +105,11 @@ def scrambled(x: Word) -> Word:
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; ties are ordered by row number.
 
-    ``rows`` (k,) are row numbers, ``values`` (k, c) further data for these rows, such as their
-    inputs.
+    Attributes:
+        rows: row numbers (k,)
+        errors: of these rows (k,)
+        values: further data for these rows, such as their inputs (k, c)
+        limit: maximum number of rows
     """
 
     rows: Int
@@ -116,8 +119,14 @@ class LargestErrors:
 
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> "LargestErrors":
-        """Return the rows with the largest ``errors`` (n,), given the row numbers (n,) and values
-        (n, c) of all."""
+        """Return the rows with the largest errors.
+
+        Args:
+            errors: of all rows (n,)
+            rows: their numbers (n,)
+            values: further data for them (n, c)
+            limit: maximum number of rows
+        """
         order = np.lexsort((rows, -errors))[:limit]
         return cls(rows[order], errors[order], values[order], limit)
 

@@ -32,10 +32,13 @@ MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" fo
 class Scores(FieldSums):
     """Sums of the scores of n rows, for each of T targets.
 
-    ``square`` (T,) are sums of squared errors of the mean. ``sums`` (T, 8) are those of ``MEANS``:
-    negative log density in nats, continuous ranked probability score, interval score of the central
-    95 % interval (Gneiting & Raftery 2007, eqs. 21 and 43), in the targets' units, and numbers of
-    targets inside intervals at ``LEVELS``.
+    Attributes:
+        n: number of rows
+        square: sums of squared errors of the mean (T,)
+        sums: those of ``MEANS`` (T, 8): negative log density in nats, continuous ranked probability
+            score, interval score of the central 95 % interval (Gneiting & Raftery 2007, eqs. 21 and
+            43), in the targets' units, and numbers of targets inside intervals at ``LEVELS``
+        diagnostics: of the first targets
     """
 
     n: int
@@ -53,57 +56,49 @@ class Scores(FieldSums):
         multiples: ArrayLike = NORMAL_MULTIPLES,
         target: TargetMap = AS_IT_IS,
     ) -> Self:
-        """Return the scores of targets t for normal predictions with this mean and (noisy)
-        variance, (n,) or (n, T).
+        """Return the scores of normal predictions.
 
-        Intervals at ``STATED_LEVELS`` are mean ± ``multiples``, (L,) or (T, L), × the standard
-        deviation. Given the row numbers ``rows`` (n,), the first targets have diagnostics.
-        Predictions are of the mapped ``target``.
+        Args:
+            t: targets (n,) or (n, T)
+            mean: predicted means of the mapped target, of the same shape
+            variance: predicted variances of the mapped target, with noise, of the same shape
+            rows: row numbers (n,); without them, there are no diagnostics
+            multiples: half widths of the intervals at ``STATED_LEVELS``, in standard deviations,
+                (L,) or (T, L)
+            target: the map of the target
         """
-        t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
-        own = target(t)
+        t, mean, variance = (np.atleast_2d(values.T) for values in (t, mean, variance))
+        mapped = target(t)
         sd = np.sqrt(variance)
-        r = t - target.moments(mean, variance)[0]
-        z = (own - mean) / sd
-        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) - target.log_slope(t)
-        crps = sd * (
-            z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi)
-        )
-        if target != AS_IT_IS:
-            crps = _mean_pinball(t, mean, sd, target)
+        residuals = t - target.moments(mean, variance)[0]
+        z = (mapped - mean) / sd
         widths = np.broadcast_to(multiples, (len(t), len(STATED_LEVELS)))
         half_widths = dict(zip(STATED_LEVELS, widths.T[:, :, None], strict=True))
         half = half_widths[0.95] * sd
-        low = target.back(mean - half)
-        high = target.back(mean + half)
-        width = high - low + 2 / (1 - 0.95) * np.maximum(np.maximum(low - t, t - high), 0.0)
-        sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
-        sums += [(np.abs(z) <= half_widths[level]).sum(axis=1) for level in LEVELS]
-        first = list(zip(own, mean, sd, widths, strict=True))[:MOST_TARGETS]
-        shown = (
-            []
-            if rows is None
-            else [NumberDiagnostics.of(k, m, s, rows, some) for k, m, s, some in first]
+        scores = (
+            negative_log_density(z, variance) - target.log_slope(t),
+            normal_crps(z, sd) if target == AS_IT_IS else _mean_pinball(t, mean, sd, target),
+            interval_score(t, target.back(mean - half), target.back(mean + half), 0.95),
+            *(np.abs(z) <= half_widths[level] for level in LEVELS),
         )
-        diagnostics = tuple(each.scaled(0.0, 1.0, target) for each in shown)
-        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1), diagnostics)
+        return cls(
+            n=t.shape[1],
+            square=np.einsum("tn,tn->t", residuals, residuals),
+            sums=np.stack([score.sum(axis=1) for score in scores], axis=1),
+            diagnostics=_diagnostics(mapped, mean, sd, widths, rows, target),
+        )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """Return the scores of an evaluation by name: means over rows and targets, and those of
         several ``targets``."""
-        found = {
-            "rmse": self.loss,
-            **dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True)),
-        }
-        if len(targets) < 2:
-            return found
-        alone = (
-            Scores(self.n, self.square[k : k + 1], self.sums[k : k + 1])
-            for k in range(len(targets))
-        )
-        return found | {
-            "targets": {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
-        }
+        means = (self.sums.mean(axis=0) / self.n).tolist()
+        figures: dict[str, Any] = {"rmse": self.loss, **dict(zip(MEANS, means, strict=True))}
+        if len(targets) > 1:
+            figures["targets"] = {
+                name: Scores(self.n, self.square[k : k + 1], self.sums[k : k + 1]).figures()
+                for k, name in enumerate(targets)
+            }
+        return figures
 
     @property
     def loss(self) -> float:
@@ -112,12 +107,68 @@ class Scores(FieldSums):
         return float(np.sqrt(np.mean(self.square) / self.n))
 
 
+def _diagnostics(
+    mapped: Float, mean: Float, sd: Float, widths: Float, rows: Int | None, target: TargetMap
+) -> tuple[NumberDiagnostics, ...]:
+    """Return the diagnostics of the first targets; none without row numbers.
+
+    Args:
+        mapped: mapped targets (T, n)
+        mean: predicted means (T, n)
+        sd: predicted standard deviations (T, n)
+        widths: half widths of the intervals at ``STATED_LEVELS``, ÷ sd (T, L)
+        rows: row numbers (n,)
+        target: the map of the target
+    """
+    diagnostics = []
+    if rows is not None:
+        for k in range(min(len(mapped), MOST_TARGETS)):
+            shown = NumberDiagnostics.of(mapped[k], mean[k], sd[k], rows, widths[k])
+            diagnostics.append(shown.scaled(0.0, 1.0, target))
+    return tuple(diagnostics)
+
+
+def negative_log_density(z: Float, variance: Float) -> Float:
+    """Return −log p in nats of normal targets, given z = (t − mean)/√variance."""
+    return 0.5 * (np.log(2 * np.pi * variance) + z**2)
+
+
+def normal_crps(z: Float, sd: Float) -> Float:
+    """Return the continuous ranked probability score of normal predictions with standard deviation
+    ``sd``, z = (t − mean)/sd (Gneiting & Raftery 2007, eq. 21)."""
+    expected = z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2)
+    return np.asarray(sd * (expected - 1 / np.sqrt(np.pi)))
+
+
+def interval_score(t: Float, low: Float, high: Float, level: float) -> Float:
+    """Return the score of central intervals (Gneiting & Raftery 2007, eq. 43): their widths, and a
+    penalty for targets outside.
+
+    Args:
+        t: targets
+        low: lower ends
+        high: upper ends
+        level: probability of the intervals
+    """
+    outside = np.maximum(np.maximum(low - t, t - high), 0.0)
+    return np.asarray(high - low + 2 / (1 - level) * outside)
+
+
 def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:
     """Return twice the mean quantile loss, which is the CRPS (Gneiting & Raftery 2007, §4.2), from
-    100 quantiles."""
+    100 quantiles.
+
+    Args:
+        t: targets
+        mean: predicted means of the mapped target
+        sd: predicted standard deviations of the mapped target
+        target: the map of the target
+    """
     levels = (np.arange(100) + 0.5) / 100
-    left = t[..., None] - target.back(mean[..., None] + ndtri(levels) * sd[..., None])
-    return np.asarray(2 * np.maximum(levels * left, (levels - 1.0) * left).mean(axis=-1))
+    differences = t[..., None] - target.back(mean[..., None] + ndtri(levels) * sd[..., None])
+    return np.asarray(
+        2 * np.maximum(levels * differences, (levels - 1.0) * differences).mean(axis=-1)
+    )
 
 
 def ranking(scores: Float, positive: Bool) -> Int:
@@ -128,15 +179,11 @@ def ranking(scores: Float, positive: Bool) -> Int:
     scores.
     """
     with np.errstate(over="ignore"):
-        halves = (
-            (scores.astype(np.float16) + np.float16(0)).view(np.int16).astype(np.int64)
-        )  # −0 becomes 0
-    places = np.where(
-        halves < 0, -halves - 1, halves + (1 << 15)
-    )  # integers in the order of the scores
-    return np.stack(
-        [np.bincount(places[rows], minlength=1 << 16) for rows in (~positive, positive)]
-    )
+        halves = scores.astype(np.float16) + np.float16(0)  # −0 becomes 0
+    bits = halves.view(np.int16).astype(np.int64)
+    places = np.where(bits < 0, -bits - 1, bits + (1 << 15))  # integers in the order of the scores
+    classes = (places[~positive], places[positive])
+    return np.stack([np.bincount(of_class, minlength=1 << 16) for of_class in classes])
 
 
 def auc(counts: Int) -> float | None:
@@ -154,12 +201,16 @@ N_BINS = 15
 
 @dataclass(frozen=True)
 class ClassScores(FieldSums):
-    """Sums over ``n`` rows of class probability scores.
+    """Sums of class probability scores over rows.
 
-    ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows whose most probable class
-    (first of equals) differs. ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)²
-    (Brier 1950). ``excess`` is the number of correct rows minus the sum of largest probabilities,
-    in ``N_BINS`` bins; ``ranking`` (2, 2¹⁶) is for two classes.
+    Attributes:
+        n: number of rows
+        nll: −Σ log p of the true class, in nats
+        wrong: number of rows whose most probable class (first of equals) differs
+        squares: Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950)
+        excess: number of correct rows minus the sum of largest probabilities, in bins (``N_BINS``,)
+        ranking: for two classes, counts of rows by score (2, 2¹⁶)
+        diagnostics: of the rows
     """
 
     n: int
@@ -178,47 +229,58 @@ class ClassScores(FieldSums):
         scores: Float | None = None,
         start: int = 0,
     ) -> Self:
-        """Return the scores of rows from ``start`` with class ``codes`` (n,), 0 … K−1, and
-        ``probabilities`` (n, K).
+        """Return the scores of neighbouring rows.
 
-        For two classes, ``scores`` (n,) rank rows for ROC AUC, as linear predictors do where
-        probabilities are 0 or 1.
+        Args:
+            codes: classes of the rows, 0 … K−1 (n,)
+            probabilities: (n, K)
+            scores: for two classes, rank the rows for ROC AUC, as linear predictors do where
+                probabilities are 0 or 1 (n,)
+            start: number of the first row
         """
         classes = np.asarray(codes, dtype=np.int64)
         rows = np.arange(len(classes))
-        k = probabilities.shape[1]
-        own = probabilities[rows, classes]
+        p = probabilities[rows, classes]
         likeliest = probabilities.argmax(axis=1)
-        confidence = probabilities[rows, likeliest]
         correct = likeliest == classes
-        bins = np.searchsorted(
-            np.arange(1, N_BINS) / N_BINS, confidence, side="left"
-        )  # closed above
-        excess = np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64)
-        nll = float(
-            -np.log(np.maximum(own, np.finfo(np.float64).eps)).sum()
-        )  # clipped as in scikit-learn
-        squares = (
-            np.einsum("nk,nk->", probabilities, probabilities)
-            - own @ own
-            + (1.0 - own) @ (1.0 - own)
+        clipped = np.maximum(p, np.finfo(np.float64).eps)  # as in scikit-learn
+        return cls(
+            n=len(classes),
+            nll=float(-np.log(clipped).sum()),
+            wrong=int((~correct).sum()),
+            squares=brier_sum(probabilities, p),
+            excess=accuracy_excess(correct, probabilities[rows, likeliest]),
+            ranking=None if scores is None else ranking(scores, classes == 1),
+            diagnostics=(ClassDiagnostics.of(classes, probabilities, start),),
         )
-        squares = float(squares) / (2.0 if k == 2 else 1.0)
-        counts = None if scores is None else ranking(scores, classes == 1)
-        diagnostics = (ClassDiagnostics.of(classes, probabilities, start),)
-        return cls(len(classes), nll, int((~correct).sum()), squares, excess, counts, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017,
         eq. 3)."""
-        accuracy = (self.n - self.wrong) / self.n
-        brier = self.squares / self.n
-        ece = np.abs(self.excess).sum() / self.n
-        found = {"accuracy": accuracy, "log_loss": self.loss, "brier": brier, "ece": float(ece)}
-        return found if self.ranking is None else found | {"roc_auc": auc(self.ranking)}
+        figures = {
+            "accuracy": (self.n - self.wrong) / self.n,
+            "log_loss": self.loss,
+            "brier": self.squares / self.n,
+            "ece": float(np.abs(self.excess).sum() / self.n),
+        }
+        return figures if self.ranking is None else figures | {"roc_auc": auc(self.ranking)}
 
     @property
     def loss(self) -> float:
         """The loss minimised by early stopping: the log loss, the mean of −log p_t over rows, in
         nats."""
         return self.nll / self.n
+
+
+def brier_sum(probabilities: Float, p: Float) -> float:
+    """Return Σ_k (p_k − [t = k])² over rows (Brier 1950), half of it for two classes; ``p`` (n,)
+    are the probabilities of the rows' classes."""
+    squares = np.einsum("nk,nk->", probabilities, probabilities) - p @ p + (1.0 - p) @ (1.0 - p)
+    return float(squares) / (2.0 if probabilities.shape[1] == 2 else 1.0)
+
+
+def accuracy_excess(correct: Bool, confidence: Float) -> Float:
+    """Return the number of correct rows minus the sum of their confidence, in ``N_BINS`` bins."""
+    edges = np.arange(1, N_BINS) / N_BINS  # bins are closed above
+    bins = np.searchsorted(edges, confidence, side="left")
+    return np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64)

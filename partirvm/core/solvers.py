@@ -34,16 +34,23 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, Watch, maximise
 from partirvm.errors import NumericalError
 
-ROUGH, LOOSE = 3e-4, 1e-4
-"""Tolerances of the starts and of the turns, unless the rule's is larger; the final fit converges
-to the rule's. Over 66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as
-high as with 1e-5 throughout."""
+ROUGH = 3e-4
+"""Tolerance of the starts, unless the rule's is larger; the final fit converges to the rule's. Over
+66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as high as with 1e-5
+throughout."""
 
-SCREENING, JOINT, SCARCE = 12, 3, 2
-"""Maximum numbers of iterations of new columns alongside the others, and then of all columns of an
-intermediate fit; and the factor on both in a last fit and where columns are limited, so that fewer
-remain. With 30 and 6 iterations, kin40k (10,000 rows) is slower and 3 % worse: columns that leave
-early do not come back."""
+LOOSE = 1e-4
+"""Tolerance of the turns, unless the rule's is larger."""
+
+SCREENING = 12
+"""Maximum number of iterations of new columns alongside the others. With 30 and 6 iterations of
+all, kin40k (10,000 rows) is slower and 3 % worse: columns that leave early do not come back."""
+
+JOINT = 3
+"""Maximum number of the subsequent iterations of all columns of an intermediate fit."""
+
+SCARCE = 2
+"""Factor on both in a last fit and where columns are limited, so that fewer remain."""
 
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 Begin = Callable[[HyperState, HyperState], HyperState]
@@ -60,12 +67,12 @@ def auto(
         return maximise(state, rule, on_step)
     if not fresh:
         return _continued(state, rule, on_step)
-    found, reason = maximise(state, replace(rule, tol=max(rule.tol, ROUGH)), on_step)
-    begins = len(state.labels) <= 500  # then a fixed point takes less than a second
-    if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
-        return found, reason
-    fits = [_from_starts(found, state, rule, on_step) if begins else found]
-    del found  # two M × M matrices, which must not be held during the subsequent fits
+    fit, reason = maximise(state, replace(rule, tol=max(rule.tol, ROUGH)), on_step)
+    small = len(state.labels) <= 500  # then a fixed point takes less than a second
+    if not (reason is Termination.CONVERGED or (small and reason is Termination.CANCELLED)):
+        return fit, reason
+    fits = [_from_starts(fit, state, rule, on_step) if small else fit]
+    del fit  # two M × M matrices, which must not be held during the subsequent fits
     best, reason = improve(turns(fits.pop(), state, rule, rejoined, on_step), state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
@@ -78,18 +85,16 @@ def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[Hyper
     """Return the fixed point of a continued fit, after screening any columns that have just
     entered."""
     if state.entered is not None and state.entered.any():
-        times = 1 if rule.vectors is not None and not rule.thin else SCARCE
-        with suppress(
-            NumericalError
-        ):  # near-copies of the other columns leave only rounding errors
-            state = screened(
-                state,
-                replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)),
-                on_step,
-            )
-        if rule.vectors is not None and times * JOINT < rule.max_iterations:
-            found, reason = maximise(state, replace(rule, max_iterations=times * JOINT), on_step)
-            return found, Termination.HALVED if reason is Termination.ITERATIONS else reason
+        intermediate = rule.vectors is not None
+        times = 1 if intermediate and not rule.thin else SCARCE
+        limit = min(rule.max_iterations, times * SCREENING)
+        with suppress(NumericalError):  # near-copies of other columns leave only rounding errors
+            state = screened(state, replace(rule, max_iterations=limit), on_step)
+        if intermediate and times * JOINT < rule.max_iterations:
+            fit, reason = maximise(state, replace(rule, max_iterations=times * JOINT), on_step)
+            if reason is Termination.ITERATIONS:
+                reason = Termination.HALVED
+            return fit, reason
     return maximise(state, rule, on_step)
 
 
@@ -100,12 +105,12 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
     The remaining ones keep the α at which they entered: optimal α would displace fewer columns. β
     is estimated again.
     """
-    begun = beside(state)
-    found, _ = maximise(begun, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)
-    kept = np.flatnonzero(~np.isin(state.labels, np.setdiff1d(begun.labels, found.labels)))
-    return state.restarted(
-        state.statistics.take(kept), state.alpha[kept], float(state.beta) * float(found.beta)
-    )
+    start = beside(state)
+    fit, _ = maximise(start, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)
+    deleted = np.setdiff1d(start.labels, fit.labels)
+    columns = np.flatnonzero(~np.isin(state.labels, deleted))
+    beta = float(state.beta) * float(fit.beta)
+    return state.restarted(state.statistics.take(columns), state.alpha[columns], beta)
 
 
 def beside(state: HyperState) -> HyperState:
@@ -121,40 +126,50 @@ def beside(state: HyperState) -> HyperState:
     beta = float(state.beta)
     entered = np.asarray(state.entered)
     new = np.flatnonzero(entered)
-    others = np.flatnonzero(~entered)
-    old = posterior(statistics.take(others), state.alpha[others], beta)
-    cross = statistics.gram[np.ix_(others, new)]
+    earlier = np.flatnonzero(~entered)
+    old = posterior(statistics.take(earlier), state.alpha[earlier], beta)
+    cross = statistics.gram[np.ix_(earlier, new)]
     precision = beta * statistics.gram[np.ix_(new, new)]
     half = whitened(old, cross)
     gram = precision - beta**2 * (half @ half.T)
     np.fill_diagonal(gram, np.maximum(np.diagonal(gram), DEPENDENT * np.diagonal(precision)))
-    quality = beta * (
-        statistics.projection[new, 0] - cross.T @ (old.mean - statistics.offset[others, 0])
-    )
-    square = beta * old.residual + state.alpha[others] @ old.mean**2
+    moved = old.mean - statistics.offset[earlier, 0]
+    quality = beta * (statistics.projection[new, 0] - cross.T @ moved)
+    square = beta * old.residual + state.alpha[earlier] @ old.mean**2
     block = GramBlock(
-        np.zeros((0, len(new))), gram, quality[:, None], np.array([square]), state.n, 0.0
+        cross=np.zeros((0, len(new))),
+        gram=gram,
+        projection=quality[:, None],
+        sum_squares=np.array([square]),
+        n=state.n,
+        log_weight=0.0,
     )
-    begun = state.restarted(GramStatistics.of(state.labels[new], block), state.alpha[new], 1.0)
+    fit = state.restarted(GramStatistics.of(state.labels[new], block), state.alpha[new], 1.0)
     return replace(
-        begun, target_variance=beta * state.target_variance, least_noise=beta * state.least_noise
+        fit, target_variance=beta * state.target_variance, least_noise=beta * state.least_noise
     )
 
 
 def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return the best of ``best`` and fixed points from common α: 1/M² (Tipping's SparseBayes) and
-    1, × their scale."""
+    """Return the best fixed point from common α: 1/M² (Tipping's SparseBayes) and 1, × their scale.
+
+    Args:
+        best: the fixed point from the columns' α
+        whole: the fit with all candidates
+        rule: when the fit ends
+        on_step: called at each step
+    """
     M = len(whole.labels)
     last = best.iteration
-    unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (
-        whole.n * float(whole.target_variance)
-    )
+    largest = float(whole.statistics.gram.diagonal().max(initial=0.0))
+    unit = largest / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
-        found = maximise(start, replace(_loose(rule, last), tol=max(rule.tol, ROUGH)), on_step)[0]
-        last = found.iteration
-        best = max(best, found, key=lambda each: each.log_evidence)
-        del found  # the new fit may be worse
+        trial = maximise(start, replace(_loose(rule, last), tol=max(rule.tol, ROUGH)), on_step)[0]
+        last = trial.iteration
+        if trial.log_evidence > best.log_evidence:
+            best = trial
+        del trial  # the new fit may be worse
     return replace(best, iteration=last)
 
 
@@ -167,16 +182,21 @@ def _loose(rule: StopRule, done: int) -> StopRule:
 def improve(
     fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch
 ) -> tuple[HyperState, Termination]:
-    """Alternate actions and the fixed point from ``fit``, which has some of the columns of
-    ``whole``."""
+    """Alternate actions and the fixed point.
+
+    Args:
+        fit: the first fixed point
+        whole: the fit with all candidates
+        rule: when the fit ends
+        on_step: called at each step
+    """
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
         # four refreshes cover some 64 + M/2 actions; beyond that, updating all α together does
         # better
-        return grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + 4), on_step)[
-            0
-        ]
+        limited = replace(loose, max_iterations=fit.iteration + 4)
+        return grow(_among(whole, fit), limited, on_step)[0]
 
     fit = turns(fit, whole, rule, act, on_step)
     final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
@@ -187,16 +207,23 @@ def improve(
 def turns(
     fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch
 ) -> HyperState:
-    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row without
-    raising the noise."""
+    """Repeat the fixed point while it gains 1e-3 nats per row without raising the noise.
+
+    Args:
+        fit: the first fixed point
+        whole: the fit with all candidates
+        rule: when the fit ends
+        start: where the next fixed point starts, ``start(fit, whole)``
+        on_step: called at each step
+    """
     loose = _loose(rule, fit.iteration)
     gain = np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
-        found, _ = maximise(start(fit, whole), loose, on_step)
-        gain = found.log_evidence - fit.log_evidence
-        if gain <= 0 or float(fit.beta) > 1.01 * float(found.beta):
-            return replace(fit, iteration=found.iteration)
-        fit = found
+        trial, _ = maximise(start(fit, whole), loose, on_step)
+        gain = trial.log_evidence - fit.log_evidence
+        if gain <= 0 or float(fit.beta) > 1.01 * float(trial.beta):
+            return replace(fit, iteration=trial.iteration)
+        fit = trial
     return fit
 
 
@@ -209,25 +236,32 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     s[active.columns], q[active.columns] = own_factors(active, active.alpha)
     precision = active.beta * active.diagonal
     alpha = entry_precision(s, q, precision)
-    rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
     alpha[active.columns] = active.alpha
+    rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
     rank[active.columns] = np.inf
-    kept = np.sort(np.argsort(-rank, kind="stable")[: active.M + max(10, active.M // 2)])
-    statistics = active.statistics.take(kept)
+    count = active.M + max(10, active.M // 2)
+    columns = np.sort(np.argsort(-rank, kind="stable")[:count])
+    statistics = active.statistics.take(columns)
     return whole.restarted(
-        statistics, alpha[kept], fit.beta, floored=fit.floored, iteration=fit.iteration
+        statistics, alpha[columns], fit.beta, floored=fit.floored, iteration=fit.iteration
     )
 
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
     """Return all candidates of ``whole``: those in ``fit`` as it has them, the others as if they
     had just entered."""
-    _, there, own = np.intersect1d(
+    _, places, places_in_fit = np.intersect1d(
         whole.labels, fit.labels, assume_unique=True, return_indices=True
     )
     alpha = whole.alpha.copy()
+    alpha[places] = fit.alpha[places_in_fit]
     entered = np.ones(len(whole.labels), bool)
-    alpha[there] = fit.alpha[own]
-    entered[there] = False
-    known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}
-    return whole.restarted(whole.statistics, alpha, fit.beta, **known)
+    entered[places] = False
+    return whole.restarted(
+        whole.statistics,
+        alpha,
+        fit.beta,
+        floored=fit.floored,
+        iteration=fit.iteration,
+        entered=entered,
+    )

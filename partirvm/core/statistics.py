@@ -42,15 +42,14 @@ class FieldSums:
         return self._sum(other, operator.iadd)
 
     def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
-        def both(own: Any, its: Any) -> Any:
-            return tuple(map(add, own, its)) if isinstance(own, tuple) else add(own, its)
-
-        own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        sums = {
-            name: both(value, getattr(other, name))
-            for name, value in own.items()
-            if value is not None
-        }
+        sums: dict[str, Any] = {}
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            added = getattr(other, item.name)
+            if isinstance(value, tuple):
+                sums[item.name] = tuple(map(add, value, added))
+            elif value is not None:
+                sums[item.name] = add(value, added)
         return replace(self, **sums)  # type: ignore[type-var]
 
 
@@ -98,9 +97,13 @@ def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
 class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new or only its diagonal (P,), from
-    which s and q follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr.
-    ``n`` counts rows with non-zero weight, ``log_weight`` is their Σ log w_n.
+    Attributes:
+        cross: Φ_keptᵀWΦ_new (M, P)
+        gram: Φ_newᵀWΦ_new (P, P), or only its diagonal (P,), from which s and q follow
+        projection: Φ_newᵀWr (P, T)
+        sum_squares: the diagonal of rᵀWr (T,)
+        n: number of rows with non-zero weight
+        log_weight: their Σ log w_n
     """
 
     cross: Float
@@ -119,8 +122,15 @@ class GramBlock(FieldSums):
         weights: Float | None = None,
         diagonal: bool = False,
     ) -> Self:
-        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target``
-        (rows, T)."""
+        """Return the statistic of rows.
+
+        Args:
+            kept: kept columns at the rows (n, M)
+            new: new columns (n, P)
+            target: targets (n, T)
+            weights: row weights (n,)
+            diagonal: True computes only the diagonal of ``gram``
+        """
         n = len(new)
         log_weight = 0.0
         if weights is not None:
@@ -132,9 +142,8 @@ class GramBlock(FieldSums):
             new = new * root
             target = target * root
         gram = np.einsum("np,np->p", new, new) if diagonal else new.T @ new
-        return cls(
-            kept.T @ new, gram, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight
-        )
+        squares = np.einsum("nt,nt->t", target, target)
+        return cls(kept.T @ new, gram, new.T @ target, squares, n, log_weight)
 
 
 @dataclass(frozen=True)
@@ -147,11 +156,16 @@ class ResidualStatistics(FieldSums):
 
 @dataclass(frozen=True)
 class GramStatistics:
-    """Sufficient statistics of M labelled columns over n rows.
+    """Sufficient statistics of M labelled columns over n rows, of r = t − Φ·offset.
 
-    ``gram`` (M, M) is ΦᵀWΦ, ``projection`` (M, T) is ΦᵀWr and ``sum_squares`` (T,) is the diagonal
-    of rᵀWr, where r = t − Φ·offset and ``offset`` is (M, T). ``labels`` (M,) int64 identify the
-    columns.
+    Attributes:
+        labels: of the columns, int64 (M,)
+        gram: ΦᵀWΦ (M, M)
+        projection: ΦᵀWr (M, T)
+        sum_squares: the diagonal of rᵀWr (T,)
+        offset: m (M, T)
+        n: number of rows with non-zero weight
+        log_weight: their Σ log w_n
     """
 
     labels: Int

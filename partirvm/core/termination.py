@@ -59,9 +59,12 @@ class StopRule:
     """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is
     reached.
 
-    ``vectors`` is the number of kernel columns at which pruning ends the fit. With ``guard``, a fit
-    stops if its residual has cancelled. With ``thin``, or ``Prior.keeps_worthless``, it converges
-    only once no column gains nothing.
+    Attributes:
+        tol: change of the evidence at convergence, in nats per row
+        max_iterations: maximum number of iterations
+        vectors: number of kernel columns at which pruning ends the fit, or None
+        guard: True stops a fit whose residual has cancelled
+        thin: True converges only once no column gains nothing, as ``Prior.keeps_worthless`` does
     """
 
     tol: float

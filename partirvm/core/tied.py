@@ -30,7 +30,7 @@ import numpy as np
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
-from partirvm.types import Each, Float, Int
+from partirvm.types import Bool, Each, Float, Int
 
 ALPHA_CEILING = 1e5
 """Maximum α, as a multiple of the columns' largest data precision: larger values could hardly
@@ -39,8 +39,13 @@ decrease again."""
 
 @dataclass(frozen=True)
 class Tied:
-    """α of all kernel columns, α of the leading columns, and the noise precision β, (T,) for
-    several targets."""
+    """The parameters of a tied RVM.
+
+    Attributes:
+        alpha: α of all kernel columns
+        leading: α of the leading columns
+        beta: noise precision β, (T,) for several targets
+    """
 
     alpha: float
     leading: float
@@ -58,53 +63,86 @@ def updates(
     target_variance: Each | None = None,
     fixed: Each | None = None,
 ) -> tuple[Tied, Posterior]:
-    """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
+    """Update α and β, and return them and the posterior. Raises ``NumericalError``.
 
-    ``target_variance`` defines the noise floor, ``fixed`` is a given β; both are (T,) for several
-    targets. Without a ``target_variance``, the targets are class indicators, which share β. Raises
-    ``NumericalError``.
+    Args:
+        statistics: of all columns
+        tied: α and β at the start
+        count: number of updates
+        target_variance: defines the noise floor, (T,) for several targets; without it, the targets
+            are class indicators, which share β
+        fixed: a given β, (T,) for several targets
     """
-    size = 1
-    squares = statistics.sum_squares
+    sharing = 1  # number of targets that share Σ
     if target_variance is None:
-        size = len(squares)
-        target_variance = float(squares.mean()) / max(statistics.n, 1)
-    parts = statistics.labels >= 0, statistics.labels < 0
-    largest = np.array([statistics.gram.diagonal()[part].max(initial=0.0) for part in parts])
-    found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
+        sharing = len(statistics.sum_squares)
+        target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)
+    current = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
     for _ in range(count):
         beta = tied.beta
-        gammas = size * found.determinedness
-        squares = found.mean**2
         if fixed is None:
-            freedom = np.maximum(size * statistics.n - gammas.sum(axis=0), size)
-            limited = freedom / np.maximum(found.residual, NOISE_FLOOR * target_variance * freedom)
+            determined = (sharing * current.determinedness).sum(axis=0)
+            freedom = np.maximum(sharing * statistics.n - determined, sharing)
+            limited = freedom / np.maximum(
+                current.residual, NOISE_FLOOR * target_variance * freedom
+            )
             beta = limited if isinstance(target_variance, np.ndarray) else float(limited)
-        bound = np.max(beta) * largest
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.array([gammas[part].sum() / squares[part].sum() for part in parts])
-        ratio = np.clip(
-            np.where(np.isnan(ratio), np.inf, ratio), ALPHA_FLOOR * bound, ALPHA_CEILING * bound
-        )
-        alpha, leading = np.where(bound > 0, ratio, [tied.alpha, tied.leading]).tolist()
+        kernels = statistics.labels >= 0
+        alpha = _tied_alpha(statistics, current, sharing, beta, kernels, tied.alpha)
+        leading = _tied_alpha(statistics, current, sharing, beta, ~kernels, tied.leading)
         tied = Tied(alpha, leading, beta)
-        found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
-    return tied, found
+        current = posterior(statistics, tied.alphas(statistics.labels), beta)
+    return tied, current
+
+
+def _tied_alpha(
+    statistics: GramStatistics,
+    current: Posterior,
+    sharing: int,
+    beta: Each,
+    columns: Bool,
+    default: float,
+) -> float:
+    """Return the next α of tied columns, Σγ_i / Σμ_i² within bounds.
+
+    Args:
+        statistics: of all columns
+        current: the posterior
+        sharing: number of targets that share Σ
+        beta: noise precision
+        columns: True for the tied columns (M,)
+        default: α of columns without data
+    """
+    bound = np.max(beta) * statistics.gram.diagonal()[columns].max(initial=0.0)
+    if not bound > 0:
+        return default
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gammas = (sharing * current.determinedness)[columns].sum()
+        ratio = gammas / (current.mean**2)[columns].sum()
+    if np.isnan(ratio):
+        ratio = np.inf
+    return float(np.clip(ratio, ALPHA_FLOOR * bound, ALPHA_CEILING * bound))
 
 
 def slopes(
     block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None
 ) -> Float:
-    """Return D (n, M), in nats, for a design block Φ (n, M) and K targets that share Σ (M, M) and
-    β.
+    """Return D (n, M), in nats, of K targets that share Σ and β.
 
-    ``target`` is (n, K), ``mean`` is (M, K), and ``weights`` (n,) are the row weights. D has the
-    floating-point precision of Σ: in single precision, its product takes half the time.
+    D has the floating-point precision of Σ: in single precision, its product takes half the time.
+
+    Args:
+        block: design Φ at the rows (n, M)
+        target: targets of the rows (n, K)
+        mean: μ (M, K)
+        covariance: Σ (M, M)
+        beta: noise precision
+        weights: row weights (n,), or None
     """
     # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays stored column by column, like Φ
     left = np.concatenate([block.T, (beta * (target - block @ mean)).T], dtype=covariance.dtype)
     right = np.concatenate([-beta * target.shape[1] * covariance, mean.T], dtype=covariance.dtype)
-    found: Float = (right.T @ left).T
+    D: Float = (right.T @ left).T
     if weights is not None:
-        found *= weights[:, None]
-    return found
+        D *= weights[:, None]
+    return D

@@ -36,11 +36,13 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Bool, Each, Float, Int
 
-FADED, LOST = 1e-3, 1e-12
-"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column
-once it is below the second. k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail
-q² > s: the first must be well below 1/k, or all of them would be deleted at once. Below the second,
-γ and s = αγ/(1 − γ) are rounding errors."""
+FADED = 1e-3
+"""A column that fails q² > s is pruned once its determinedness γ is below this. k near-copies share
+one degree of freedom, γ ≈ 1/k each, and all fail q² > s: this must be well below 1/k, or all of
+them would be deleted at once."""
+
+LOST = 1e-12
+"""Any column is pruned once its γ is below this: γ and s = αγ/(1 − γ) are then rounding errors."""
 
 NOISE_FLOOR = 1e-8
 """Minimum noise variance, as a fraction of the target's mean square: without noise, β would
@@ -57,11 +59,22 @@ class HyperState:
     """A dense fit in progress: statistics of the active columns, their α (M,), β, and their
     posterior.
 
-    ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines
-    the noise floor; σ² is also at least ``least_noise``. ``fixed_noise`` keeps β unchanged.
-    ``entered`` (M,) marks columns that have joined since the last step. ``calibration`` is the
-    prediction uncertainty from left-out rows, ``left_out`` their diagnostics. A ``ramp`` turns the
-    indicators of ``n_classes`` classes into probabilities.
+    Attributes:
+        statistics: of the M active columns
+        alpha: α (M,)
+        beta: β, (T,) for several targets
+        target_variance: the target's mean square, which defines the noise floor, as ``beta``
+        fixed_noise: True keeps β unchanged
+        iteration: number of steps so far
+        floored: True if ``NOISE_FLOOR`` limits β
+        prior: of α and β
+        entered: True for columns that have joined since the last step (M,), or None
+        calibration: the prediction uncertainty from left-out rows, or None
+        left_out: diagnostics of these rows, or None
+        least_noise: minimum σ²
+        n_classes: number of classes whose indicators are the targets, or 0
+        ramp: turns the indicators into probabilities
+        found: the posterior, or None if it is not yet computed
     """
 
     statistics: GramStatistics
@@ -84,9 +97,9 @@ class HyperState:
     def posterior(self) -> Posterior:
         """The posterior at these α and β, computed if needed. Raises ``NumericalError`` as
         ``core.posterior`` does."""
-        return (
-            posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
-        )
+        if self.found is None:
+            return posterior(self.statistics, self.alpha, self.beta)
+        return self.found
 
     @property
     def n_vectors(self) -> int:
@@ -107,9 +120,8 @@ class HyperState:
         """Log evidence, in nats, of the target in the model's units, including the priors on α and
         β."""
         beta = None if self.fixed_noise else self.beta
-        return self.posterior.log_evidence + self.sharing * self.prior.log_density(
-            self.labels, self.alpha, beta
-        )
+        density = self.prior.log_density(self.labels, self.alpha, beta)
+        return self.posterior.log_evidence + self.sharing * density
 
     @property
     def sharing(self) -> int:
@@ -125,23 +137,25 @@ class HyperState:
     def restarted(
         self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any
     ) -> Self:
-        """Return a fit of the same target with these statistics, α (unless fixed), β and ``others``
-        of its fields."""
+        """Return a fit of the same target from other values.
+
+        Args:
+            statistics: of its columns
+            alpha: α, unless fixed by the prior (M,)
+            beta: β
+            others: further fields; by default, those that depend on the columns are empty
+        """
+        first: dict[str, Any] = {"iteration": 0, "floored": False}
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
-        others = {"iteration": 0, "floored": False, **unknown, **others}
-        return replace(
-            self,
-            statistics=statistics,
-            alpha=self.prior.fix(statistics.labels, alpha),
-            beta=beta,
-            **others,
-        )
+        alpha = self.prior.fix(statistics.labels, alpha)
+        fields = {**first, **unknown, **others}
+        return replace(self, statistics=statistics, alpha=alpha, beta=beta, **fields)
 
     def reduced(self, share: float) -> "HyperState":
         """Return the fit without this share of its kernel columns, those with the smallest γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
-        least = np.argsort(self.posterior.determinedness[kernels], kind="stable")
-        return without(self, kernels[least[: int(share * len(kernels))]])
+        order = np.argsort(self.posterior.determinedness[kernels], kind="stable")
+        return without(self, kernels[order[: int(share * len(kernels))]])
 
     def losses(self) -> Float:
         """Return the evidence lost by deleting each column (M,), in nats."""
@@ -151,29 +165,42 @@ class HyperState:
         """Return the evidence gain (Q,) of adding each pool column alone, in nats; sample gains are
         scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
-        sums = (scale * each for each in (statistic.cross, statistic.gram, statistic.projection))
-        return self.sharing * optimum(*self.factors(*sums), joint=True)[1]
+        factors = self.factors(
+            scale * statistic.cross, scale * statistic.gram, scale * statistic.projection
+        )
+        return self.sharing * optimum(*factors, joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """Return s and q, (P,) or (P, T), of P other columns (Tipping & Faul 2003, eqs. 19 and 22)
         from statistics."""
-        found = self.posterior
+        current = self.posterior
         offset = self.statistics.offset
-        if not found.targets:
-            m, p = (each.reshape(-1, *found.mean.shape[1:]) for each in (offset, projection))
-            s, q = sparsity_quality(found, float(self.beta), m, cross, diagonal, p)
+        if not current.targets:
+            shape = (-1, *current.mean.shape[1:])
+            sums = (offset.reshape(shape), cross, diagonal, projection.reshape(shape))
+            s, q = sparsity_quality(current, float(self.beta), *sums)
             return s, shared(q, s)
-        targets = zip(
-            found.targets, np.atleast_1d(self.beta).tolist(), offset.T, projection.T, strict=True
-        )
-        pairs = [sparsity_quality(one, beta, m, cross, diagonal, p) for one, beta, m, p in targets]
-        s, q = (np.column_stack(each) for each in zip(*pairs, strict=True))
+        s = np.empty(projection.shape)
+        q = np.empty(projection.shape)
+        for k, target in enumerate(current.targets):
+            beta = float(np.atleast_1d(self.beta)[k])
+            sums = (offset[:, k], cross, diagonal, projection[:, k])
+            s[:, k], q[:, k] = sparsity_quality(target, beta, *sums)
         return s, q
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Information about one step, used only for reports."""
+    """Information about one step, used only for reports.
+
+    Attributes:
+        iteration: number of the step
+        n_vectors: number of kernel columns after it
+        pruned: number of columns that it pruned
+        log_evidence: after it, in nats
+        change: of the log evidence
+        noise_variance: σ², the mean over targets
+    """
 
     iteration: int
     n_vectors: int
@@ -189,31 +216,56 @@ Watch = Callable[[StepInfo], None]
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """Update α and β once, prune columns, and factorise once."""
+    # update
     old = state.posterior
-    prior = state.prior
-    before = state.log_evidence
-    determined, square = (
-        np.atleast_2d(each.T).T
-        for each in (old.determinedness, shared(old.mean, old.variance) ** 2)
-    )
-    gamma = determined.max(axis=1, initial=0.0)  # conditions on γ must hold for all targets
-    alpha = prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
-    beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
-    gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    kept = np.flatnonzero(~gone | prior.held(state.labels))
-    statistics = _columns(state, kept)
+    determined = _by_target(old.determinedness)
+    square = _by_target(shared(old.mean, old.variance) ** 2)
+    alpha = state.prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
+    beta = state.beta
+    floored = state.floored
+    if not state.fixed_noise:
+        beta, floored = noise_precision(state)
+
+    # prune: conditions on γ must hold for all targets
+    gamma = determined.max(axis=1, initial=0.0)
+    remaining = surviving(state, _worthless(state), gamma, alpha)
+    statistics = _columns(state, remaining)
     floor = ALPHA_FLOOR * np.max(beta) * np.diagonal(statistics.gram)
-    alpha = prior.fix(statistics.labels, np.maximum(alpha[kept], floor))
-    new = posterior(statistics, alpha, beta)
-    state = state.restarted(
-        statistics, alpha, beta, found=new, iteration=state.iteration + 1, floored=floored
+    alpha = np.maximum(alpha[remaining], floor)
+
+    # factorise
+    new = state.restarted(statistics, alpha, beta, iteration=state.iteration + 1, floored=floored)
+    new = replace(new, found=new.posterior)
+
+    # report
+    evidence = new.log_evidence
+    info = StepInfo(
+        iteration=new.iteration,
+        n_vectors=new.n_vectors,
+        pruned=len(gamma) - len(remaining),
+        log_evidence=evidence,
+        change=evidence - state.log_evidence,
+        noise_variance=float(np.mean(1.0 / beta)),
     )
-    evidence = state.log_evidence
-    noise = float(np.mean(1.0 / beta))
-    pruned = len(gone) - len(kept)
-    return state, StepInfo(
-        state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise
-    )
+    return new, info
+
+
+def surviving(state: Any, worthless: Bool, gamma: Float, alpha: Float) -> Int:
+    """Return the positions of the columns that are not pruned.
+
+    Args:
+        state: the fit of M columns
+        worthless: True for columns that do not raise the evidence at any α (M,)
+        gamma: γ (M,)
+        alpha: the next α (M,)
+    """
+    pruned = (worthless & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    return np.flatnonzero(~pruned | state.prior.held(state.labels))
+
+
+def _by_target(values: Float) -> Float:
+    """Return values, (M,) or (M, T), as (M, T)."""
+    return np.atleast_2d(values.T).T
 
 
 def _worthless(state: HyperState) -> Bool:
@@ -228,18 +280,18 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
 
     ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
     """
-    determined, residual = now or (
-        state.posterior.determinedness.sum(axis=0),
-        state.posterior.residual,
-    )
+    if now is None:
+        current = state.posterior
+        now = current.determinedness.sum(axis=0), current.residual
+    determined, residual = map(np.atleast_1d, now)
     prior = state.prior.noise
-    freedom = np.maximum(state.n - np.atleast_1d(determined), 1.0) + 2.0 * prior.shape
-    residual = np.atleast_1d(residual) / state.sharing + 2.0 * prior.rate
+    freedom = np.maximum(state.n - determined, 1.0) + 2.0 * prior.shape
+    residual = residual / state.sharing + 2.0 * prior.rate
     floor = NOISE_FLOOR * np.atleast_1d(state.target_variance)
     ceiling = 1.0 / np.maximum(floor, state.least_noise)
-    held = residual * ceiling <= freedom
-    beta = np.where(held, ceiling, freedom / np.where(held, 1.0, residual))
-    floored = bool((held & (floor >= state.least_noise)).any())
+    limited = residual * ceiling <= freedom
+    beta = np.where(limited, ceiling, freedom / np.where(limited, 1.0, residual))
+    floored = bool((limited & (floor >= state.least_noise)).any())
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
@@ -247,17 +299,20 @@ def maximise(
     state: HyperState, rule: StopRule, on_step: Watch = lambda info: None
 ) -> tuple[HyperState, Termination]:
     """Run a dense fit: step until the rule ends it."""
-    state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
+    state = replace(state, found=state.posterior)
+    keeps_worthless = state.prior.keeps_worthless
+    reason = None
     while reason is None:
         state, info = step(state)
         on_step(info)
         reason = verdict(state, info, rule)
         # with a prior that keeps columns, they are thinned once a step changes little
-        slow = keeps and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
-        done = reason is Termination.CONVERGED and (rule.thin or keeps)
+        slow = keeps_worthless and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
+        done = reason is Termination.CONVERGED and (rule.thin or keeps_worthless)
         if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
-            reason = reason if thinner is state else None
+            if thinner is not state:
+                reason = None
             state = thinner
     return state, reason
 
@@ -272,24 +327,23 @@ def thin(state: HyperState) -> HyperState:
     return without(state, weakly_correlated(old.targets or (old,), failing))
 
 
-def without(state: HyperState, gone: Int) -> HyperState:
+def without(state: HyperState, pruned: Int) -> HyperState:
     """Return the fit at the same α and β without the columns at these positions."""
-    kept = np.setdiff1d(np.arange(len(state.labels)), gone)
-    statistics = _columns(state, kept)
-    alpha = state.alpha[kept]
-    return replace(
-        state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta)
+    remaining = np.setdiff1d(np.arange(len(state.labels)), pruned)
+    reduced = replace(
+        state, statistics=_columns(state, remaining), alpha=state.alpha[remaining], found=None
     )
+    return replace(reduced, found=reduced.posterior)
 
 
-def _columns(state: HyperState, kept: Int) -> GramStatistics:
+def _columns(state: HyperState, columns: Int) -> GramStatistics:
     """Return the statistics of the columns at these positions."""
     statistics = state.statistics
-    if len(kept) < len(state.labels) and statistics.offset.any():
+    if len(columns) < len(state.labels) and statistics.offset.any():
         # a column about to be deleted has almost no weight, but its offset may date from when it
         # had more
         statistics = statistics.shift(state.posterior.means - statistics.offset)
-    return statistics.take(kept)
+    return statistics.take(columns)
 
 
 def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:

@@ -30,17 +30,22 @@ def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likeli
     """
     if n_classes and n_rows > MANY_ROWS and word == "auto":
         return POOLED
-    for each in LIKELIHOODS.values():
-        fits = each.classifies == (n_classes > 0) and (n_classes == 2 or not each.binary)
-        if fits and (word in each.words or not isinstance(word, str)):
-            return each
+    for likelihood in LIKELIHOODS.values():
+        fits = likelihood.classifies == (n_classes > 0) and (
+            n_classes == 2 or not likelihood.binary
+        )
+        if fits and (word in likelihood.words or not isinstance(word, str)):
+            return likelihood
     raise KeyError(word)
 
 
 def words_of(*, classes: bool) -> tuple[str, ...]:
     """Return the option values that select a likelihood in classification (``classes=True``) or
     regression."""
-    found = (
-        word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words
+    words = (
+        word
+        for likelihood in LIKELIHOODS.values()
+        if likelihood.classifies == classes
+        for word in likelihood.words
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(words))

@@ -10,7 +10,7 @@ without reading rows; a ``PassFit`` needs a pass for each step.
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
@@ -33,8 +33,14 @@ Draw: TypeAlias = tuple[int, int] | None
 
 @dataclass(frozen=True)
 class Panel:
-    """Some rows of a tile: their numbers (n,), inputs (n, d), targets (n, T), and weights (n,) or
-    None."""
+    """Some rows of a tile.
+
+    Attributes:
+        rows: their numbers (n,)
+        X: inputs (n, d)
+        t: targets (n, T)
+        weights: row weights (n,), or None
+    """
 
     rows: Int
     X: Float
@@ -46,25 +52,32 @@ class Panel:
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
-    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these instead
-    of the training rows. ``rows`` are the increasing numbers of the rows to read, or None for all.
+    Attributes:
+        name: of the pass, in progress reports
+        held_out: True for a pass over the held-out rows instead of the training rows
+        design_fields: names of the fields with the designs that the pass evaluates
+        rows: increasing numbers of the rows to read, or None for all
     """
 
     name: ClassVar[str]
     held_out: ClassVar[bool]
+    design_fields: ClassVar[tuple[str, ...]]
     rows: Rows | None = None
     of_panel: ClassVar[Callable[..., Any]]
-    """Return the statistic of a panel, given the panel and a block of each design."""
+    """Return the statistic of a panel, given the panel and a block of each design, in the order of
+    ``design_fields``."""
 
-    def __init_subclass__(cls, name: str, held_out: bool = False) -> None:
+    def __init_subclass__(
+        cls, name: str, held_out: bool = False, designs: tuple[str, ...] = ()
+    ) -> None:
         cls.name = name
         cls.held_out = held_out
+        cls.design_fields = designs
 
     @property
     def designs(self) -> tuple[Design, ...]:
-        """The designs whose blocks the pass evaluates: its fields that are designs."""
-        values = (getattr(self, each.name) for each in fields(self))
-        return tuple(value for value in values if isinstance(value, Design))
+        """The designs whose blocks the pass evaluates."""
+        return tuple(getattr(self, name) for name in self.design_fields)
 
     def statistic(self, tile: Any) -> Any:
         """Return the statistic of one tile (``execution.local``): the sum over its panels, by
@@ -82,19 +95,17 @@ class Pass:
 def eligible(panel: Panel, exclude: Int) -> Bool:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude``
     (sorted row numbers)."""
-    found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
-    return found if panel.weights is None else found & (panel.weights > 0)
+    mask = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
+    return mask if panel.weights is None else mask & (panel.weights > 0)
 
 
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
     """Return the elements of ``sorted_rows`` between ``first`` and ``last``, inclusive."""
     if isinstance(sorted_rows, range):
-        return np.arange(
-            max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64
-        )
-    return sorted_rows[
-        np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")
-    ]
+        low = max(first, sorted_rows.start)
+        return np.arange(low, min(last + 1, sorted_rows.stop), dtype=np.int64)
+    start = np.searchsorted(sorted_rows, first)
+    return sorted_rows[start : np.searchsorted(sorted_rows, last, side="right")]
 
 
 def positions(selected: Int, labels: Int) -> Int:
@@ -111,11 +122,13 @@ def survivors(design: Design, fit: Any) -> Design:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a fit to other rows or with more columns: α (M,) or (M, C) of the columns with these
-    labels.
+    """Start of a fit to other rows or with more columns.
 
-    Other columns are new. A regression also starts from its ``beta``, and a classification from its
-    ``weights`` (M, C).
+    Attributes:
+        labels: of the columns that are not new (M,)
+        alpha: their α, (M,) or (M, C)
+        beta: β of a regression
+        weights: weights of a classification (M, C)
     """
 
     labels: Int
@@ -130,14 +143,14 @@ class Start:
         α: they start at ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
-        kept = np.isin(joined, labels)
-        alpha = np.concatenate([self.alpha, other.alpha])[first[kept]]
+        selected = np.isin(joined, labels)
+        alpha = np.concatenate([self.alpha, other.alpha])[first[selected]]
         beta = np.maximum(self.beta, other.beta)
         weights = None
         if self.weights is not None and other.weights is not None:
-            weights = 0.5 * np.concatenate([self.weights, other.weights])[first[kept]]
+            weights = 0.5 * np.concatenate([self.weights, other.weights])[first[selected]]
         beta = beta if isinstance(self.beta, np.ndarray) else float(beta)
-        return type(self)(joined[kept], JOINING * alpha, beta, weights)
+        return type(self)(joined[selected], JOINING * alpha, beta, weights)
 
 
 Fit: TypeAlias = Any
@@ -218,7 +231,14 @@ class Likelihood(Protocol):
     single fit."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
-        """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
+        """Return the model for prediction.
+
+        Args:
+            design: the columns of the fit
+            fit: the fit
+            columns: names of the data's columns
+            moderate: True for moderated class probabilities
+        """
 
     def start(self, problem: Any) -> Any:
         """Return the fit without columns."""
@@ -228,8 +248,15 @@ class Likelihood(Protocol):
         columns."""
 
     def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes that add columns ``new`` to the statistics of ``kept``; empty if rows
-        cannot be added."""
+        """Return the passes that add columns to the statistics of a fit; empty if rows cannot be
+        added.
+
+        Args:
+            fit: the fit
+            kept: its columns
+            new: new columns
+            rows: its rows, None for all
+        """
         return ()
 
     def join(
@@ -241,9 +268,15 @@ class Likelihood(Protocol):
         *statistics: Any,
         warm: Start | None = None,
     ) -> Any:
-        """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
+        """Return the fit with new columns.
 
-        Without kept columns, it may be a fit to other rows, and starts at ``warm`` or like ``fit``.
+        Args:
+            problem: the problem
+            fit: the current fit
+            kept: its columns that remain; without them, the result may be a fit to other rows
+            new: new columns
+            statistics: those of the passes of ``measure``
+            warm: where a fit without kept columns starts, by default like ``fit``
         """
         return fit
 
@@ -257,10 +290,16 @@ class Likelihood(Protocol):
         rows: Int | None,
         warm: Start | None,
     ) -> DenseFit | PassFit:
-        """Return a fit, yet to be run, of the columns of ``design`` to ``rows`` (all if None),
-        which ``rule`` ends.
+        """Return a fit, yet to be run.
 
-        The fit starts at ``fit``, or at ``warm``, which comes from a fit to other rows.
+        Args:
+            problem: the problem
+            options: the options
+            design: the columns
+            fit: where it starts, unless at ``warm``
+            rule: when it ends
+            rows: its rows, None for all
+            warm: the start from a fit to other rows
         """
 
     def settling(
@@ -273,12 +312,18 @@ class Likelihood(Protocol):
         last: bool,
         left_out: bool,
     ) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that compute the residual of a fit.
+        """Return the passes that compute the residual of a fit.
 
-        With ``last``, the residual gives the final noise variance; otherwise it replaces statistics
-        that lost digits to cancellation. With ``left_out``, if the noise variance is estimated, the
-        first passes are for left-out errors, one for each target; those of a dense fit of classes,
-        unless it is a last one, choose its ramp.
+        Args:
+            problem: the problem
+            design: the columns
+            fit: the fit
+            rows: its rows, None for all
+            last: True if the residual gives the final noise variance; otherwise it replaces
+                statistics that lost digits to cancellation
+            left_out: True if, with an estimated noise variance, the first passes are for left-out
+                errors, one for each target; those of a dense fit of classes, unless it is a last
+                one, choose its ramp
         """
         return ()
 
@@ -289,17 +334,29 @@ class Likelihood(Protocol):
     def errors(
         self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
     ) -> Pass:
-        """Return the pass that finds the ``count`` rows with the largest errors among ``rows`` but
-        not in ``used``.
+        """Return the pass that finds the rows with the largest errors.
 
-        With a ``draw`` (a seed), rows of classes are drawn at random, those with large errors being
-        more likely.
+        Args:
+            design: the columns
+            fit: the fit
+            count: number of rows to find
+            used: rows that are excluded
+            rows: rows among which to search, None for all
+            draw: a seed with which rows of classes are drawn at random, those with large errors
+                being more likely
         """
 
     def gain_pass(
         self, design: Design, fit: Any, pool: Design, rows: Int | None
     ) -> tuple[Pass, ...]:
-        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs."""
+        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs.
+
+        Args:
+            design: the columns of the fit
+            fit: the fit
+            pool: the columns whose gains are computed
+            rows: the rows of the pass, None for all
+        """
         return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:

@@ -33,8 +33,8 @@ class ClassLikelihood(Likelihood):
     def model(
         self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool
     ) -> ClassModel:
-        found = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
-        return ClassModel(*found, likelihood=self.name, moderate=moderate)
+        parts = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
+        return ClassModel(*parts, likelihood=self.name, moderate=moderate)
 
     def start(self, problem: Any) -> LaplaceState:
         outputs = problem.n_outputs
@@ -63,22 +63,42 @@ class ClassLikelihood(Likelihood):
 
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
-    """Return the fields of a history line for a classification fit."""
+    """Return the fields of a history line for a classification fit.
+
+    Args:
+        fit: the fit
+        log_loss: of the training rows, in nats
+        error: error rate of the training rows
+        scores: of the held-out rows, or None
+    """
     facts = {
         "rows": fit.n,
         "vectors": fit.n_vectors,
         "iterations": fit.iteration,
         "log_evidence": fit.log_evidence,
+        "train_log_loss": log_loss,
+        "train_error": error,
     }
-    facts |= {"train_log_loss": log_loss, "train_error": error}
     if scores is not None:
-        facts |= {"held_out_log_loss": scores.loss, "held_out_error": scores.wrong / scores.n}
+        facts["held_out_log_loss"] = scores.loss
+        facts["held_out_error"] = scores.wrong / scores.n
     return facts
 
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it."""
+    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it.
+
+    Attributes:
+        design: the columns
+        likelihood: name of the link
+        start: α and weights at the start
+        rule: when the fit ends
+        rows: its rows, None for all
+        prior: of α
+        search: the current step, None before the first pass
+        reason: why the fit has ended, or None
+    """
 
     design: Design
     likelihood: str
@@ -99,22 +119,18 @@ class Newton(PassFit):
         weights = np.zeros((len(labels), start.weights.shape[1]))
         known = np.isin(labels, start.labels)
         old = positions(labels[known], start.labels)
-        alpha[known], weights[known] = start.alpha[old], start.weights[old]
+        alpha[known] = start.alpha[old]
+        weights[known] = start.weights[old]
         return labels, alpha, weights
 
     @property
     def next_pass(self) -> Pass:
-        design = self.design
-        weights = None
-        if self.search is not None:
-            design = survivors(self.design, self.search.trial)
-            weights = self.search.trial.weights
-        return LogisticPass(
-            design,
-            self._first()[2] if weights is None else weights,
-            self.likelihood,
-            rows=self.rows,
-        )
+        if self.search is None:
+            weights = self._first()[2]
+            return LogisticPass(self.design, weights, self.likelihood, rows=self.rows)
+        trial = self.search.trial
+        design = survivors(self.design, trial)
+        return LogisticPass(design, trial.weights, self.likelihood, rows=self.rows)
 
     @property
     def fit(self) -> LaplaceState:

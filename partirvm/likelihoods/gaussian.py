@@ -13,7 +13,7 @@ import numpy as np
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import left_out_of, sampled_rows
+from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
 from partirvm.core.posterior import posterior
 from partirvm.core.priors import entry_precision
 from partirvm.core.scores import Scores
@@ -39,7 +39,8 @@ PRECISE = 1e-6
 """Maximum bound on the relative rounding error of a residual from statistics that no pass has to
 recompute."""
 
-FIRST_NOISE = 0.1  # Initial σ² as a fraction of the target variance (Tipping's choice)
+FIRST_NOISE = 0.1
+"""Initial σ² as a fraction of the target variance (Tipping's choice)."""
 LEAST_NOISE = 0.1
 """Minimum σ² as a fraction of the mean squared error of rows left out of kernel learning
 (`left_out_square`). Without it, the evidence of few rows can be largest where every row is a vector
@@ -73,18 +74,24 @@ class GaussianLikelihood(Likelihood):
         """Return the fit without columns, whose prediction is the target's mean. σ² starts at most
         at the squared error of left-out rows: from .1 of the variance, some smooth functions with
         little noise end as noise alone."""
-        several = problem.target_variances
-        target_variance = (problem.target_variance or 1.0) if several is None else several
-        share = FIRST_NOISE if problem.target_variance else NOISE_FLOOR
-        given = problem.noise_variance
-        known = [problem.left_out_square] * (several is None and problem.left_out_square > 0.0)
-        first = min([share * target_variance, *known]) if given is None else given
-        beta = 1 / first
-        empty = GramStatistics.empty(problem.n_targets)
-        begun = HyperState(
-            empty, np.zeros(0), beta, target_variance, given is not None, prior=problem.prior
+        target_variance = problem.target_variances
+        if target_variance is None:
+            target_variance = problem.target_variance or 1.0
+        noise_variance = problem.noise_variance
+        if noise_variance is None:
+            share = FIRST_NOISE if problem.target_variance else NOISE_FLOOR
+            noise_variance = share * target_variance
+            if problem.target_variances is None and problem.left_out_square > 0.0:
+                noise_variance = min(noise_variance, problem.left_out_square)
+        return HyperState(
+            GramStatistics.empty(problem.n_targets),
+            np.zeros(0),
+            beta=1 / noise_variance,
+            target_variance=target_variance,
+            fixed_noise=problem.noise_variance is not None,
+            prior=problem.prior,
+            least_noise=LEAST_NOISE * problem.left_out_square,
         )
-        return replace(begun, least_noise=LEAST_NOISE * problem.left_out_square)
 
     def warm(self, fit: HyperState) -> Start:
         return Start(fit.labels, fit.alpha, fit.beta)
@@ -112,11 +119,8 @@ class GaussianLikelihood(Likelihood):
         warm = warm or self.warm(fit)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = GramStatistics.of(labels, block).take(order)
-        return _enter(
-            fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta),
-            ordered,
-            labels,
-        )
+        known = ordered.take(np.arange(len(warm.labels)))
+        return _enter(fit.restarted(known, warm.alpha, warm.beta), ordered, labels)
 
     def fit(
         self,
@@ -141,26 +145,23 @@ class GaussianLikelihood(Likelihood):
     ) -> tuple[Pass, ...]:
         """Return passes for leave-one-out errors and a residual pass; with many rows, a precise
         residual needs none."""
-        found = fit.posterior
-        precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
-        known = last and problem.n_rows > LEFT_OUT_ROWS and precise
-        residual: tuple[Pass, ...] = (
-            () if known else (ResidualPass(design, found.means, rows=rows),)
-        )
-        if not left_out or fit.fixed_noise:
-            return residual
-        sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
-        least = (
-            problem.left_out_square if problem.n_targets == 1 else 0.0
-        )  # with several targets, their mean is used
-        fits = enumerate(
-            zip(np.atleast_1d(fit.beta).tolist(), found.targets or (found,), strict=True)
-        )
-        left = (
-            LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample)
-            for k, (b, one) in fits
-        )
-        return *left, *residual
+        current = fit.posterior
+        precise = np.all(np.asarray(current.rounding) <= PRECISE * np.asarray(current.residual))
+        passes: list[Pass] = []
+        if left_out and not fit.fixed_noise:
+            sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
+            # with several targets, their mean is used
+            least = problem.left_out_square if problem.n_targets == 1 else 0.0
+            betas = np.atleast_1d(fit.beta).tolist()
+            for k, target in enumerate(current.targets or (current,)):
+                passes.append(
+                    LeaveOneOutPass(
+                        design, target.mean, target.root(), betas[k], least, k, rows=sample
+                    )
+                )
+        if not (last and problem.n_rows > LEFT_OUT_ROWS and precise):
+            passes.append(ResidualPass(design, current.means, rows=rows))
+        return tuple(passes)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise
@@ -169,27 +170,22 @@ class GaussianLikelihood(Likelihood):
         The residual replaces statistics that lost digits to cancellation; α and β are kept.
         Left-out errors calibrate a fit of one target.
         """
-        left_out = left_out_of(statistics)
-        calibration = None
-        diagnostics = None
-        if last and len(left_out) == 1:
-            calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
-            diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
-        fit = replace(fit, calibration=calibration, left_out=diagnostics) if last else fit
-        for found in statistics:
-            if isinstance(found, ResidualStatistics):
-                moved = fit.posterior.means
-                sums = found.sum_squares
-                target = replace(
-                    fit.statistics, offset=moved, projection=found.projection, sum_squares=sums
+        if last:
+            fit = _calibrated(fit, left_out_of(statistics))
+        for statistic in statistics:
+            if isinstance(statistic, ResidualStatistics):
+                moved = replace(
+                    fit.statistics,
+                    offset=fit.posterior.means,
+                    projection=statistic.projection,
+                    sum_squares=statistic.sum_squares,
                 )
-                fit = replace(fit, statistics=target, found=posterior(target, fit.alpha, fit.beta))
+                fit = replace(fit, statistics=moved, found=posterior(moved, fit.alpha, fit.beta))
         if not last or fit.fixed_noise:
             return fit
         beta, floored = noise_precision(fit)
-        return replace(
-            fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta)
-        )
+        fit = replace(fit, beta=beta, floored=floored, found=None)
+        return replace(fit, found=fit.posterior)
 
     def errors(
         self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None
@@ -206,21 +202,32 @@ class GaussianLikelihood(Likelihood):
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         scale = problem.empty.scaling.t_scale
         n = fit.statistics.n
-        calibration = fit.calibration
-        facts = {"rows": n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
-        facts |= {"floored": fit.floored, **noise(fit.noise_variance, scale)}
-        facts["log_evidence"] = float(fit.log_evidence - n * np.log(scale).sum())
-        facts["train_rmse"] = root_mean(
-            scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))
-        )
-        if calibration is not None:
-            facts |= {
-                "overconfidence": calibration.overconfidence,
-                "overconfident": calibration.overconfident,
-            }
+        errors = np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))
+        facts = {
+            "rows": n or problem.n_rows,
+            "vectors": fit.n_vectors,
+            "iterations": fit.iteration,
+            "floored": fit.floored,
+            **noise(fit.noise_variance, scale),
+            "log_evidence": float(fit.log_evidence - n * np.log(scale).sum()),
+            "train_rmse": root_mean(scale * errors),
+        }
+        if fit.calibration is not None:
+            facts["overconfidence"] = fit.calibration.overconfidence
+            facts["overconfident"] = fit.calibration.overconfident
         if scores is not None:
-            facts |= {"held_out_rmse": scores.loss, "held_out_nlpd": scores.figures()["nlpd"]}
+            facts["held_out_rmse"] = scores.loss
+            facts["held_out_nlpd"] = scores.figures()["nlpd"]
         return facts
+
+
+def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
+    """Return the fit with the calibration from the left-out errors of its target, if it has one."""
+    if len(left_out) != 1:
+        return replace(fit, calibration=None, left_out=None)
+    calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
+    diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
+    return replace(fit, calibration=calibration, left_out=diagnostics)
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
@@ -234,12 +241,10 @@ def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
     """Return the diagnostics of left-out rows, in the target's units, if any."""
     scaling = problem.empty.scaling
-    found = getattr(fit, "left_out", None)
-    return (
-        ()
-        if found is None
-        else (found.scaled(scaling.t_shift[0], scaling.t_scale[0], scaling.target),)
-    )
+    diagnostics = getattr(fit, "left_out", None)
+    if diagnostics is None:
+        return ()
+    return (diagnostics.scaled(scaling.t_shift[0], scaling.t_scale[0], scaling.target),)
 
 
 def root_mean(errors: Float) -> float:
@@ -254,12 +259,10 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
     M = len(fit.labels)
     diagonal = np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
-    factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
-    entry = entry_precision(*factors, precision[M:], joint=True)
-    alpha = np.concatenate([fit.alpha, entry])
-    alpha = np.maximum(
-        alpha, ALPHA_FLOOR * (precision if precision.ndim == 1 else precision.max(axis=1))
-    )
+    s, q = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
+    alpha = np.concatenate([fit.alpha, entry_precision(s, q, precision[M:], joint=True)])
+    largest = precision if precision.ndim == 1 else precision.max(axis=1)
+    alpha = np.maximum(alpha, ALPHA_FLOOR * largest)
     order = positions(labels, statistics.labels)
     return fit.restarted(statistics.take(order), alpha[order], beta, entered=order >= M)
 

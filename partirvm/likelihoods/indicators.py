@@ -29,8 +29,11 @@ from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Int
 
-ROWS, VALUES = 5000, 500_000
-"""Maximum number of left-out rows used to choose a ramp, and of their predictors."""
+ROWS = 5000
+"""Maximum number of left-out rows used to choose a ramp."""
+
+VALUES = 500_000
+"""Maximum number of their predictors."""
 
 LOOSE = 100.0
 """Tolerance of each output, as a multiple of the usual one: tighter fits take ten times as long and
@@ -49,11 +52,11 @@ class IndicatorLikelihood(GaussianLikelihood):
     def model(
         self, design: Design, fit: HyperState, columns: Columns, moderate: bool
     ) -> ClassModel:
-        found = fit.posterior
+        current = fit.posterior
         evidence = float(fit.log_evidence)
-        facts = design, found.mean, found.root()[None], fit.alpha, evidence, fit.n, columns
+        parts = design, current.mean, current.root()[None], fit.alpha, evidence, fit.n, columns
         link = "multinomial" if fit.n_classes > 2 else "bernoulli"
-        return ClassModel(*facts, likelihood=link, moderate=False, ramp=fit.ramp)
+        return ClassModel(*parts, likelihood=link, moderate=False, ramp=fit.ramp)
 
     def start(self, problem: Any) -> HyperState:
         K = problem.n_classes
@@ -85,15 +88,13 @@ class IndicatorLikelihood(GaussianLikelihood):
         needs no more."""
         if last:
             return ()
+        current = fit.posterior
         if not left_out:
-            return (ResidualPass(design, fit.posterior.mean, fit.n_classes, rows=rows),)
-        most = min(ROWS, VALUES // fit.n_classes)
-        sample = sampled_rows(problem.n_rows, rows, most, shuffled=problem.shuffled)
-        return (
-            LeftOutClassesPass(
-                design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample
-            ),
-        )
+            return (ResidualPass(design, current.mean, fit.n_classes, rows=rows),)
+        limit = min(ROWS, VALUES // fit.n_classes)
+        sample = sampled_rows(problem.n_rows, rows, limit, shuffled=problem.shuffled)
+        root = current.root()
+        return (LeftOutClassesPass(design, current.mean, root, float(fit.beta), rows=sample),)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         if statistics and isinstance(statistics[0], LeftOutClasses):

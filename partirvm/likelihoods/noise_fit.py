@@ -12,7 +12,9 @@ errors (Kersting et al. 2007) would need 2.5 times as many rows. The columns of 
 refitted to weighted rows, which are left out again. Kernels compete by evidence.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -26,39 +28,70 @@ from partirvm.kernels.design import Design, LocalNoise
 from partirvm.likelihoods.base import DenseFit, OnStep
 from partirvm.types import NOISE_CENTRES, Float, Int
 
-CONSTANT = "constant"  # Values of the option `noise`; the third one is "auto"
+CONSTANT = "constant"
+"""Value of the option `noise`: one noise variance for all rows."""
+
 LOCAL = "local"
-FEWEST, MOST_ROWS, MOST_VALUES = 50, 8192, 1 << 20
-"""Minimum and maximum number of left-out rows for local noise, and maximum number of their input
-values."""
+"""Value of the option `noise`: a variance that depends on the inputs. The third value is "auto"."""
 
-# Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features ×
-# variance).
+FEWEST = 50
+"""Minimum number of left-out rows for local noise."""
+
+MOST_ROWS = 8192
+"""Maximum number of left-out rows for local noise."""
+
+MOST_VALUES = 1 << 20
+"""Maximum number of their input values."""
+
 MULTIPLES = (4.0, 1.0, 0.25, 0.0625)
-EQUAL = (4.0, 1.0, 0.25)
-# With "auto", the p-value of the test of constant noise above which no log variance is fitted, the
-# maximum number of centres in this test, and the minimum gain in log density of left-out rows, in
-# standard errors.
-DEPENDENT = 0.01
-TESTED = 16
-CLEAR = 1.0
-LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
-"""Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at
-most; and the α above which a column is deleted. Without the minimum, fits to a few hundred rows
-predict a tenth of the error in places (concrete: NLPD 3.5; with it, 3.1)."""
+"""Factors of the mean's gammas."""
 
-STEEPEST = 30.0  # Maximum of |g|, so that exponentials stay finite
-STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
-"""Maximum numbers of Newton steps for each α, and of updates of α; change of objective and
-evidence, in nats, at convergence."""
+EQUAL = (4.0, 1.0, 0.25)
+"""Equal gammas of all features, as multiples of "scale", 1/(features × variance)."""
+
+DEPENDENT = 0.01
+"""With "auto", the p-value of the test of constant noise above which no log variance is fitted."""
+
+TESTED = 16
+"""Maximum number of centres in this test."""
+
+CLEAR = 1.0
+"""With "auto", the minimum gain in log density of left-out rows, in standard errors."""
+
+LEAST_ALPHA = 0.3
+"""Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at
+most. Without it, fits to a few hundred rows predict a tenth of the error in places (concrete: NLPD
+3.5; with it, 3.1)."""
+
+LARGEST_ALPHA = 1e4
+"""The α above which a column is deleted."""
+
+STEEPEST = 30.0
+"""Maximum of |g|, so that exponentials stay finite."""
+
+STEPS = 20
+"""Maximum number of Newton steps for each α."""
+
+UPDATES = 100
+"""Maximum number of updates of α."""
+
+TOLERANCE = 1e-3
+"""Change of objective and evidence, in nats, at convergence."""
 
 FOLDS = 4
+"""Number of folds by which local and constant noise are compared."""
 
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """A noise model; ``factors`` (n,) are the ratios of its variance at ``rows`` (n,) to that of a
-    fit without the row (``LeftOut.scaled``)."""
+    """A noise model.
+
+    Attributes:
+        noise: the model
+        rows: numbers of the left-out rows (n,)
+        factors: the noise variance at these rows ÷ that of a fit without the row, as in
+            ``LeftOut.scaled`` (n,)
+    """
 
     noise: LocalNoise
     rows: Int
@@ -67,10 +100,16 @@ class FittedNoise:
 
 @dataclass(frozen=True)
 class NoiseFit(DenseFit):
-    """Fit of a log variance to left-out errors; ``design`` is that of the mean.
+    """Fit of a log variance to left-out errors.
 
-    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good or, without
-    ``always``, unless local noise is clearly better.
+    The result is None if constant noise is as good or, without ``always``, unless local noise is
+    clearly better.
+
+    Attributes:
+        design: that of the mean
+        points: raw inputs (n, d)
+        left_out: the left-out errors of these rows
+        always: True if local noise was requested
     """
 
     design: Design
@@ -79,46 +118,69 @@ class NoiseFit(DenseFit):
     always: bool
 
     def run(self, on_step: OnStep) -> tuple[FittedNoise | None, Termination]:
+        return self._fitted(on_step), Termination.CONVERGED
+
+    def _fitted(self, on_step: OnStep) -> FittedNoise | None:
+        """Return the noise model, or None."""
         errors, variances = self.left_out.expected()
         squares = errors**2
-        rows = self.left_out.rows
         points = self.design.scaling.inputs(self.points)
         kernels = kernels_for(self.design, points)
-        if not (
-            squares.any()
-            and kernels
-            and (self.always or _depends(kernels, points, squares, variances))
-        ):
-            return None, Termination.CONVERGED
+        if not squares.any() or not kernels:
+            return None
+        if not (self.always or _depends(kernels, points, squares, variances)):
+            return None
         centres = points[evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
-        fits = []
-        for number, kernel in enumerate(kernels):
-            found = fit(kernel.values(points, centres), squares, variances)
-            on_step(
-                StepInfo(
-                    number + 1,
-                    int((found.weights != 0).sum()),
-                    0,
-                    found.log_evidence,
-                    np.nan,
-                    found.level,
-                )
-            )
-            fits.append(found)
-        kernel, found = max(zip(kernels, fits, strict=True), key=lambda each: each[1].log_evidence)
-        block = kernel.values(points, centres)
+        blocks = (kernel.values(points, centres) for kernel in kernels)
+        number, fitted = _best_fit(blocks, squares, variances, on_step)
+        block = kernels[number].values(points, centres)
         by_row = cross_fitted(block, squares, variances)
-        row = variances + by_row
-        all_rows = variances + found.level
-        gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
-        kept = found.weights != 0
-        clear = gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
-        if not kept.any() or not (self.always or clear):
-            return None, Termination.CONVERGED
-        logs = block @ found.weights
-        shift = float(np.log(np.mean(np.exp(logs))))
-        noise = LocalNoise(kernel, centres[kept], found.weights[kept], shift)
-        return FittedNoise(noise, rows, found.level * np.exp(logs) / by_row), Termination.CONVERGED
+        used = fitted.weights != 0
+        if not used.any():
+            return None
+        if not (self.always or _clearly_better(by_row, fitted.level, squares, variances)):
+            return None
+        ratios = np.exp(block @ fitted.weights)
+        noise = LocalNoise(
+            kernels[number], centres[used], fitted.weights[used], float(np.log(np.mean(ratios)))
+        )
+        return FittedNoise(noise, self.left_out.rows, fitted.level * ratios / by_row)
+
+
+def _best_fit(
+    blocks: Iterable[Float], squares: Float, variances: Float, on_step: OnStep
+) -> tuple[int, "LogVariance"]:
+    """Return the number of the basis functions with the largest evidence, and their fit.
+
+    Args:
+        blocks: competing basis functions, (n, M) each
+        squares: e² (n,)
+        variances: v (n,)
+        on_step: called after each fit
+    """
+    fits = []
+    for number, block in enumerate(blocks):
+        fitted = fit(block, squares, variances)
+        vectors = int((fitted.weights != 0).sum())
+        on_step(StepInfo(number + 1, vectors, 0, fitted.log_evidence, np.nan, fitted.level))
+        fits.append((number, fitted))
+    return max(fits, key=lambda pair: pair[1].log_evidence)
+
+
+def _clearly_better(by_row: Float, level: float, squares: Float, variances: Float) -> bool:
+    """Return True if local noise raises the log density of left-out rows by ``CLEAR`` standard
+    errors.
+
+    Args:
+        by_row: local noise variance at each row, from fits without it (n,)
+        level: constant noise variance
+        squares: e² (n,)
+        variances: v (n,)
+    """
+    local = variances + by_row
+    constant = variances + level
+    gains = 0.5 * (np.log(constant) + squares / constant - np.log(local) - squares / local)
+    return bool(gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains)))
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
@@ -136,30 +198,34 @@ def rows_of_fit(n: int, n_features: int) -> int:
 def kernels_for(design: Design, points: Float) -> list[Kernel]:
     """Return the kernels that compete, given the design of the mean and points (n, d) in the
     kernel's coordinates."""
-    found = [
-        kernel.rescaled(multiple)
-        for kernel in design.kernels[:1]
-        if kernel.local
-        for multiple in MULTIPLES
-    ]
-    if found and not (isinstance(found[0], Family) and not isinstance(found[0], Categorical)):
-        return found  # equal widths are wrong for categories
+    kernels: list[Kernel] = []
+    first = design.kernels[0] if design.kernels else None
+    if first is not None and first.local:
+        kernels += [first.rescaled(multiple) for multiple in MULTIPLES]
+        if not isinstance(kernels[0], Family) or isinstance(kernels[0], Categorical):
+            return kernels  # equal widths are wrong for categories
     variance = points.var(axis=0)
-    scale = np.divide(
-        1.0, len(variance) * variance, out=np.zeros(len(variance)), where=variance > 0
-    )
-    return found + [
-        Gaussian(tuple((multiple * scale).tolist())) for multiple in EQUAL if scale.any()
-    ]
+    scale = np.zeros(len(variance))
+    np.divide(1.0, len(variance) * variance, out=scale, where=variance > 0)
+    if scale.any():
+        kernels += [Gaussian(tuple((multiple * scale).tolist())) for multiple in EQUAL]
+    return kernels
 
 
 def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Float) -> bool:
-    """Return whether the errors are unlikely under constant noise."""
+    """Return True if the errors are unlikely under constant noise.
+
+    Args:
+        kernels: those that compete; one of each kind is tested
+        points: inputs in the kernels' coordinates (n, d)
+        squares: e² (n,)
+        variances: v (n,)
+    """
     centres = points[evenly(len(points), min(TESTED, len(points) // 8))]
-    columns = [kernels[number].values(points, centres) for number in sorted({1, len(kernels) - 2})]
-    return any(
-        dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns
-    )
+    numbers = sorted({1, len(kernels) - 2})
+    blocks = [kernels[number].values(points, centres) for number in numbers]
+    level = DEPENDENT / len(blocks)
+    return any(dependence(block, squares, variances) < level for block in blocks)
 
 
 def evenly(n: int, count: int) -> Int:
@@ -170,7 +236,13 @@ def evenly(n: int, count: int) -> Int:
 
 @dataclass(frozen=True)
 class LogVariance:
-    """Weights ``a`` (M,), zero for deleted columns; ``level`` is c, ``log_evidence`` is in nats."""
+    """A log variance g = Φa.
+
+    Attributes:
+        weights: a, zero for deleted columns (M,)
+        level: c
+        log_evidence: in nats
+    """
 
     weights: Float
     level: float
@@ -183,39 +255,49 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
     level = overall_level(squares, variances)
     squares = squares / level
     variances = variances / level
-    kept = np.arange(block.shape[1])
+    constant = _likelihood(np.zeros(len(squares)), squares, variances)
     weights = np.zeros(block.shape[1])
-    alpha = np.ones(len(kept))
-    evidence = -np.inf
+    remaining = np.arange(block.shape[1])
     columns = block
-    gram = _gram(columns, _likelihood(np.zeros(len(squares)), squares, variances)[2])
+    alpha = np.ones(len(remaining))
+    gram = _gram(columns, constant.curvature)
+    evidence = -np.inf
     for _ in range(UPDATES):
-        mode, value, gram = _mode(columns, squares, variances, weights[kept], alpha, gram)
-        factor = lapack.dpotrf(gram + np.diag(alpha), lower=1)[0]
-        inverse = lapack.dtrtrs(factor, np.eye(len(kept)), lower=1)[0]
-        determinedness = 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
-        found = (
-            value
-            + 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum())
-            - np.log(np.diagonal(factor)).sum()
-        )
-        weights[kept] = mode
-        with np.errstate(divide="ignore", over="ignore"):
-            alpha = np.maximum(determinedness / mode**2, LEAST_ALPHA)
-        stay = alpha < LARGEST_ALPHA
-        weights[kept[~stay]] = 0.0
-        converged = stay.all() and abs(found - evidence) < TOLERANCE
-        kept = kept[stay]
-        alpha = alpha[stay]
-        evidence = float(found)
-        if converged or not len(kept):
+        before = evidence
+        mode, value, gram = _mode(columns, squares, variances, weights[remaining], alpha, gram)
+        evidence, alpha = _evidence(mode, value, alpha, gram)
+        weights[remaining] = mode
+        finite = alpha < LARGEST_ALPHA
+        if not finite.all():
+            weights[remaining[~finite]] = 0.0
+            remaining = remaining[finite]
+            columns = columns[:, finite]
+            alpha = alpha[finite]
+            gram = gram[np.ix_(finite, finite)]
+        elif abs(evidence - before) < TOLERANCE:
             break
-        if not stay.all():
-            columns = columns[:, stay]
-            gram = gram[np.ix_(stay, stay)]
-    if not len(kept):
-        evidence = float(_likelihood(np.zeros(len(squares)), squares, variances)[0])
+        if not len(remaining):
+            evidence = constant.value
+            break
     return LogVariance(weights, level, evidence - 0.5 * len(squares) * float(np.log(level)))
+
+
+def _evidence(mode: Float, value: float, alpha: Float, gram: Float) -> tuple[float, Float]:
+    """Return the log evidence of the Laplace approximation, and the next α (M,).
+
+    Args:
+        mode: of the weights (M,)
+        value: log likelihood there
+        alpha: α (M,)
+        gram: the likelihood's precision of the weights there (M, M)
+    """
+    factor = lapack.dpotrf(gram + np.diag(alpha), lower=1)[0]
+    inverse = lapack.dtrtrs(factor, np.eye(len(mode)), lower=1)[0]
+    prior = 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum())
+    evidence = value + prior - np.log(np.diagonal(factor)).sum()
+    determinedness = 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
+    with np.errstate(divide="ignore", over="ignore"):
+        return float(evidence), np.maximum(determinedness / mode**2, LEAST_ALPHA)
 
 
 def overall_level(squares: Float, variances: Float) -> float:
@@ -229,10 +311,11 @@ def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
     by_row = np.empty(len(squares))
     fold = np.arange(len(squares)) % FOLDS
     for number in range(FOLDS):
-        rest = fold != number
-        own = fold == number
-        found = fit(block[rest], squares[rest], variances[rest])
-        by_row[own] = found.level * np.exp(np.clip(block[own] @ found.weights, -STEEPEST, STEEPEST))
+        inside = fold == number
+        outside = ~inside
+        fitted = fit(block[outside], squares[outside], variances[outside])
+        logs = np.clip(block[inside] @ fitted.weights, -STEEPEST, STEEPEST)
+        by_row[inside] = fitted.level * np.exp(logs)
     return by_row
 
 
@@ -243,48 +326,73 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
     of heavy tails.
     """
     logs = np.log(np.maximum(squares / (variances + overall_level(squares, variances)), 1e-10))
-    columns = block - block.mean(axis=0)
     logs -= logs.mean()
+    columns = block - block.mean(axis=0)
     coefficients, _, rank, _ = np.linalg.lstsq(columns, logs, rcond=1e-8)
-    rest = float(np.sum((logs - columns @ coefficients) ** 2))
+    unexplained = float(np.sum((logs - columns @ coefficients) ** 2))
     total = float(np.sum(logs**2))
     freedom = len(block) - rank - 1
-    if not rank or freedom < 1 or not rest:
+    if not rank or freedom < 1 or not unexplained:
         return 1.0
-    return float(fdtrc(rank, freedom, (total - rest) / rank / (rest / freedom)))
+    ratio = (total - unexplained) / rank / (unexplained / freedom)
+    return float(fdtrc(rank, freedom, ratio))
+
+
+class LogLikelihood(NamedTuple):
+    """The log likelihood of log variances g.
+
+    Attributes:
+        value: in nats, without its constant
+        slope: its derivative by g (n,)
+        curvature: the expected curvature (n,)
+    """
+
+    value: float
+    slope: Float
+    curvature: Float
 
 
 def _mode(
     columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float, gram: Float
 ) -> tuple[Float, float, Float]:
-    """Return the weights' mode at this α, by Newton steps from ``weights``; log likelihood and
-    ``_gram`` there."""
+    """Return the weights' mode at this α by Newton steps, and log likelihood and ``_gram`` there.
 
-    def at(w: Float) -> tuple[float, tuple[float, Float, Float]]:
+    Args:
+        columns: basis functions (n, M)
+        squares: e² (n,)
+        variances: v (n,)
+        weights: at the start (M,)
+        alpha: α (M,)
+        gram: the likelihood's precision of the weights, near the start (M, M)
+    """
+
+    def at(w: Float) -> tuple[float, LogLikelihood]:
         g = columns @ w
         with np.errstate(over="ignore", invalid="ignore"):
-            found = _likelihood(g, squares, variances)
-        steep = np.abs(g).max(initial=0.0) > STEEPEST
-        return -np.inf if steep else float(found[0] - 0.5 * (alpha * w**2).sum()), found
+            point = _likelihood(g, squares, variances)
+        if np.abs(g).max(initial=0.0) > STEEPEST:
+            return -np.inf, point
+        return float(point.value - 0.5 * (alpha * w**2).sum()), point
 
-    best, (value, slope, curvature) = at(weights)
+    best, likelihood = at(weights)
     for _ in range(STEPS):
-        step = lapack.dposv(gram + np.diag(alpha), columns.T @ slope - alpha * weights)[1]
-        density, found = at(weights + step)
+        slope = columns.T @ likelihood.slope - alpha * weights
+        step = lapack.dposv(gram + np.diag(alpha), slope)[1]
+        density, trial = at(weights + step)
         while density < best and np.abs(step).max() > TOLERANCE**2:
             step = step / 2
-            density, found = at(weights + step)
+            density, trial = at(weights + step)
         if density <= best:
             break
-        weights = weights + step
         gain = density - best
         best = density
-        (value, slope, curvature) = found
+        weights = weights + step
+        likelihood = trial
         if gain > 1.0:  # nearer to the mode, an older one will do
-            gram = _gram(columns, curvature)
+            gram = _gram(columns, likelihood.curvature)
         if gain < TOLERANCE:
             break
-    return weights, value, _gram(columns, curvature)
+    return weights, likelihood.value, _gram(columns, likelihood.curvature)
 
 
 def _gram(columns: Float, curvature: Float) -> Float:
@@ -294,11 +402,11 @@ def _gram(columns: Float, curvature: Float) -> Float:
     return np.asarray(root.T @ root)
 
 
-def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Float, Float]:
-    """Return the log likelihood without its constant, its derivative ∂/∂g (n,), and the expected
-    curvature (n,)."""
+def _likelihood(g: Float, squares: Float, variances: Float) -> LogLikelihood:
+    """Return the log likelihood of g (n,), given e² (n,) and v (n,)."""
     noise = np.exp(g)
     total = variances + noise
     share = noise / total
     ratio = squares / total
-    return -0.5 * float(np.sum(np.log(total) + ratio)), 0.5 * share * (ratio - 1.0), 0.5 * share**2
+    value = -0.5 * float(np.sum(np.log(total) + ratio))
+    return LogLikelihood(value, 0.5 * share * (ratio - 1.0), 0.5 * share**2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from partirvm.core import tied
 from partirvm.core.diagnostics import STATED_LEVELS
-from partirvm.core.left_out import LeftOut
+from partirvm.core.left_out import LeftOut, OwnColumns
 from partirvm.core.link import LINKS, LogisticBlock, targets
 from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.sampling import LargestErrors, drawn
@@ -39,13 +39,16 @@ def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
 
 
 @dataclass(frozen=True)
-class GramPass(Pass, name="gram"):
+class GramPass(Pass, name="gram", designs=("kept", "new")):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a
     ``core.statistics.GramBlock``.
 
-    ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the
-    diagonal of the products of ``new`` with itself is computed. With ``n_classes``, the targets are
-    class indicators.
+    Attributes:
+        kept: the columns of the statistics to be extended
+        new: new columns
+        offset: that of these statistics (M_kept, T)
+        diagonal: True computes only the diagonal of the products of ``new`` with itself
+        n_classes: number of classes whose indicators are the targets, or 0
     """
 
     kept: Design
@@ -62,7 +65,7 @@ class GramPass(Pass, name="gram"):
 
 
 @dataclass(frozen=True)
-class ResidualPass(Pass, name="residual"):
+class ResidualPass(Pass, name="residual", designs=("design",)):
     """Pass for residuals of the mean μ (M, T), for classes of indicators: a
     ``core.statistics.ResidualStatistics``."""
 
@@ -77,14 +80,21 @@ class ResidualPass(Pass, name="residual"):
 
 
 @dataclass(frozen=True)
-class ErrorPass(Pass, name="error"):
-    """Pass for the ``select`` rows with the largest errors outside ``exclude`` (row numbers): a
-    ``LargestErrors``.
+class ErrorPass(Pass, name="error", designs=("design",)):
+    """Pass for the rows with the largest errors: a ``LargestErrors``.
 
-    For numbers, and indicators of ``n_classes`` classes, the error is |t − Φμ|, μ = ``mean`` (M,
-    T). With the ``likelihood`` of a link it is 1 − p_t, with p_t the probability of the row's
-    class. With a ``draw`` (a seed), rows are drawn with probabilities proportional to 1 − p_t +
-    ``FLOOR`` or, for indicators, to the squared error.
+    For numbers, and indicators of classes, the error is |t − Φμ|. With the ``likelihood`` of a link
+    it is 1 − p_t, with p_t the probability of the row's class.
+
+    Attributes:
+        design: Φ
+        mean: μ (M, T)
+        select: number of rows to find
+        exclude: numbers of rows that are left out of the search
+        likelihood: name of a link, or ""
+        draw: a seed with which rows are drawn, with probabilities proportional to 1 − p_t +
+            ``FLOOR`` or, for indicators, to the squared error
+        n_classes: number of classes whose indicators are the targets, or 0
     """
 
     design: Design
@@ -96,39 +106,55 @@ class ErrorPass(Pass, name="error"):
     n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LargestErrors:
-        f = block @ self.mean
-        if self.likelihood:
-            errors = -np.expm1(LINKS[self.likelihood].log_probability(f, panel.t[:, 0]))
-        else:
-            r = _targets(self.design, panel, self.n_classes) - f
-            errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
+        errors = self._errors(panel, block @ self.mean)
         if self.draw is not None:
-            errors = drawn(errors + FLOOR if self.likelihood else errors**2, panel.rows, self.draw)
-        there = eligible(panel, self.exclude)
-        return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
+            chances = errors + FLOOR if self.likelihood else errors**2
+            errors = drawn(chances, panel.rows, self.draw)
+        mask = eligible(panel, self.exclude)
+        return LargestErrors.of(errors[mask], panel.rows[mask], panel.X[mask], self.select)
+
+    def _errors(self, panel: Panel, f: Float) -> Float:
+        """Return the errors (n,) of a panel's rows with predictors f (n, T)."""
+        if self.likelihood:
+            log_p = LINKS[self.likelihood].log_probability(f, panel.t[:, 0])
+            return np.asarray(-np.expm1(log_p))
+        residuals: Float = _targets(self.design, panel, self.n_classes) - f
+        if residuals.shape[1] == 1:
+            return np.abs(residuals[:, 0])
+        return np.asarray(np.sqrt(np.einsum("nt,nt->n", residuals, residuals)))
 
 
-def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
+def _own(design: Design, panel: Panel) -> OwnColumns:
     """Return the rows of the panel that are centres, by position, each with its columns."""
-    places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
-    return [
-        (place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place]))
-        for place in places
-    ]
+    own_columns = []
+    for place in np.flatnonzero(np.isin(panel.rows, design.rows)).tolist():
+        columns = np.flatnonzero(design.rows == panel.rows[place])
+        own_columns.append((place, design.n_leading + columns))
+    return own_columns
 
 
-def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
+def _copies(design: Design, block: Float) -> OwnColumns:
     """Return the rows of Φ that equal centres, by position, with the columns: two such rows equal
     one of weight two."""
-    rows, columns = np.nonzero(block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks())
-    found, first = np.unique(rows, return_index=True)
-    return list(zip(found.tolist(), np.split(design.n_leading + columns, first[1:]), strict=False))
+    equal = block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks()
+    rows, columns = np.nonzero(equal)
+    places, first = np.unique(rows, return_index=True)
+    groups = np.split(design.n_leading + columns, first[1:])
+    return list(zip(places.tolist(), groups, strict=False))
 
 
 @dataclass(frozen=True)
-class LeaveOneOutPass(Pass, name="residual"):
-    """Pass for left-out errors of a fit of one target, μ (M,), R (M, M) and β: a
-    ``core.left_out.LeftOut``."""
+class LeaveOneOutPass(Pass, name="residual", designs=("design",)):
+    """Pass for left-out errors of a fit of one target: a ``core.left_out.LeftOut``.
+
+    Attributes:
+        design: Φ
+        mean: μ (M,)
+        root: R (M, M), Σ = RRᵀ
+        beta: noise precision
+        least_square: a lower bound on the mean squared error
+        target: number of the target
+    """
 
     design: Design
     mean: Float
@@ -139,23 +165,34 @@ class LeaveOneOutPass(Pass, name="residual"):
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
         design = self.design
-        own = _own(self.design, panel)
-        t = design.scaling.targets(panel.t)[:, self.target]
-        peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
-        factor = (
-            np.asarray(design.noise_factor(panel.X)) ** (TEMPER - 1.0)
-            if design.weighs_rows
-            else None
+        factor = None
+        if design.weighs_rows:
+            factor = np.asarray(design.noise_factor(panel.X)) ** (TEMPER - 1.0)
+        left_out = LeftOut.of(
+            block,
+            design.scaling.targets(panel.t)[:, self.target],
+            self.mean,
+            self.root,
+            self.beta,
+            weights=panel.weights,
+            own=_own(design, panel),
+            peaks=np.concatenate([np.full(design.n_leading, np.inf), design.peaks()]),
+            rows=panel.rows,
+            factor=factor,
         )
-        found = LeftOut.of(
-            block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor
-        )
-        return replace(found, least_square=self.least_square)
+        return replace(left_out, least_square=self.least_square)
 
 
 @dataclass(frozen=True)
-class LeftOutClassesPass(Pass, name="left-out"):
-    """Pass for the left-out predictors of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
+class LeftOutClassesPass(Pass, name="left-out", designs=("design",)):
+    """Pass for the left-out predictors of a fit to indicators: a ``core.ramp.LeftOutClasses``.
+
+    Attributes:
+        design: Φ
+        mean: μ (M, K)
+        root: R (M, M), Σ = RRᵀ
+        beta: noise precision
+    """
 
     design: Design
     mean: Float
@@ -163,9 +200,15 @@ class LeftOutClassesPass(Pass, name="left-out"):
     beta: float
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOutClasses:
-        own = _copies(self.design, block) if self.design.kernel.local else _own(self.design, panel)
+        design = self.design
         return LeftOutClasses.of(
-            block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights, own
+            block,
+            panel.t[:, 0],
+            self.mean,
+            self.root,
+            self.beta,
+            weights=panel.weights,
+            own=_copies(design, block) if design.kernel.local else _own(design, panel),
         )
 
 
@@ -193,30 +236,37 @@ class ScorePass(Pass, name="held-out", held_out=True):
             return super().statistic(tile)
         mean, variance, _ = self.stated.moments(tile.X)
         rows = tile.start + np.arange(len(tile.X))
-        panels = (slice(start, start + PANEL_ROWS) for start in range(0, len(rows), PANEL_ROWS))
-        how = self.multiples, self.stated.design.scaling.target
-        parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], *how) for at in panels)
-        return reduce(add, parts)
+        target = self.stated.design.scaling.target
+        scores = []
+        for start in range(0, len(rows), PANEL_ROWS):
+            at = slice(start, start + PANEL_ROWS)
+            values = tile.t[at], mean[at], variance[at], rows[at]
+            scores.append(Scores.of(*values, self.multiples, target))
+        return reduce(add, scores)
 
     def of_panel(self, panel: Panel) -> ClassScores:
         assert isinstance(self.stated, ClassModel)
         f, _ = self.stated.predictors(panel.X)
-        ranked = f[:, -1] - f[:, 0] if f.shape[1] == 2 else f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(
-            panel.t[:, 0],
-            LINKS[self.stated.likelihood].probabilities(f),
-            ranked,
-            int(panel.rows[0]),
-        )
+        ranked = None
+        if f.shape[1] == 1:
+            ranked = f[:, 0]
+        elif f.shape[1] == 2:
+            ranked = f[:, -1] - f[:, 0]
+        probabilities = LINKS[self.stated.likelihood].probabilities(f)
+        return ClassScores.of(panel.t[:, 0], probabilities, ranked, int(panel.rows[0]))
 
 
 @dataclass(frozen=True)
-class SlopePass(Pass, name="slope"):
+class SlopePass(Pass, name="slope", designs=("design",)):
     """Pass for the evidence's derivatives (p,) with respect to log kernel parameters: Σ D ∘ ∂Φ/∂
-    log parameter.
+    log parameter, with D that of ``core.tied``.
 
-    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); class indicators share Σ (1, M,
-    M) and β.
+    Attributes:
+        design: Φ
+        mean: μ (M, T)
+        covariance: Σ (T, M, M); class indicators share it (1, M, M)
+        beta: noise precision (T,); class indicators share it
+        n_classes: number of classes whose indicators are the targets, or 0
     """
 
     design: Design
@@ -226,18 +276,19 @@ class SlopePass(Pass, name="slope"):
     n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
-        both = _targets(self.design, panel, self.n_classes), self.mean
-        t, means = (np.split(each, len(self.covariance), axis=1) for each in both)
-        groups = zip(t, means, self.covariance, np.atleast_1d(self.beta), strict=True)
+        count = len(self.covariance)
+        t = np.split(_targets(self.design, panel, self.n_classes), count, axis=1)
+        means = np.split(self.mean, count, axis=1)
+        betas = np.atleast_1d(self.beta).tolist()
         slopes = (
-            tied.slopes(block, t, mean, Sigma, float(beta), panel.weights)
-            for t, mean, Sigma, beta in groups
+            tied.slopes(block, t[k], means[k], self.covariance[k], betas[k], panel.weights)
+            for k in range(count)
         )
         return self.design.gradient(panel.X, block, reduce(add, slopes))
 
 
 @dataclass(frozen=True)
-class InputGradientPass(Pass, name="input gradient"):
+class InputGradientPass(Pass, name="input gradient", designs=("design",)):
     """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over
     the columns of μ.
 
@@ -249,13 +300,13 @@ class InputGradientPass(Pass, name="input gradient"):
     mean: Float
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
-        gradients = (self.design.input_gradient(panel.X, block, mean) for mean in self.mean.T)
         weights = 1.0 if panel.weights is None else panel.weights[:, None]
-        return reduce(add, (each.T @ (each * weights) for each in gradients))
+        gradients = (self.design.input_gradient(panel.X, block, mean) for mean in self.mean.T)
+        return reduce(add, (gradient.T @ (gradient * weights) for gradient in gradients))
 
 
 @dataclass(frozen=True)
-class LogisticPass(Pass, name="newton"):
+class LogisticPass(Pass, name="newton", designs=("design",)):
     """Pass for the log likelihood, gradient and curvature at weights ``mean`` (M, C): a
     ``core.link.LogisticBlock``."""
 

@@ -32,7 +32,7 @@ NU, UPDATES = 4.0, 30
 
 
 @dataclass(frozen=True)
-class StudentPass(Pass, name="reweighted gram"):
+class StudentPass(Pass, name="reweighted gram", designs=("design",)):
     """Gram products of all columns, the rows weighted by their residuals of the mean (M,)."""
 
     design: Design
