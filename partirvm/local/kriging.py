@@ -619,18 +619,23 @@ class LocalSearch:
             noise=self.units.noise / unit * share,
             exponent=float(point[2]),
         )
-        neighbourhoods = self.neighbourhoods
-        if self.rank:
-            neighbourhoods = [rows.scaled(np.exp(point[3:])) for rows in neighbourhoods]
+        neighbourhoods = self._scaled(np.exp(point[3:]))
         conditionals = in_threads(partial(Conditional, relative), neighbourhoods)
         low, high = self.ratios
         bounds = unit * max(low, self.least_noise / share), unit * min(high, NUGGETS[1] / share)
         start = unit * self.ratio * max(self.start.freedom, 10.0)
         variance, freedom = best_levels(conditionals, self.targets, start, bounds)
-        noise = relative.noise * variance
-        kernel = replace(relative, variance=variance, freedom=freedom, noise=noise)
+        kernel = replace(
+            relative, variance=variance, freedom=freedom, noise=relative.noise * variance
+        )
         density, slopes = self._mean_log_density(conditionals, kernel)
         return LocalTrial(point, kernel, -density, -self._by_point(slopes, variance / unit))
+
+    def _scaled(self, scales: Float) -> list[Neighbourhoods]:
+        """Return the neighbourhoods with the coordinate scales, or as they are without scales."""
+        if not self.rank:
+            return self.neighbourhoods
+        return [rows.scaled(scales) for rows in self.neighbourhoods]
 
     def _by_point(self, slopes: Float, ratio: float) -> Float:
         """Return the derivatives (3 + r,) with respect to a point from those with respect to the

@@ -56,7 +56,7 @@ class LocalResiduals:
                 mean, variance = moments(kernel, rows, noisy=noisy)
                 means[target, places] = mean
                 variances[target, places] = variance
-        return _together(means), _together(variances)
+        return _together(list(means)), _together(list(variances))
 
     def explained(
         self, points: Float, factor: Float | float, own: Float | None = None
@@ -97,7 +97,7 @@ class LocalResiduals:
             yield places, near, hoods_of(near, coordinates[places], log_factors[places], noises)
 
 
-def _together(targets: Sequence[Float] | Float) -> Float:
+def _together(targets: Sequence[Float]) -> Float:
     """Return the array of a single target, or those of several stacked along the last axis."""
     return targets[0] if len(targets) == 1 else np.stack(targets, axis=-1)
 
