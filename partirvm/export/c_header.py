@@ -102,7 +102,9 @@ class Header:
         self.quantised &= (
             inner == "float32"
         )  # where weights cancel, integers would lose the standard deviation
-        self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
+        self.real, self.io = (
+            "float" if dtype_name == "float32" else "double" for dtype_name in (inner, outer)
+        )
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
         self.long_labels = list[dict[str, Any]]()
@@ -128,9 +130,10 @@ class Header:
         """Add an array of constants, by default with the real type, and return its name."""
         kind = kind or self.real
         name = f"{self.name}_c{len(self.constants)}"
-        each = np.ravel(values).tolist()
+        numbers = np.ravel(values).tolist()
         texts = [
-            _number(value, self.suffix) if kind == self.real else str(int(value)) for value in each
+            _number(value, self.suffix) if kind == self.real else str(int(value))
+            for value in numbers
         ]
         size = len(texts) * np.dtype(kind.replace("float", "single")).itemsize
         self.constants.append({"name": name, "kind": kind, "texts": texts, "size": size})
@@ -175,15 +178,17 @@ class Header:
 def _number(value: float, suffix: str = "") -> str:
     if not np.isfinite(value):
         return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-    found = f"{value:.{9 if suffix else 17}g}"
-    return (found if re.search(r"[.e]", found) else f"{found}.0") + suffix
+    text = f"{value:.{9 if suffix else 17}g}"
+    return (text if re.search(r"[.e]", text) else f"{text}.0") + suffix
 
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
     """Return the model's outputs at X by name, and the unit of their errors."""
     if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
-    found = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
+    columns = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
     scaling = model.design.scaling
-    unit = float(np.min(scaling.t_scale)) if scaling.target == AS_IT_IS else float(found[1].mean())
-    return dict(zip(("mean", "std", "lower", "upper"), found, strict=True)), unit
+    unit = (
+        float(np.min(scaling.t_scale)) if scaling.target == AS_IT_IS else float(columns[1].mean())
+    )
+    return dict(zip(("mean", "std", "lower", "upper"), columns, strict=True)), unit

@@ -9,8 +9,11 @@ from partirvm.errors import UsageError
 from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, write
 from partirvm.storage import Where
 
-OPSET, IR = 18, 9
-"""Versions of the operators and of the file format, from 2022 and 2023."""
+OPSET = 18
+"""Version of the operators, from 2022."""
+
+IR = 9
+"""Version of the file format, from 2023."""
 
 
 def _sinh(x: Any) -> Any:
@@ -77,10 +80,12 @@ def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> A
         )
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
-    made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
-    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
-    helper.set_model_props(found, {"features": "\n".join(graph.features)})
-    return found
+    onnx_graph = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
+    model = helper.make_model(
+        onnx_graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR
+    )
+    helper.set_model_props(model, {"features": "\n".join(graph.features)})
+    return model
 
 
 def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
@@ -91,10 +96,10 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
     if name != "label":
         writer("Cast", value, to=outer, name=name)
         return helper.make_tensor_value_info(name, outer, ["n", node.width])
-    whole = all(isinstance(label, int) for label in graph.labels)
+    has_numbers = all(isinstance(label, int) for label in graph.labels)
     labels = (
         np.array(graph.labels, np.int64)
-        if whole
+        if has_numbers
         else np.array(list(map(str, graph.labels)), object)
     )
     writer(
@@ -104,7 +109,7 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
         name=name,
     )
     return helper.make_tensor_value_info(
-        name, TensorProto.INT64 if whole else TensorProto.STRING, ["n"]
+        name, TensorProto.INT64 if has_numbers else TensorProto.STRING, ["n"]
     )
 
 
@@ -174,8 +179,8 @@ class _Writer:
             a = self("Min", x, V)
             b = self("Max", x, V)
             cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
-            each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
-            self("ReduceProd", each, axis, keepdims=0, name=name)
+            factors = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
+            self("ReduceProd", factors, axis, keepdims=0, name=name)
             return
         step = self("Sub", x, V)
         step = self("Mul", step, step) if op == "Squares" else self("Abs", step)

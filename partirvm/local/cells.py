@@ -81,15 +81,15 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 
     tree = cKDTree(points, max(len(points) // count, 1))
 
-    def place(points: Float, node: Any, least: float, half: float) -> Float:
-        places = np.full(len(points), least)
+    def order(points: Float, node: Any = tree.tree, least: float = 0.0, half: float = 0.5) -> Float:
+        values = np.full(len(points), least)
         if node.lesser is not None:
             right = points[:, node.split_dim] >= node.split
-            places[~right] = place(points[~right], node.lesser, least, half / 2)
-            places[right] = place(points[right], node.greater, least + half, half / 2)
-        return places
+            values[~right] = order(points[~right], node.lesser, least, half / 2)
+            values[right] = order(points[right], node.greater, least + half, half / 2)
+        return values
 
-    return lambda points: place(points, tree.tree, 0.0, 0.5)
+    return order
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,12 @@ class Cells:
 
     @classmethod
     def written(
-        cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1
+        cls,
+        place: str,
+        cells: Iterable[Float],
+        count: int,
+        width: int,
+        n_targets: int = 1,
     ) -> Self:
         """Write records to a new Zarr array, and return their cells. Raises ``StorageError``.
 
@@ -182,8 +187,12 @@ class Cells:
             return self.records[number * rows : (number + 1) * rows]
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
-            folder = open_folder(self.place)
-            chunk = read_blosc(folder, f"records/c/{number}/0", (rows, self.width), "<f8")
+            chunk = read_blosc(
+                open_folder(self.place),
+                f"records/c/{number}/0",
+                (rows, self.width),
+                "<f8",
+            )
         records = chunk[: self.n_rows - number * rows].copy()  # without padding
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(
@@ -268,19 +277,31 @@ class NearestRows:
 
     @classmethod
     def empty(cls, points: Float, own: Float | None, k: int, width: int) -> Self:
-        """Return the state before any search, for k neighbours with records of this width."""
-        n = len(points)
-        return cls(points, own, np.full((n, k), np.inf), np.zeros((n, k, width)))
+        """Return the state before any search.
+
+        Args:
+            points: (n, r)
+            own: (n,), numbers of rows to ignore, or None
+            k: the number of neighbours
+            width: the number of columns of a record
+        """
+        distances = np.full((len(points), k), np.inf)
+        records = np.zeros((len(points), k, width))
+        return cls(points, own, distances, records)
 
     def search(self, records: Float, tree: Any, places: Int) -> None:
         """Merge the rows of a cell, with their tree, into those of the points at ``places``
         (m,)."""
         k = self.distances.shape[1]
-        own = None if self.own is None else self.own[places]
-        within = float(self.distances[places, -1].max())
-        numbers = records[:, NUMBER]
-        distances, rows = nearest(tree, numbers, self.points[places], k, own, within)
-        distances = np.concatenate([self.distances[places], distances], axis=1)
+        nearest_distances, rows = nearest(
+            tree,
+            records[:, NUMBER],
+            self.points[places],
+            k,
+            own=None if self.own is None else self.own[places],
+            within=float(self.distances[places, -1].max()),
+        )
+        distances = np.concatenate([self.distances[places], nearest_distances], axis=1)
         candidates = np.concatenate([self.records[places], records[rows]], axis=1)
         order = np.lexsort((candidates[:, :, NUMBER], distances))[:, :k]
         self.distances[places] = np.take_along_axis(distances, order, axis=1)
@@ -352,8 +373,14 @@ def nearest(
     count = k + 2
     while len(places):
         count = min(count, tree.n)
-        excluded = None if own is None else own[places, None]
-        query = _query(tree, numbers, points[places], count, within, excluded)
+        query = _query(
+            tree,
+            numbers,
+            points[places],
+            count,
+            within,
+            excluded=None if own is None else own[places, None],
+        )
         is_final = query.is_final(k)
         distances[places[is_final]] = query.distances[is_final, :k]
         rows[places[is_final]] = query.rows[is_final, :k]
@@ -383,7 +410,12 @@ class Query(NamedTuple):
 
 
 def _query(
-    tree: Any, numbers: Float, points: Float, m: int, within: float, excluded: Float | None
+    tree: Any,
+    numbers: Float,
+    points: Float,
+    m: int,
+    within: float,
+    excluded: Float | None,
 ) -> Query:
     """Return the m nearest rows of points.
 

@@ -471,9 +471,9 @@ class LevelDensity:
     def freedom(self, a: float) -> float:
         """Return the best ν within its bounds and those of s²."""
         inverse = max(float(np.mean(self.residuals / (a + self.squares))), 1e-300)
-        least = max(FREEDOMS[0], a / self.high)
-        most = min(FREEDOMS[1], a / self.low)
-        return float(np.clip(1.0 / inverse - self.k, least, most))
+        smallest = max(FREEDOMS[0], a / self.high)
+        largest = min(FREEDOMS[1], a / self.low)
+        return float(np.clip(1.0 / inverse - self.k, smallest, largest))
 
     def loss(self, log_a: float) -> float:
         """Return −2 times the mean log density, less a constant, at the nearest a within bounds."""
@@ -551,18 +551,26 @@ class LocalSearch:
     A point holds log ω/s² and log ℓ, b, and the logarithms of the coordinate scales if these are
     learned. ω/s² is in units that fall with ℓ: for smooth functions, s² ∝ ℓ^(2·smoothness) is a
     ridge of the density, and one coordinate runs along it. s² and ν are optimal at each point.
-
-    Args:
-        panels: neighbourhoods and errors of the rows
-        start: has the family, and the s² and ℓ that stay fixed without ``form``
-        poll: called before each evaluation; may raise to stop the search
-        scales: True to learn coordinate scales
-        form: False to learn only the noise
     """
 
     def __init__(
-        self, panels: Panels, start: LocalKernel, poll: Poll, *, scales: bool, form: bool
+        self,
+        panels: Panels,
+        start: LocalKernel,
+        poll: Poll,
+        *,
+        scales: bool,
+        form: bool,
     ) -> None:
+        """Prepare a search.
+
+        Args:
+            panels: neighbourhoods and errors of the rows
+            start: has the family, and the s² and ℓ that are unchanged without ``form``
+            poll: called before each evaluation; may raise to stop the search
+            scales: True to learn coordinate scales
+            form: False to learn only the noise
+        """
         self.neighbourhoods, self.errors = panels
         self.targets = np.concatenate(self.errors)
         self.poll = poll
@@ -622,11 +630,19 @@ class LocalSearch:
         neighbourhoods = self._scaled(np.exp(point[3:]))
         conditionals = in_threads(partial(Conditional, relative), neighbourhoods)
         low, high = self.ratios
-        bounds = unit * max(low, self.least_noise / share), unit * min(high, NUGGETS[1] / share)
-        start = unit * self.ratio * max(self.start.freedom, 10.0)
-        variance, freedom = best_levels(conditionals, self.targets, start, bounds)
+        lowest = max(low, self.least_noise / share)
+        highest = min(high, NUGGETS[1] / share)
+        variance, freedom = best_levels(
+            conditionals,
+            self.targets,
+            start=unit * self.ratio * max(self.start.freedom, 10.0),
+            bounds=(unit * lowest, unit * highest),
+        )
         kernel = replace(
-            relative, variance=variance, freedom=freedom, noise=relative.noise * variance
+            relative,
+            variance=variance,
+            freedom=freedom,
+            noise=relative.noise * variance,
         )
         density, slopes = self._mean_log_density(conditionals, kernel)
         return LocalTrial(point, kernel, -density, -self._by_point(slopes, variance / unit))

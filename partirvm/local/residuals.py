@@ -115,7 +115,12 @@ def hoods_of(near: Float, points: Float, log_factors: Float, noises: Float) -> l
     offsets = Offsets(near[:, :, :rank] - points[:, None])
     return [
         Neighbourhoods(
-            offsets, errors, near[:, :, LOG_FACTOR], near[:, :, NOISE], log_factors, noises
+            offsets,
+            errors,
+            near[:, :, LOG_FACTOR],
+            near[:, :, NOISE],
+            log_factors,
+            noises,
         )
         for errors in np.moveaxis(near[:, :, rank:LOG_FACTOR], 2, 0)
     ]
