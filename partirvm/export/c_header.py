@@ -58,9 +58,23 @@ def to_c(
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each
     of the ``outputs`` (an array for several targets or classes; the label is an index into
     ``<name>_labels``). ``<name>_self_test()`` returns the largest deviation from stored
-    predictions, in standard deviations of the target or as a probability. With ``dtype`` "int16",
-    the covariance is stored as integers, half the size of "float32", unless weights cancel so much
-    that double precision is used internally. Other parameters and errors are as in ``to_onnx``.
+    predictions, in standard deviations of the target or as a probability. Errors are as in
+    ``to_onnx``.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        What is exported.
+    path : path or URL
+        Where the header is written; its name begins the C names.
+    dtype : {"float64", "float32", "int16"}
+        Type of the input and of the outputs. With "int16", these are "float32", and the covariance
+        is stored as integers, half the size of "float32", unless weights cancel so much that double
+        precision is used internally.
+    outputs : sequence of str
+        Names of outputs, as in ``to_onnx``.
+    level : float
+        Probability of the interval from "lower" to "upper".
     """
     place = open_folder(path)
     name = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
@@ -99,9 +113,8 @@ class Header:
         self.name = name
         self.quantised = dtype == "int16"
         inner, outer = dtypes(graph, "float32" if self.quantised else dtype)
-        self.quantised &= (
-            inner == "float32"
-        )  # where weights cancel, integers would lose the standard deviation
+        # where weights cancel, integers would lose the standard deviation
+        self.quantised &= inner == "float32"
         self.real, self.io = (
             "float" if dtype_name == "float32" else "double" for dtype_name in (inner, outer)
         )
@@ -143,9 +156,9 @@ class Header:
         """Return an element of a value or a constant, or the only element if the width is 1."""
         if isinstance(arg, Quantity):
             return f"v{arg.number}[{place if arg.width > 1 else 0}]"
-        return (
-            _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
-        )
+        if arg.size == 1:
+            return _number(float(arg[0]), self.suffix)
+        return f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:
         """Return the parts of a product with a matrix (k, m), whose zeros below a diagonal are not

@@ -27,7 +27,20 @@ def to_numpy(
     """Write an .npz file and its reader, a Python module beside it that needs only NumPy.
 
     The reader of ``m.npz`` is ``m_predict.py``; it replaces an older reader, but no other file
-    (``ExistsError``). Parameters and other errors are as in ``to_onnx``.
+    (``ExistsError``). Other errors are as in ``to_onnx``.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        What is exported.
+    path : path or URL
+        Where the .npz file is written.
+    dtype : {"float64", "float32"}
+        Type of the input and of the outputs.
+    outputs : sequence of str
+        Names of outputs, as in ``to_onnx``.
+    level : float
+        Probability of the interval from "lower" to "upper".
     """
     graph = graph_of(model, outputs, level)
     inner, outer = dtypes(graph, dtype)

@@ -50,11 +50,23 @@ def to_onnx(
 ) -> None:
     """Write a model to ``path`` for ONNX Runtime and other runtimes; this needs the onnx package.
 
-    The input is ``X`` (n, d), in raw units and with ``dtype`` "float32" or "float64"; categories
-    are codes. The ``outputs`` are (n, 1), or (n, K) for several targets or classes: some of "mean",
-    "std", "lower" and "upper" (the ends of the interval at ``level``), or of "label" (n,) and
-    "probabilities"; by default mean and std, or both. Raises ``UsageError`` for other names, and
+    The input is ``X`` (n, d), in raw units; categories are codes. The outputs are (n, 1), or (n, K)
+    for several targets or classes; the label is (n,). Raises ``UsageError`` for other names, and
     for what only Python can compute: local residuals and user functions.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        What is exported.
+    path : path or URL
+        Where the file is written.
+    dtype : {"float32", "float64"}
+        Type of the input and of the outputs.
+    outputs : sequence of str
+        Names of "mean", "std", "lower" and "upper", or of "label" and "probabilities"; by default
+        mean and std, or both.
+    level : float
+        Probability of the interval from "lower" to "upper".
     """
     try:
         import onnx  # noqa: F401
@@ -73,11 +85,8 @@ def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> A
     writer = _Writer(inner, types[inner], named)
     writer("Cast", "X", to=types[inner], name="v0")
     for node in graph.nodes[1:]:
-        writer.node(
-            node.op,
-            [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args],
-            f"v{node.number}",
-        )
+        args = [f"v{arg.number}" if isinstance(arg, Quantity) else arg for arg in node.args]
+        writer.node(node.op, args, f"v{node.number}")
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     onnx_graph = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
@@ -89,6 +98,14 @@ def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> A
 
 
 def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
+    """Add the nodes of an output, and return its description.
+
+    Args:
+        writer: collects the nodes
+        graph: has the outputs
+        name: the name of the output
+        outer: the type of outputs that are numbers
+    """
     from onnx import TensorProto, helper
 
     node = graph.outputs[name]
@@ -97,20 +114,15 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
         writer("Cast", value, to=outer, name=name)
         return helper.make_tensor_value_info(name, outer, ["n", node.width])
     has_numbers = all(isinstance(label, int) for label in graph.labels)
-    labels = (
-        np.array(graph.labels, np.int64)
-        if has_numbers
-        else np.array(list(map(str, graph.labels)), object)
-    )
-    writer(
-        "Gather",
-        writer.constant(labels),
-        writer("Squeeze", value, writer.constant(np.array([1]))),
-        name=name,
-    )
-    return helper.make_tensor_value_info(
-        name, TensorProto.INT64 if has_numbers else TensorProto.STRING, ["n"]
-    )
+    if has_numbers:
+        labels = writer.constant(np.array(graph.labels, np.int64))
+        dtype = TensorProto.INT64
+    else:
+        labels = writer.constant(np.array(list(map(str, graph.labels)), object))
+        dtype = TensorProto.STRING
+    codes = writer("Squeeze", value, writer.constant(np.array([1])))
+    writer("Gather", labels, codes, name=name)
+    return helper.make_tensor_value_info(name, dtype, ["n"])
 
 
 class _Writer:

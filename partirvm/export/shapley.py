@@ -65,13 +65,10 @@ class JointError(Exception):
 def explain(
     model: Any, X: Any, background: Any, permutations: int = 4, seed: int = 0
 ) -> dict[str, Any]:
-    """Return Shapley values of the mean: how far each column moved a regression's predictions at X
-    (n, d).
+    """Return Shapley values of the mean: how far each column moved a regression's predictions.
 
-    ``background`` (B, d) holds rows that represent the data, such as 100 random training rows: v(S)
-    is the mean of the predictions at these rows with the columns S of x. Rows are in-memory arrays,
-    lists or data frames. The returned dictionary has the arguments of ``shap.Explanation``, which
-    shap can plot:
+    v(S) is the mean of the predictions at the background rows with the columns S of x. The returned
+    dictionary has the arguments of ``shap.Explanation``, which shap can plot:
 
     ``values`` (n, p) add up to the prediction minus ``base_values`` (n,), the mean prediction of
     the background. Both have the target's unit, or that of a warped target's map. ``data`` (n, p)
@@ -83,13 +80,26 @@ def explain(
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical,
     linear spline, and any kernel of one column), for products and sums of these, and for
     ``basis="linear"``. For others, such as Matérn kernels and directions of several columns, they
-    are sampled: each background row becomes x along that many random ``permutations`` of the
-    columns (at least two), drawn with ``seed``, and along their reverses. Sampled values add up as
+    are sampled: each background row becomes x along random permutations of the columns, and along
+    their reverses. Sampled values add up as
     well; ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
 
     A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled
     predictions. Raises ``UsageError`` for several targets or an empty background, ``DataError`` for
     different features.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        A regression of one target.
+    X : array-like or data frame (n, d)
+        Rows to explain, in memory.
+    background : array-like or data frame (B, d)
+        Rows that represent the data, such as 100 random training rows.
+    permutations : int
+        Number of permutations for each background row, at least 2.
+    seed : int
+        Seed of the permutations.
 
     Examples
     --------
