@@ -551,6 +551,21 @@ class LocalSearch:
     A point holds log ω/s² and log ℓ, b, and the logarithms of the coordinate scales if these are
     learned. ω/s² is in units that fall with ℓ: for smooth functions, s² ∝ ℓ^(2·smoothness) is a
     ridge of the density, and one coordinate runs along it. s² and ν are optimal at each point.
+
+    Attributes:
+        neighbourhoods: of the rows, in panels
+        errors: of the rows, in panels
+        targets: (n,), all errors
+        poll: called before each evaluation
+        units: units of the parameters
+        power: the power of ℓ to which s² is proportional on the ridge, 2·smoothness
+        rank: r, the number of coordinate scales that are learned
+        ratio: s²/ℓ^power at which the search for s² starts, in units
+        ratios: bounds on s²/ℓ^power, in units
+        lengths: bounds on ℓ, in its unit
+        least_noise: the smallest ω, in its unit
+        start: has the parameters that the search does not change
+        trials: the points that were evaluated
     """
 
     def __init__(
