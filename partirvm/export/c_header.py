@@ -58,9 +58,23 @@ def to_c(
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each
     of the ``outputs`` (an array for several targets or classes; the label is an index into
     ``<name>_labels``). ``<name>_self_test()`` returns the largest deviation from stored
-    predictions, in standard deviations of the target or as a probability. With ``dtype`` "int16",
-    the covariance is stored as integers, half the size of "float32", unless weights cancel so much
-    that double precision is used internally. Other parameters and errors are as in ``to_onnx``.
+    predictions, in standard deviations of the target or as a probability. Errors are as in
+    ``to_onnx``.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        What is exported.
+    path : path or URL
+        Where the header is written; its name begins the C names.
+    dtype : {"float64", "float32", "int16"}
+        Type of the input and of the outputs. With "int16", these are "float32", and the covariance
+        is stored as integers, half the size of "float32", unless weights cancel so much that double
+        precision is used internally.
+    outputs : sequence of str
+        Names of outputs, as in ``to_onnx``.
+    level : float
+        Probability of the interval from "lower" to "upper".
     """
     place = open_folder(path)
     name = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
@@ -99,10 +113,11 @@ class Header:
         self.name = name
         self.quantised = dtype == "int16"
         inner, outer = dtypes(graph, "float32" if self.quantised else dtype)
-        self.quantised &= (
-            inner == "float32"
-        )  # where weights cancel, integers would lose the standard deviation
-        self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
+        # where weights cancel, integers would lose the standard deviation
+        self.quantised &= inner == "float32"
+        self.real, self.io = (
+            "float" if dtype_name == "float32" else "double" for dtype_name in (inner, outer)
+        )
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
         self.long_labels = list[dict[str, Any]]()
@@ -128,9 +143,10 @@ class Header:
         """Add an array of constants, by default with the real type, and return its name."""
         kind = kind or self.real
         name = f"{self.name}_c{len(self.constants)}"
-        each = np.ravel(values).tolist()
+        numbers = np.ravel(values).tolist()
         texts = [
-            _number(value, self.suffix) if kind == self.real else str(int(value)) for value in each
+            _number(value, self.suffix) if kind == self.real else str(int(value))
+            for value in numbers
         ]
         size = len(texts) * np.dtype(kind.replace("float", "single")).itemsize
         self.constants.append({"name": name, "kind": kind, "texts": texts, "size": size})
@@ -140,9 +156,9 @@ class Header:
         """Return an element of a value or a constant, or the only element if the width is 1."""
         if isinstance(arg, Quantity):
             return f"v{arg.number}[{place if arg.width > 1 else 0}]"
-        return (
-            _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
-        )
+        if arg.size == 1:
+            return _number(float(arg[0]), self.suffix)
+        return f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:
         """Return the parts of a product with a matrix (k, m), whose zeros below a diagonal are not
@@ -175,15 +191,17 @@ class Header:
 def _number(value: float, suffix: str = "") -> str:
     if not np.isfinite(value):
         return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-    found = f"{value:.{9 if suffix else 17}g}"
-    return (found if re.search(r"[.e]", found) else f"{found}.0") + suffix
+    text = f"{value:.{9 if suffix else 17}g}"
+    return (text if re.search(r"[.e]", text) else f"{text}.0") + suffix
 
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
     """Return the model's outputs at X by name, and the unit of their errors."""
     if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
-    found = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
+    columns = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
     scaling = model.design.scaling
-    unit = float(np.min(scaling.t_scale)) if scaling.target == AS_IT_IS else float(found[1].mean())
-    return dict(zip(("mean", "std", "lower", "upper"), found, strict=True)), unit
+    unit = (
+        float(np.min(scaling.t_scale)) if scaling.target == AS_IT_IS else float(columns[1].mean())
+    )
+    return dict(zip(("mean", "std", "lower", "upper"), columns, strict=True)), unit

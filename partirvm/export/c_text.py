@@ -26,13 +26,13 @@ ESCAPED = {ord(character): f"\\{character}" for character in "\\\"?'"}
 def c_bytes(text: str) -> bytes:
     """Return the UTF-8 bytes of a C string. Raises ``UsageError`` for a NUL, which would end the
     string."""
-    found = text.encode("utf-8", "surrogatepass")
-    if b"\0" in found:
+    content = text.encode("utf-8", "surrogatepass")
+    if b"\0" in content:
         raise UsageError(
             f"the label {quoted(text)} contains a NUL character, which ends a string in C: rename "
             "it before the fit, or export with to_onnx or to_numpy"
         )
-    return found
+    return content
 
 
 def _characters(text: str) -> Iterator[str]:
@@ -70,5 +70,7 @@ def c_comment(text: str) -> str:
     """
     if len(text) > REMARK:
         text = f"{text[:REMARK]} ({len(text):,} characters)"
-    ascii_text = "".join(each if " " <= each <= "~" else ascii(each)[1:-1] for each in text)
+    ascii_text = "".join(
+        character if " " <= character <= "~" else ascii(character)[1:-1] for character in text
+    )
     return '"' + re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", ascii_text) + '"'

@@ -52,15 +52,14 @@ NAMES = {
     "divide": "Div",
     "power": "Pow",
     "matmul": "MatMul",
-}
-NAMES |= {
     "maximum": "Max",
     "minimum": "Min",
     "negative": "Neg",
     "absolute": "Abs",
     "arcsinh": "Asinh",
+    "isnan": "IsNaN",
+    "logaddexp": "LogAddExp",
 }
-NAMES |= {"isnan": "IsNaN", "logaddexp": "LogAddExp"}
 """Operations whose names differ from NumPy's function names."""
 
 OPERATIONS = {
@@ -78,8 +77,6 @@ OPERATIONS = {
     "Exp",
     "Expm1",
     "Log",
-}
-OPERATIONS |= {
     "Sqrt",
     "Sinh",
     "Asinh",
@@ -92,24 +89,37 @@ OPERATIONS |= {
     "Concat",
     "MatMul",
     "Sum",
+    "Softmax",
+    "ArgMax",
+    "Squares",
+    "Steps",
+    "Differ",
+    "Spline",
+    "Table",
 }
-OPERATIONS |= {"Softmax", "ArgMax", "Squares", "Steps", "Differ", "Spline", "Table"}
 """All operations of the table above, which every format has."""
 
 REPLACING = {"Abs", "Sign", "Sin", "Greater"}
 """Further operations of a format that lacks some: those that replace them."""
 
-TO_ONE, OF_MATRIX = (
-    ("Sum", "ArgMax"),
-    ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table"),
-)
-"""Operations of width 1, and operations that have the width of their second argument."""
+WIDTH_ONE = {"Sum", "ArgMax"}
+"""Operations of width 1."""
+
+WIDTH_OF_CONSTANT = {"Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table"}
+"""Operations that have the width of their second argument."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantity(NDArrayOperatorsMixin):
-    """A value (n, width), the node ``number`` of its graph: an operation on other quantities and
-    constants."""
+    """A value (n, width): an operation on other quantities and constants.
+
+    Attributes:
+        graph: the graph of which it is a node
+        number: the number of the node
+        op: the name of the operation
+        args: quantities, and arrays of constants
+        width: the number of columns
+    """
 
     graph: "Graph"
     number: int
@@ -125,20 +135,23 @@ class Quantity(NDArrayOperatorsMixin):
 
     def some(self, columns: Sequence[int] | NDArray[Any]) -> Any:
         """Return the given columns, or the value itself if they are all of its columns."""
-        return (
-            self
-            if list(columns) == list(range(self.width))
-            else self.graph("Gather", self, columns)
-        )
+        if list(columns) == list(range(self.width)):
+            return self
+        return self.graph("Gather", self, columns)
 
 
 @dataclass
 class Graph:
-    """Nodes in order; node 0 is the input X (n, d) in raw units. ``outputs`` maps names to values.
+    """The nodes of a model. A call adds a node.
 
-    ``amplification`` is the largest sum of the absolute terms of a mean or a standard deviation, in
-    standard deviations of the target. ``lacking`` maps the names of operations that a format lacks
-    to functions that replace them.
+    Attributes:
+        features: the names of the d inputs
+        lacking: functions that replace the operations that a format lacks, by name
+        nodes: in order; node 0 is the input X (n, d) in raw units
+        outputs: values by name
+        labels: the classes
+        amplification: the largest sum of the absolute terms of a mean or a standard deviation, in
+            standard deviations of the target
     """
 
     features: tuple[str, ...]
@@ -160,21 +173,12 @@ class Graph:
             raise UsageError(
                 f"the operation {op!r} is in no export: use those that partirvm.export.graph lists"
             )
-        given = [
-            each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float))
-            for each in args
+        arguments = [
+            arg if isinstance(arg, Quantity) else np.atleast_1d(np.asarray(arg, float))
+            for arg in args
         ]
-        wide = [each.width if isinstance(each, Quantity) else each.shape[-1] for each in given]
-        width = (
-            1
-            if op in TO_ONE
-            else sum(wide)
-            if op == "Concat"
-            else wide[1]
-            if op in OF_MATRIX
-            else max(wide)
-        )
-        self.nodes.append(Quantity(self, len(self.nodes), op, tuple(given), width))
+        width = _width(op, arguments)
+        self.nodes.append(Quantity(self, len(self.nodes), op, tuple(arguments), width))
         return self.nodes[-1]
 
     def joined(self, parts: Sequence[Any]) -> Any:
@@ -182,91 +186,124 @@ class Graph:
         return self("Concat", *parts) if len(parts) > 1 else parts[0]
 
 
-def model_of(given: Any) -> Any:
-    """Return the model of a fitted estimator, or the given model. Raises ``NotFittedError`` before
+def _width(op: str, arguments: Sequence[Any]) -> int:
+    """Return the width of the result of an operation."""
+    if op in WIDTH_ONE:
+        return 1
+    widths = [arg.width if isinstance(arg, Quantity) else arg.shape[-1] for arg in arguments]
+    if op in WIDTH_OF_CONSTANT:
+        return int(widths[1])
+    return int(sum(widths) if op == "Concat" else max(widths))
+
+
+def model_of(fitted: Any) -> Any:
+    """Return the model of a fitted estimator, or the model itself. Raises ``NotFittedError`` before
     the fit."""
-    if hasattr(given, "get_params"):
+    if hasattr(fitted, "get_params"):
         from sklearn.utils.validation import check_is_fitted
 
-        check_is_fitted(given)
-    return getattr(given, "model_", given)
+        check_is_fitted(fitted)
+    return getattr(fitted, "model_", fitted)
 
 
 def graph_of(
     model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}
 ) -> Graph:
-    """Return the graph of a model's or fitted estimator's predictions at raw inputs X (n, d).
+    """Return the graph of predictions at raw inputs X (n, d).
 
-    ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at
-    ``level``), or of ``label`` and ``probabilities``; by default mean and std, or both. A missing
-    value is predicted from the others if its feature had gaps in training; otherwise the
+    A missing value is predicted from the others if its feature had gaps in training; otherwise the
     predictions are NaN. Raises ``UsageError`` for other names, and for what only Python can
     compute: local residuals and user functions.
+
+    Args:
+        model: a model or a fitted estimator
+        outputs: names of ``mean``, ``std``, ``lower`` and ``upper``, or of ``label`` and
+            ``probabilities``; by default mean and std, or both
+        level: the probability of the interval from ``lower`` to ``upper``
+        lacking: functions that replace the operations that the format lacks, by name
     """
     model = model_of(model)
-    known = (
-        ("label", "probabilities")
-        if hasattr(model, "classes")
-        else ("mean", "std", "lower", "upper")
-    )
-    wanted = tuple(outputs) or known[:2]
-    if unknown := [name for name in wanted if name not in known]:
-        raise UsageError(f"the model has no output {unknown[0]!r}: outputs are {', '.join(known)}")
+    has_classes = hasattr(model, "classes")
+    names = ("label", "probabilities") if has_classes else ("mean", "std", "lower", "upper")
+    wanted = tuple(outputs) or names[:2]
+    for name in wanted:
+        if name not in names:
+            raise UsageError(f"the model has no output {name!r}: outputs are {', '.join(names)}")
     graph = Graph(model.columns.features, lacking)
-    made = (
-        _of_classes(graph, model) if len(known) == 2 else _of_numbers(graph, model, level, wanted)
-    )
-    graph.outputs = {name: made[name] for name in wanted}
+    values = _of_classes(graph, model) if has_classes else _of_numbers(graph, model, level, wanted)
+    graph.outputs = {name: values[name] for name in wanted}
     return graph
 
 
 def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, Any]:
-    """Add a regression's mean, standard deviation and interval."""
+    """Add a regression's mean, standard deviation and interval.
+
+    Args:
+        graph: the graph
+        model: the model
+        level: the probability of the interval
+        wanted: names of the outputs; the mean alone needs no variance
+    """
     if model.residuals is not None:
         what = "local residuals need the training rows, which no export holds"
         raise UsageError(
             f"{what}: export model.sparse(), the relevance vectors alone, whose errors are larger"
         )
     scaling = model.design.scaling
-    stated = model.predictive
+    target = scaling.target
     inputs = _inputs(graph, scaling)
     phi = columns_of(graph, model.design, inputs)
-    scale = scaling.t_scale
-    target = scaling.target
-    mean = _linear(
-        graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, scaling.t_shift
-    )
+    weights = model.mean.reshape(len(model.mean), -1) * scaling.t_scale
+    mean = _linear(graph, model, phi, weights, scaling.t_shift)
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
-    roots = stated.root if stated.root.ndim == 3 else [stated.root]
-    variance = graph.joined(
-        [_square(graph, stated, phi, root) for root in roots]
-    ) * scale**2 + _noise(graph, stated, inputs)
+    variance = _variance(graph, model.predictive, phi, inputs)
+    half = np.sqrt(variance) * model.multiples([level])[:, 0]
+    lower = target.back(mean - half)
+    upper = target.back(mean + half)
+    mean, variance = target.moments(mean, variance)
+    return {"mean": mean, "std": np.sqrt(variance), "lower": lower, "upper": upper}
+
+
+def _variance(graph: Graph, model: Any, phi: Any, inputs: Any) -> Any:
+    """Return the predictive variances (n, T).
+
+    Args:
+        graph: the graph
+        model: the model with its predictive distribution
+        phi: (n, M), the design's columns, or None
+        inputs: (n, d'), in the kernel's coordinates
+    """
+    scaling = model.design.scaling
+    scale = scaling.t_scale
+    roots = model.root if model.root.ndim == 3 else [model.root]
+    of_weights = graph.joined([_square(graph, model, phi, root) for root in roots])
+    variance = of_weights * scale**2 + _noise(graph, model, inputs)
     if scaling.features is not None and scaling.features.variances:
         of_levels = _level_variances(graph, scaling.features) * scale**2
-        variance = variance + np.maximum(
-            of_levels, -MOST_CERTAIN * np.atleast_1d(stated.noise_variance)
-        )
-    if stated.reach and phi is not None:
-        variance = _with_prior(graph, stated, phi, variance)
-    half = np.sqrt(variance) * model.multiples([level])[:, 0]
-    ends = {"lower": target.back(mean - half), "upper": target.back(mean + half)}
-    mean, variance = target.moments(mean, variance)
-    return ends | {"mean": mean, "std": np.sqrt(variance)}
+        least = -MOST_CERTAIN * np.atleast_1d(model.noise_variance)
+        variance = variance + np.maximum(of_levels, least)
+    if model.reach and phi is not None:
+        variance = _with_prior(graph, model, phi, variance)
+    return variance
 
 
 def _with_prior(graph: Graph, model: Any, phi: Any, variance: Any) -> Any:
-    """Return the variances (n, T) with the prior far from all vectors, as ``Model`` computes
-    them."""
+    """Return the variances with the prior far from all vectors, as ``Model`` computes them.
+
+    Args:
+        graph: the graph
+        model: the model with its predictive distribution
+        phi: (n, M), the design's columns
+        variance: (n, T)
+    """
     leading = len(model.design.active)
     ratios = phi.some(range(leading, phi.width)) / (model.reach * model.design.peaks())
-    largest = ratios
-    while largest.width > 1:
-        half = (largest.width + 1) // 2
-        largest = np.maximum(
-            largest.some(range(half)), largest.some(range(largest.width - half, largest.width))
-        )
-    near = np.maximum(np.minimum(largest, 1.0), 0.0)
+    while ratios.width > 1:
+        width = ratios.width
+        half = (width + 1) // 2
+        ratios = np.maximum(ratios.some(range(half)), ratios.some(range(width - half, width)))
+    near = np.maximum(np.minimum(ratios, 1.0), 0.0)
     missing = np.maximum(np.atleast_1d(model.prior_variance + model.noise_variance) - variance, 0.0)
     return variance + (1.0 - near * near) * missing
 
@@ -282,17 +319,16 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
     if model.moderate:
-        f = f / np.sqrt(
-            graph.joined([_square(graph, model, phi, root) for root in model.root]) * (np.pi / 8.0)
-            + 1.0
-        )
+        variances = graph.joined([_square(graph, model, phi, root) for root in model.root])
+        f = f / np.sqrt(variances * (np.pi / 8.0) + 1.0)
     if model.ramp is not None:
         f = model.ramp.logits(f)
     features = model.design.scaling.features
     if features is not None and features.variances:
         logs = features.log_shares
         shares = logs if f.width > 1 else logs[1:] - logs[:1]
-        f = (f - shares) / np.sqrt(_level_variances(graph, features) * (np.pi / 8.0) + 1.0) + shares
+        variances = _level_variances(graph, features)
+        f = (f - shares) / np.sqrt(variances * (np.pi / 8.0) + 1.0) + shares
     if f.width == 1:
         p = graph("Sigmoid", f)
         probabilities = graph.joined([1.0 - p, p])
@@ -302,28 +338,44 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
 
 
 def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) -> Any:
-    """Return Φw + shift, (n, C); the bias is the first weight."""
+    """Return Φw + shift, (n, C).
+
+    Args:
+        graph: the graph
+        model: the model
+        phi: (n, M), the design's columns, or None
+        weights: (M, C), or (M + 1, C) if the first ones are those of the bias
+        shift: (C,)
+    """
     bias = int(model.design.bias)
-    sizes = np.abs(weights[int(model.design.bias) :]).sum(axis=0)
+    sizes = np.abs(weights[bias:]).sum(axis=0)
     unit = 1.0 if graph.labels else model.design.scaling.t_scale
     graph.amplification = max(graph.amplification, float(np.max(sizes / unit, initial=0.0)))
     return _times(graph, phi, weights[bias:]) + (shift + (weights[0] if bias else 0.0))
 
 
 def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
-    """Return ‖φR‖², (n, 1), for an upper triangular root."""
+    """Return ‖φR‖², (n, 1).
+
+    Args:
+        graph: the graph
+        model: the model
+        phi: (n, M), the design's columns, or None
+        root: R, upper triangular, whose first row is that of the bias if there is one
+    """
     bias = int(model.design.bias)
     graph.amplification = max(graph.amplification, float(np.abs(root).sum(axis=0).max(initial=0.0)))
-    moved = _times(graph, phi, root[bias:])
-    moved = moved + root[0] if bias else moved
-    return graph("Sum", moved * moved)
+    product = _times(graph, phi, root[bias:])
+    if bias:
+        product = product + root[0]
+    return graph("Sum", product * product)
 
 
 def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
     """Return φ times a matrix (M, k), or zeros if there are no columns."""
-    return (
-        np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1]) if phi is None else phi @ matrix
-    )
+    if phi is None:
+        return np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1])
+    return phi @ matrix
 
 
 def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
@@ -335,16 +387,16 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
         variance = _level_factor(graph, features) * variance
     if noise is None:
         return variance
-    logs = noise.kernel.exported(inputs, noise.centres) @ noise.weights[:, None] - float(
-        noise.shift
-    )
-    return np.exp(logs * (1.0 if model.calibration is not None else TEMPER)) * variance
+    values = noise.kernel.exported(inputs, noise.centres)
+    logs = values @ noise.weights[:, None] - float(noise.shift)
+    power = 1.0 if model.calibration is not None else TEMPER
+    return np.exp(logs * power) * variance
 
 
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:
     """Return the noise factor (n, 1) from the doubts about level effects, as
     ``FeatureMap.noise_factor`` does."""
-    doubts = [_of_levels(graph, features, j, each[0][:, None]) for j, each in features.doubts]
+    doubts = [_of_levels(graph, features, j, table[0][:, None]) for j, table in features.doubts]
     return graph("Sum", graph.joined(doubts)) + float(features.share)
 
 
@@ -357,59 +409,72 @@ def _level_variances(graph: Graph, features: FeatureMap) -> Any:
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:
     """Return the inputs (n, d') in the kernel's coordinates, as ``Scaling.inputs`` does."""
-    found = graph.rows if scaling.features is None else _mapped(graph, scaling.features)
-    found = (found - scaling.x_shift) / scaling.x_scale
-    gaps = [] if scaling.features is None else scaling.features.gaps.tolist()
-    if not gaps:
-        return found
+    features = scaling.features
+    if features is None:
+        return (graph.rows - scaling.x_shift) / scaling.x_scale
+    inputs = (_mapped(graph, features) - scaling.x_shift) / scaling.x_scale
+    if not len(features.gaps):
+        return inputs
     columns = np.arange(scaling.n_inputs)
-    missing = np.isnan(found) * np.isin(columns, gaps)
-    found = np.where(
-        missing, np.zeros(len(columns)) if scaling.blank is None else scaling.blank, found
-    )
+    missing = np.isnan(inputs) * np.isin(columns, features.gaps)
+    blank = np.zeros(len(columns)) if scaling.blank is None else scaling.blank
+    inputs = np.where(missing, blank, inputs)
     if scaling.regressions is not None:
-        for j in [j for _ in range(SWEEPS) for j in gaps if scaling.regressions[j].any()]:
-            found = np.where(
-                missing * (columns == j), found @ scaling.regressions[j][:, None], found
-            )
-    return found
+        for j in SWEEPS * features.gaps.tolist():
+            weights = scaling.regressions[j]
+            if weights.any():
+                inputs = np.where(missing * (columns == j), inputs @ weights[:, None], inputs)
+    return inputs
 
 
 def _mapped(graph: Graph, features: FeatureMap) -> Any:
     """Return the feature inputs (n, d') before scaling, as ``FeatureMap`` computes them."""
-    warped = features.spreads > 0
     X = cast(Any, graph.rows)
+    warped = features.spreads > 0
     if warped.any():
-        X = np.where(
-            warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X
-        )
+        spreads = np.where(warped, features.spreads, 1.0)
+        X = np.where(warped, np.arcsinh((X - features.centres) / spreads), X)
     tables = [_of_levels(graph, features, j, table[0]) for j, table in features.tables]
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
     gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
-    found = graph.joined([X, *tables, *effects, *gaps])
-    order = np.arange(found.width)
-    firsts = X.width + np.cumsum([0, *(each.width for each in tables)])[:-1]
-    order[[j for j, _ in features.tables]] = (
-        firsts  # a level's first coordinate takes the place of its code
-    )
-    return found.some(np.delete(order, firsts))
+    columns = graph.joined([X, *tables, *effects, *gaps])
+    first = X.width
+    positions = list(range(first))
+    for (j, _), table in zip(features.tables, tables, strict=True):
+        positions[j] = first  # a level's first coordinate takes the place of its code
+        positions += range(first + 1, first + table.width)
+        first += table.width
+    return columns.some([*positions, *range(first, columns.width)])
 
 
 def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
-    """Return the rows (n, r) of a table (L + 2, r) for the levels of feature j: known, unknown and
-    missing ones."""
+    """Return the rows (n, r) of a table for the levels of a feature.
+
+    Args:
+        graph: the graph
+        features: has the features with gaps
+        j: the number of the feature
+        table: (L + 2, r), rows of known levels, of an unknown and of a missing one
+    """
     codes = graph.rows.some([j])
     unknown = table[-2]
     missing = table[-1]
-    found = graph("Table", codes, table[:-1])
+    rows = graph("Table", codes, table[:-1])
     if j not in features.gaps or (unknown == missing).all():
-        return found
-    return found + np.isnan(codes) * (missing - unknown)
+        return rows
+    return rows + np.isnan(codes) * (missing - unknown)
 
 
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
     """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of
-    its level."""
+    its level.
+
+    Args:
+        graph: the graph
+        features: has the moments of numbers
+        j: the number of the feature
+        weights: (1, L + 2, p), of each level
+    """
     of_level = _of_levels(graph, features, j, weights[0])
     p = weights.shape[2]
     if p == 1:
@@ -437,13 +502,13 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
     if len(design.centres):
         centres = design.scaling.inputs(design.centres)
         groups = [design.which == k for k in range(len(design.kernels))]
-        pairs = [
-            (kernel, mine)
-            for kernel, mine in zip(design.kernels, groups, strict=True)
-            if mine.any()
+        blocks = [
+            kernel.exported(inputs, centres[is_centre])
+            for kernel, is_centre in zip(design.kernels, groups, strict=True)
+            if is_centre.any()
         ]
-        found = graph.joined([kernel.exported(inputs, centres[mine]) for kernel, mine in pairs])
-        parts.append(found.some(np.argsort(np.argsort(design.which, kind="stable"))))
+        order = np.argsort(design.which, kind="stable")
+        parts.append(graph.joined(blocks).some(np.argsort(order)))
     return graph.joined(parts) if parts else None
 
 

@@ -27,33 +27,57 @@ def to_numpy(
     """Write an .npz file and its reader, a Python module beside it that needs only NumPy.
 
     The reader of ``m.npz`` is ``m_predict.py``; it replaces an older reader, but no other file
-    (``ExistsError``). Parameters and other errors are as in ``to_onnx``.
+    (``ExistsError``). Other errors are as in ``to_onnx``.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        What is exported.
+    path : path or URL
+        Where the .npz file is written.
+    dtype : {"float64", "float32"}
+        Type of the input and of the outputs.
+    outputs : sequence of str
+        Names of outputs, as in ``to_onnx``.
+    level : float
+        Probability of the interval from "lower" to "upper".
     """
     graph = graph_of(model, outputs, level)
     inner, outer = dtypes(graph, dtype)
     place = open_folder(path)
     reader = reader_beside(place)
     constants = dict[str, Any]()
-
-    def name_of(arg: Any) -> Any:
-        if isinstance(arg, Quantity):
-            return arg.number
-        constants[f"c{len(constants)}"] = arg.astype(inner)
-        return f"c{len(constants) - 1}"
-
-    nodes = [[node.op, [name_of(arg) for arg in node.args]] for node in graph.nodes[1:]]
-    labels = [
-        label if isinstance(label, str | int | bool) else str(label) for label in graph.labels
-    ]
-    numbers = {name: value.number for name, value in graph.outputs.items()}
-    facts = {"features": graph.features, "labels": labels, "inner": inner, "outer": outer}
-    text = json.dumps({**facts, "nodes": nodes, "outputs": numbers})
+    nodes = [[node.op, _arguments(node, constants, inner)] for node in graph.nodes[1:]]
+    facts = {
+        "features": graph.features,
+        "labels": [
+            label if isinstance(label, str | int | bool) else str(label) for label in graph.labels
+        ],
+        "inner": inner,
+        "outer": outer,
+        "nodes": nodes,
+        "outputs": {name: value.number for name, value in graph.outputs.items()},
+    }
     file = io.BytesIO()
-    np.savez_compressed(file, graph=np.array(text), **constants)
+    np.savez_compressed(file, graph=np.array(json.dumps(facts)), **constants)
     write(path, file.getvalue())
     module = reader.name.removesuffix(".py")
     text = template("reader.py.jinja").render(version=version("partirvm"), module=module)
     write(reader.place(), text.encode())
+
+
+def _arguments(node: Quantity, constants: dict[str, Any], dtype: str) -> list[int | str]:
+    """Return the arguments of a node, by number, or by name for constants, which are added to
+    ``constants`` with this dtype."""
+    arguments = list[int | str]()
+    for argument in node.args:
+        if isinstance(argument, Quantity):
+            arguments.append(argument.number)
+        else:
+            name = f"c{len(constants)}"
+            constants[name] = argument.astype(dtype)
+            arguments.append(name)
+    return arguments
 
 
 def reader_beside(place: Folder) -> Folder:

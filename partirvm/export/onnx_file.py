@@ -9,8 +9,11 @@ from partirvm.errors import UsageError
 from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, write
 from partirvm.storage import Where
 
-OPSET, IR = 18, 9
-"""Versions of the operators and of the file format, from 2022 and 2023."""
+OPSET = 18
+"""Version of the operators, from 2022."""
+
+IR = 9
+"""Version of the file format, from 2023."""
 
 
 def _sinh(x: Any) -> Any:
@@ -47,11 +50,23 @@ def to_onnx(
 ) -> None:
     """Write a model to ``path`` for ONNX Runtime and other runtimes; this needs the onnx package.
 
-    The input is ``X`` (n, d), in raw units and with ``dtype`` "float32" or "float64"; categories
-    are codes. The ``outputs`` are (n, 1), or (n, K) for several targets or classes: some of "mean",
-    "std", "lower" and "upper" (the ends of the interval at ``level``), or of "label" (n,) and
-    "probabilities"; by default mean and std, or both. Raises ``UsageError`` for other names, and
+    The input is ``X`` (n, d), in raw units; categories are codes. The outputs are (n, 1), or (n, K)
+    for several targets or classes; the label is (n,). Raises ``UsageError`` for other names, and
     for what only Python can compute: local residuals and user functions.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        What is exported.
+    path : path or URL
+        Where the file is written.
+    dtype : {"float32", "float64"}
+        Type of the input and of the outputs.
+    outputs : sequence of str
+        Names of "mean", "std", "lower" and "upper", or of "label" and "probabilities"; by default
+        mean and std, or both.
+    level : float
+        Probability of the interval from "lower" to "upper".
     """
     try:
         import onnx  # noqa: F401
@@ -70,20 +85,27 @@ def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> A
     writer = _Writer(inner, types[inner], named)
     writer("Cast", "X", to=types[inner], name="v0")
     for node in graph.nodes[1:]:
-        writer.node(
-            node.op,
-            [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args],
-            f"v{node.number}",
-        )
+        args = [f"v{arg.number}" if isinstance(arg, Quantity) else arg for arg in node.args]
+        writer.node(node.op, args, f"v{node.number}")
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
-    made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
-    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
-    helper.set_model_props(found, {"features": "\n".join(graph.features)})
-    return found
+    onnx_graph = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
+    model = helper.make_model(
+        onnx_graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR
+    )
+    helper.set_model_props(model, {"features": "\n".join(graph.features)})
+    return model
 
 
 def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
+    """Add the nodes of an output, and return its description.
+
+    Args:
+        writer: collects the nodes
+        graph: has the outputs
+        name: the name of the output
+        outer: the type of outputs that are numbers
+    """
     from onnx import TensorProto, helper
 
     node = graph.outputs[name]
@@ -91,21 +113,16 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
     if name != "label":
         writer("Cast", value, to=outer, name=name)
         return helper.make_tensor_value_info(name, outer, ["n", node.width])
-    whole = all(isinstance(label, int) for label in graph.labels)
-    labels = (
-        np.array(graph.labels, np.int64)
-        if whole
-        else np.array(list(map(str, graph.labels)), object)
-    )
-    writer(
-        "Gather",
-        writer.constant(labels),
-        writer("Squeeze", value, writer.constant(np.array([1]))),
-        name=name,
-    )
-    return helper.make_tensor_value_info(
-        name, TensorProto.INT64 if whole else TensorProto.STRING, ["n"]
-    )
+    has_numbers = all(isinstance(label, int) for label in graph.labels)
+    if has_numbers:
+        labels = writer.constant(np.array(graph.labels, np.int64))
+        dtype = TensorProto.INT64
+    else:
+        labels = writer.constant(np.array(list(map(str, graph.labels)), object))
+        dtype = TensorProto.STRING
+    codes = writer("Squeeze", value, writer.constant(np.array([1])))
+    writer("Gather", labels, codes, name=name)
+    return helper.make_tensor_value_info(name, dtype, ["n"])
 
 
 class _Writer:
@@ -174,8 +191,8 @@ class _Writer:
             a = self("Min", x, V)
             b = self("Max", x, V)
             cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
-            each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
-            self("ReduceProd", each, axis, keepdims=0, name=name)
+            factors = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
+            self("ReduceProd", factors, axis, keepdims=0, name=name)
             return
         step = self("Sub", x, V)
         step = self("Mul", step, step) if op == "Squares" else self("Abs", step)

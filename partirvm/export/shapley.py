@@ -22,9 +22,10 @@ their reverses.
 """
 
 import itertools
-import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +34,9 @@ from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
 from partirvm.export.graph import model_of
 from partirvm.kernels.base import Family, runs
+from partirvm.kernels.design import Design
 from partirvm.kernels.functions import LINEAR
-from partirvm.types import Float, Int, cyclic
+from partirvm.types import Columns, Float, Int, cyclic
 
 SEPARABLE = (
     kernels.Gaussian,
@@ -46,8 +48,14 @@ SEPARABLE = (
 """Kernels that are a product over inputs, or a sum. A class derived from one of them may have other
 values."""
 
-ROWS, BLOCK = 64, 1 << 17
-"""Number of rows whose factors are in memory together, and number of factors per step."""
+FACTOR_ROWS = 64
+"""Number of rows whose factors are in memory together."""
+
+STEP_FACTORS = 1 << 17
+"""Number of factors per step."""
+
+SAMPLED_ROWS = 4096
+"""Number of sampled predictions per step."""
 
 
 class JointError(Exception):
@@ -57,13 +65,10 @@ class JointError(Exception):
 def explain(
     model: Any, X: Any, background: Any, permutations: int = 4, seed: int = 0
 ) -> dict[str, Any]:
-    """Return Shapley values of the mean: how far each column moved a regression's predictions at X
-    (n, d).
+    """Return Shapley values of the mean: how far each column moved a regression's predictions.
 
-    ``background`` (B, d) holds rows that represent the data, such as 100 random training rows: v(S)
-    is the mean of the predictions at these rows with the columns S of x. Rows are in-memory arrays,
-    lists or data frames. The returned dictionary has the arguments of ``shap.Explanation``, which
-    shap can plot:
+    v(S) is the mean of the predictions at the background rows with the columns S of x. The returned
+    dictionary has the arguments of ``shap.Explanation``, which shap can plot:
 
     ``values`` (n, p) add up to the prediction minus ``base_values`` (n,), the mean prediction of
     the background. Both have the target's unit, or that of a warped target's map. ``data`` (n, p)
@@ -75,13 +80,26 @@ def explain(
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical,
     linear spline, and any kernel of one column), for products and sums of these, and for
     ``basis="linear"``. For others, such as Matérn kernels and directions of several columns, they
-    are sampled: each background row becomes x along that many random ``permutations`` of the
-    columns (at least two), drawn with ``seed``, and along their reverses. Sampled values add up as
+    are sampled: each background row becomes x along random permutations of the columns, and along
+    their reverses. Sampled values add up as
     well; ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
 
     A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled
     predictions. Raises ``UsageError`` for several targets or an empty background, ``DataError`` for
     different features.
+
+    Parameters
+    ----------
+    model : model or fitted estimator
+        A regression of one target.
+    X : array-like or data frame (n, d)
+        Rows to explain, in memory.
+    background : array-like or data frame (B, d)
+        Rows that represent the data, such as 100 random training rows.
+    permutations : int
+        Number of permutations for each background row, at least 2.
+    seed : int
+        Seed of the permutations.
 
     Examples
     --------
@@ -99,163 +117,251 @@ def explain(
     model.require_one_target("explanations")
     columns = model.columns
     sparse = model.sparse()
-    errors = None
     rows = checked_rows(X, columns)
     others = checked_rows(background, columns)
     if not len(others) or permutations < 2:
         raise UsageError("background needs at least one row, and permutations must be at least 2")
-    own = sparse.moments(rows, variance=False)[0]
+    predictions = sparse.moments(rows, variance=False)[0]
     base = sparse.moments(others, variance=False)[0].mean()
-    made = {
-        name: column for column, cycles in columns.dates.items() for name in cyclic(column, cycles)
-    }
-    owners = np.array([columns.given.index(made.get(name, name)) for name in columns.features])
+    owners = _owners(columns)
     data = rows[:, [columns.features.index(name) for name in columns.given]]
     names = list(columns.given)
     title = model.design.scaling.target.name(columns.target)
+    errors = None
     try:
         values = _exact(sparse, owners, rows, others)
     except JointError:
         values, errors = _sampled(sparse, owners, rows, others, permutations, seed)
         title += " (sampled)"
-    share = (
-        np.abs(values) + 1e-300
-    )  # share of the sum's rounding error, which is larger where large weights cancel
-    values += (own - base - values.sum(axis=1))[:, None] * share / share.sum(axis=1, keepdims=True)
+    values = _adding_up(values, predictions - base)
     if model.residuals is not None:
-        names = [*names, "local residuals"]
+        names.append("local residuals")
         data = np.column_stack([data, np.full(len(rows), np.nan)])
-        values = np.column_stack([values, model.moments(rows, variance=False)[0] - own])
-        errors = None if errors is None else np.column_stack([errors, np.zeros(len(rows))])
-    facts = {"data": data, "feature_names": names, "output_names": title, "error_std": errors}
-    return {"values": values, "base_values": np.full(len(rows), base), **facts}
+        correction = model.moments(rows, variance=False)[0] - predictions
+        values = np.column_stack([values, correction])
+        if errors is not None:
+            errors = np.column_stack([errors, np.zeros(len(rows))])
+    return {
+        "values": values,
+        "base_values": np.full(len(rows), base),
+        "data": data,
+        "feature_names": names,
+        "output_names": title,
+        "error_std": errors,
+    }
+
+
+def _owners(columns: Columns) -> Int:
+    """Return the number of the column from which each feature was made, (d,)."""
+    columns_of = {name: name for name in columns.given}
+    for column, cycles in columns.dates.items():
+        columns_of |= dict.fromkeys(cyclic(column, cycles), column)
+    return np.array([columns.given.index(columns_of[name]) for name in columns.features])
+
+
+def _adding_up(values: Float, totals: Float) -> Float:
+    """Return the values (n, p) with the rounding errors of their sums, which should be ``totals``
+    (n,), distributed: they are larger where large weights cancel."""
+    sizes = np.abs(values) + 1e-300
+    missing = totals - values.sum(axis=1)
+    return np.asarray(values + missing[:, None] * sizes / sizes.sum(axis=1, keepdims=True))
+
+
+def _require_products(model: Any, X: Float, background: Float) -> None:
+    """Raise ``JointError`` if inputs, or basis functions, depend on several columns."""
+    design = model.design
+    features = design.scaling.features
+    if features is not None and any(weights.shape[2] > 1 for _, weights in features.effects):
+        raise JointError  # effects of levels depend on other columns
+    if design.scaling.regressions is not None and (np.isnan(X).any() or np.isnan(background).any()):
+        raise JointError
+    if len(design.active) and any(function != LINEAR for function, _ in design.functions.parts):
+        raise JointError
 
 
 def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
-    """Return the Shapley values (n, p); ``owners`` (d,) holds the number of each feature's original
-    column."""
+    """Return the Shapley values (n, p).
+
+    Args:
+        model: without local residuals
+        owners: (d,), the number of each feature's column
+        X: (n, d)
+        background: (B, d)
+    """
+    _require_products(model, X, background)
     design = model.design
-    scaling = model.design.scaling
-    effects = () if scaling.features is None else scaling.features.effects
-    joint = any(
-        weights.shape[2] > 1 for _, weights in effects
-    )  # level effects that depend on other columns
-    gaps = scaling.regressions is not None and any(np.isnan(rows).any() for rows in (X, background))
-    if (
-        joint
-        or gaps
-        or (
-            len(design.active) and any(function != LINEAR for function, _ in design.functions.parts)
-        )
-    ):
-        raise JointError
-    inputs, others, centres = (scaling.inputs(rows) for rows in (X, background, design.centres))
-    weights = model.mean * scaling.t_scale
-    own = owners[scaling.sources]
-    lead = design.n_leading
-    found = np.zeros((len(X), owners.max() + 1))
-    for weight, j in zip(weights[int(design.bias) : lead], design.active % X.shape[1], strict=True):
-        found[:, own[j]] += weight * (inputs[:, j] - others[:, j].mean())
-    for k, kernel in enumerate(design.kernels):
-        mine = np.flatnonzero(design.which == k)
-        for scale, factors in products_of(kernel, np.arange(scaling.n_inputs), own):
-            for some in runs(len(mine), max(1, BLOCK // len(factors))):
-                _add(
-                    found,
-                    factors,
-                    inputs,
-                    others,
-                    centres[mine[some]],
-                    scale * weights[lead + mine[some]],
-                )
-    return found
+    scaling = design.scaling
+    owners = owners[scaling.sources]
+    inputs = scaling.inputs(X)
+    others = scaling.inputs(background)
+    values = np.zeros((len(X), owners.max() + 1))
+    weights = model.mean[int(design.bias) :] * scaling.t_scale
+    for weight, j in zip(weights, design.active % X.shape[1], strict=False):
+        values[:, owners[j]] += weight * (inputs[:, j] - others[:, j].mean())
+    for products in _kernel_products(design, owners, weights[len(design.active) :]):
+        products.add_values(values, inputs, others)
+    return values
 
 
-def products_of(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[tuple[float, list[Any]]]:
-    """Return a kernel on ``inputs`` (positions) as a sum of products: weights, and factors of one
-    column each.
+def _kernel_products(design: Design, owners: Int, weights: Float) -> Iterator["ColumnProducts"]:
+    """Yield the kernel columns as sums of products, in groups.
 
-    A factor consists of the column number, a kernel, and the positions of its inputs; ``owners``
-    (d',) holds the column of each input. Raises ``JointError`` if there are no such products.
+    Args:
+        design: the design
+        owners: (d',), the column of each input
+        weights: (m,), of the kernel columns
+    """
+    centres = design.scaling.inputs(design.centres)
+    for number, kernel in enumerate(design.kernels):
+        kernel_columns = np.flatnonzero(design.which == number)
+        for scale, factors in products_of(kernel, np.arange(len(owners)), owners):
+            for group in runs(len(kernel_columns), max(1, STEP_FACTORS // len(factors))):
+                places = kernel_columns[group]
+                yield ColumnProducts(factors, centres[places], scale * weights[places])
+
+
+class Factor(NamedTuple):
+    """A factor of a product that depends on one column.
+
+    Attributes:
+        column: the number of the column
+        kernel: the kernel of the inputs
+        inputs: (r,), the positions of the column's inputs
+    """
+
+    column: int
+    kernel: kernels.Kernel
+    inputs: Int
+
+
+def products_of(
+    kernel: kernels.Kernel, inputs: Int, owners: Int
+) -> list[tuple[float, list[Factor]]]:
+    """Return a kernel on ``inputs`` (positions) as a sum of products: weights and factors.
+
+    ``owners`` (d',) holds the column of each input. Raises ``JointError`` if there are no such
+    products.
     """
     if isinstance(kernel, kernels.OnColumns):
         return products_of(kernel.kernel, inputs[list(kernel.columns)], owners)
     if isinstance(kernel, kernels.Sum):
-        parts = zip(kernel.weights, kernel.parts, strict=True)
-        return [
-            (a * b, factors)
-            for a, part in parts
-            for b, factors in products_of(part, inputs, owners)
-        ]
+        terms = list[tuple[float, list[Factor]]]()
+        for weight, part in zip(kernel.weights, kernel.parts, strict=True):
+            products = products_of(part, inputs, owners)
+            terms += [(weight * scale, factors) for scale, factors in products]
+        return terms
     if isinstance(kernel, kernels.Product):
-        choices = itertools.product(*(products_of(part, inputs, owners) for part in kernel.parts))
-        return [
-            (math.prod(a for a, _ in each), [one for _, some in each for one in some])
-            for each in choices
-        ]
-    widths = kernel.widths(len(inputs)) if isinstance(kernel, Family) else np.ones(len(inputs))
-    factors = list[Any]()
-    for owner in np.unique(owners[inputs[widths > 0]]).tolist():
-        mine = np.flatnonzero((widths > 0) & (owners[inputs] == owner))
-        part = (
-            replace(kernel, gamma=tuple(widths[mine].tolist()))
-            if isinstance(kernel, Family)
-            else kernel
-        )
-        factors.append((owner, part, inputs[mine]))
+        terms = [(1.0, [])]
+        for part in kernel.parts:
+            pairs = itertools.product(terms, products_of(part, inputs, owners))
+            terms = [(a * b, first + second) for (a, first), (b, second) in pairs]
+        return terms
+    factors = _factors(kernel, inputs, owners)
     if len(factors) > 1 and type(kernel) not in SEPARABLE:
         raise JointError
-    return (
-        [(1.0, [each]) for each in factors] if type(kernel) is kernels.Linear else [(1.0, factors)]
-    )
+    if type(kernel) is kernels.Linear:
+        return [(1.0, [factor]) for factor in factors]
+    return [(1.0, factors)]
 
 
-def _add(
-    found: Float, factors: list[Any], X: Float, background: Float, centres: Float, weights: Float
-) -> None:
-    """Add to ``found`` (n, p) the values of products with ``centres`` (m, d') and ``weights`` (m,)
-    at the inputs X."""
-    columns = sorted({column for column, *_ in factors})
-    nodes, shares = np.polynomial.legendre.leggauss(2 * ((len(columns) + 3) // 4))
+def _factors(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[Factor]:
+    """Return a simple kernel on ``inputs`` for each column alone; ``owners`` as in
+    ``products_of``."""
+    widths = kernel.widths(len(inputs)) if isinstance(kernel, Family) else np.ones(len(inputs))
+    factors = list[Factor]()
+    for column in np.unique(owners[inputs[widths > 0]]).tolist():
+        places = np.flatnonzero((widths > 0) & (owners[inputs] == column))
+        part = kernel
+        if isinstance(kernel, Family):
+            part = replace(kernel, gamma=tuple(widths[places].tolist()))
+        factors.append(Factor(column, part, inputs[places]))
+    return factors
 
-    def table(points: Float) -> Float:
-        made = np.ones((len(columns), len(points), len(centres)))
-        for column, kernel, mine in factors:
-            made[columns.index(column)] *= kernel.values(points[:, mine], centres[:, mine])
-        return made
 
-    height = max(1, BLOCK // (len(columns) * len(centres)))
-    for some, rows in itertools.product(runs(len(background), ROWS), runs(len(X), ROWS)):
-        far = table(background[some])
-        near = table(X[rows])
-        for n, part in itertools.product(range(near.shape[1]), runs(far.shape[1], height)):
-            start = far[:, part]  # (p, b, m)
-            step = near[:, n, None] - start
-            total = np.zeros(start.shape)
-            u = np.empty(start.shape)
-            for node, share in zip(0.5 + 0.5 * nodes, 0.5 * shares / len(background), strict=True):
-                np.multiply(node, step, out=u)
-                u += start
-                total += np.divide(share * u.prod(axis=0), u, out=u, where=u != 0.0)
-            found[rows.start + n, columns] += (total * step).sum(axis=1) @ weights
+@dataclass(frozen=True, eq=False)
+class ColumnProducts:
+    """Basis functions that are products over columns.
+
+    Attributes:
+        factors: of one column each
+        centres: (m, d')
+        weights: (m,)
+    """
+
+    factors: list[Factor]
+    centres: Float
+    weights: Float
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """The p' columns that have a factor, in order."""
+        return sorted({factor.column for factor in self.factors})
+
+    @cached_property
+    def quadrature(self) -> tuple[Float, Float]:
+        """Nodes and weights of the integral over [0, 1]."""
+        nodes, shares = np.polynomial.legendre.leggauss(2 * ((len(self.columns) + 3) // 4))
+        return 0.5 + 0.5 * nodes, 0.5 * shares
+
+    def table(self, points: Float) -> Float:
+        """Return the factors (p', n, m) of each column at points (n, d')."""
+        table = np.ones((len(self.columns), len(points), len(self.centres)))
+        for column, kernel, inputs in self.factors:
+            values = kernel.values(points[:, inputs], self.centres[:, inputs])
+            table[self.columns.index(column)] *= values
+        return table
+
+    def add_values(self, values: Float, X: Float, background: Float) -> None:
+        """Add the Shapley values at the inputs X (n, d') to ``values`` (n, p)."""
+        height = max(1, STEP_FACTORS // (len(self.columns) * len(self.centres)))
+        blocks = itertools.product(runs(len(background), FACTOR_ROWS), runs(len(X), FACTOR_ROWS))
+        for others, rows in blocks:
+            far = self.table(background[others])
+            near = self.table(X[rows])
+            for n, part in itertools.product(range(near.shape[1]), runs(far.shape[1], height)):
+                added = self._integrals(near[:, n, None], far[:, part], len(background))
+                values[rows.start + n, self.columns] += added
+
+    def _integrals(self, near: Float, far: Float, count: int) -> Float:
+        """Return the Shapley values (p',) of one row, as means over ``count`` background rows.
+
+        ``near`` (p', 1, m) are its factors, and ``far`` (p', b, m) those of background rows.
+        """
+        step = near - far
+        total = np.zeros(far.shape)
+        u = np.empty(far.shape)
+        for node, share in zip(*self.quadrature, strict=True):
+            np.multiply(node, step, out=u)
+            u += far
+            total += np.divide(share / count * u.prod(axis=0), u, out=u, where=u != 0.0)
+        return np.asarray((total * step).sum(axis=1) @ self.weights)
 
 
 def _sampled(
     model: Any, owners: Int, X: Float, background: Float, rounds: int, seed: int
 ) -> tuple[Float, Float]:
     """Return estimated Shapley values (n, p), and their standard errors over rounds of
-    permutations."""
+    permutations.
+
+    Args:
+        model: without local residuals
+        owners: (d,), the number of each feature's column
+        X: (n, d)
+        background: (B, d)
+        rounds: the number of permutations of each background row
+        seed: seed of the permutations
+    """
     B = len(background)
     p = int(owners.max()) + 1
     places = np.random.default_rng(seed).permuted(np.tile(np.arange(p), (rounds, B, 1)), axis=2)
-    found = np.zeros((rounds, len(X), p))
-    for k, n, some in itertools.product(range(rounds), range(len(X)), runs(B, max(1, 4096 // p))):
-        for place in (
-            places[k, some],
-            p - 1 - places[k, some],
-        ):  # the position of each column in its order
-            joined = place[:, None, owners] < np.arange(p + 1)[:, None]  # (b, p + 1, d)
-            rows = np.where(joined, X[n], background[some, None]).reshape(-1, X.shape[1])
-            steps = np.diff(model.moments(rows, variance=False)[0].reshape(-1, p + 1), axis=1)
-            found[k, n] += np.take_along_axis(steps, place, axis=1).sum(axis=0) / (2 * B)
-    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(rounds)
+    values = np.zeros((rounds, len(X), p))
+    blocks = itertools.product(range(rounds), range(len(X)), runs(B, max(1, SAMPLED_ROWS // p)))
+    for k, n, part in blocks:
+        order = places[k, part]  # the position of each column in its order
+        for place in (order, p - 1 - order):
+            has_joined = place[:, None, owners] < np.arange(p + 1)[:, None]  # (b, p + 1, d)
+            rows = np.where(has_joined, X[n], background[part, None]).reshape(-1, X.shape[1])
+            means = model.moments(rows, variance=False)[0].reshape(-1, p + 1)
+            steps = np.take_along_axis(np.diff(means, axis=1), place, axis=1)
+            values[k, n] += steps.sum(axis=0) / (2 * B)
+    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(rounds)

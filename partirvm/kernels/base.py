@@ -22,14 +22,16 @@ KERNELS: dict[str, type["Kernel"]] = {}
 """Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is
 defined."""
 
-ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
+ALIASES = {"rbf": "gaussian"}
+"""Alternative names of kernels, as in scikit-learn."""
+
 NEGLIGIBLE = 1e-30
 """A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can
 still rise again."""
 
-GROUP = (
-    16  # Number of columns that are computed together, so that temporary arrays stay in the cache
-)
+GROUP = 16
+"""Number of columns that are computed together, so that temporary arrays stay in the cache."""
+
 PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not
 faster."""
@@ -61,8 +63,8 @@ class Kernel(DeclaredState):
     @property
     def components(self) -> tuple["Kernel", ...]:
         """The component kernels; empty for a simple kernel."""
-        found = getattr(self, self.inside, ())
-        return found if isinstance(found, tuple) else (found,)
+        parts = getattr(self, self.inside, ())
+        return parts if isinstance(parts, tuple) else (parts,)
 
     @property
     def local(self) -> bool:
@@ -81,16 +83,17 @@ class Kernel(DeclaredState):
 
     def diagonal(self, points: Float) -> Float:
         """Return k(x, x) for each point (n, d), shape (n,)."""
-        found = np.ones(len(points))
-        for some in () if self.local else runs(len(points)):
-            found[some] = np.diagonal(self.values(points[some], points[some]))
-        return found
+        peaks = np.ones(len(points))
+        if not self.local:
+            for group in runs(len(points)):
+                peaks[group] = np.diagonal(self.values(points[group], points[group]))
+        return peaks
 
     def values(self, points: Float, centres: Float, origin: Float | None = None) -> Float:
         """Return k(x, z), (n, m), for points (n, d) and centres (m, d), stored column by column."""
-        found = np.empty((len(centres), len(points))).T
-        self.prepare(centres, origin)(points, found)
-        return found
+        out = np.empty((len(centres), len(points))).T
+        self.prepare(centres, origin)(points, out)
+        return out
 
     def exported(self, x: Any, Z: Float) -> Any:
         """Return k(x, z) for the M centres Z (M, d) as ``operations`` on the quantity x (n, d).
@@ -98,10 +101,10 @@ class Kernel(DeclaredState):
         Only operations of the kernel's own class count: a derived class may have other values.
         Raises ``UsageError`` without them.
         """
-        own = type(self)
-        if "operations" not in vars(own):
+        cls = type(self)
+        if "operations" not in vars(cls):
             raise UsageError(
-                f"the kernel {self.name!r} cannot be exported: the class {own.__name__} does not "
+                f"the kernel {self.name!r} cannot be exported: the class {cls.__name__} does not "
                 "define `operations`, its formula in the operations of exports "
                 "(partirvm.export.graph); add that method, or use a kernel of partirvm.kernels"
             )
@@ -119,11 +122,11 @@ class Kernel(DeclaredState):
     def spec(self) -> dict[str, Any]:
         """Return the name and fields as JSON. Raises ``UsageError`` for a callable that is local to
         this process."""
-        options = ("multiples", "metric")  # options of an estimator
-        return {
-            "name": self.name,
-            **{name: _plain(value) for name, value in vars(self).items() if name not in options},
-        }
+        facts = {"name": self.name}
+        for name, value in vars(self).items():
+            if name not in ("multiples", "metric"):  # options of an estimator
+                facts[name] = _plain(value)
+        return facts
 
     def with_numbers(self) -> Self:
         """Return the kernel itself. Raises ``UsageError`` for a family that is only an option of an
@@ -134,17 +137,17 @@ class Kernel(DeclaredState):
         """Return the natural logarithms of the p learnable parameters, all of which are ≥ 0, by
         name; −∞ for 0."""
         field = self.learned
-        found = dict[str, float]()
+        parameters = dict[str, float]()
         if field:
             with np.errstate(divide="ignore"):
                 logs = np.log(getattr(self, field)).tolist()
             single = field == "gamma" and len(logs) == 1
-            found = {field if single else f"{field}[{j}]": log for j, log in enumerate(logs)}
+            parameters = {field if single else f"{field}[{j}]": log for j, log in enumerate(logs)}
         several = isinstance(getattr(self, self.inside, None), tuple)
         for i, part in enumerate(self.components):
             place = f"{self.inside}[{i}]." if several else ""
-            found |= {place + name: log for name, log in part.learnable().items()}
-        return found
+            parameters |= {place + name: log for name, log in part.learnable().items()}
+        return parameters
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -165,10 +168,13 @@ class Kernel(DeclaredState):
         ]
         if len(logs) != sum(counts):
             raise UsageError(f"{len(logs)} logarithms for {sum(counts)} parameters of a kernel")
-        mine, *shares = np.split(logs, np.cumsum(counts)[:-1])
-        parts = [part.with_logs(share) for part, share in zip(self.components, shares, strict=True)]
+        own_logs, *part_logs = np.split(logs, np.cumsum(counts)[:-1])
+        parts = [
+            part.with_logs(part_log)
+            for part, part_log in zip(self.components, part_logs, strict=True)
+        ]
         return self._with(
-            {self.learned: tuple(np.exp(mine).tolist())} if self.learned else {}, parts
+            {self.learned: tuple(np.exp(own_logs).tolist())} if self.learned else {}, parts
         )
 
     def _with(self, own: dict[str, Any], components: list[Any]) -> Self:
@@ -181,21 +187,22 @@ class Kernel(DeclaredState):
     def relevances(self, n_features: int) -> Float | None:
         """Return the gamma of each feature (n_features,), the weighted sum over any components;
         None without gamma."""
-        found = [part.relevances(n_features) for part in self.components]
-        weights = getattr(self, "weights", (1.0,) * len(found))
-        weighted = [
-            weight * own for weight, own in zip(weights, found, strict=True) if own is not None
-        ]
-        return np.sum(weighted, axis=0) if found and len(weighted) == len(found) else None
+        relevances = [part.relevances(n_features) for part in self.components]
+        known = [widths for widths in relevances if widths is not None]
+        if not known or len(known) < len(relevances):
+            return None
+        weights = getattr(self, "weights", (1.0,) * len(known))
+        weighted = [weight * widths for weight, widths in zip(weights, known, strict=True)]
+        return np.asarray(np.sum(weighted, axis=0))
 
     def effective(self, n_features: int) -> Bool:
         """Return the features (n_features,) on which the values depend: those with a gamma, all
         without gammas."""
-        own = None if self.components else self.relevances(n_features)
-        if own is not None:
-            return own > NEGLIGIBLE
-        found = [part.effective(n_features) for part in self.components]
-        return np.any(found, axis=0) if found else np.ones(n_features, dtype=np.bool_)
+        widths = None if self.components else self.relevances(n_features)
+        if widths is not None:
+            return widths > NEGLIGIBLE
+        parts = [part.effective(n_features) for part in self.components]
+        return np.any(parts, axis=0) if parts else np.ones(n_features, dtype=np.bool_)
 
     def per_feature(self, n_features: int) -> Self:
         """Return the kernel with one gamma per feature instead of one gamma for all features."""
@@ -276,16 +283,16 @@ class Family(Kernel, Value):
     def flat(self, given_for: str) -> dict[str, Any]:
         """Return the options that the value stands for: the kernel itself if gamma is numeric,
         otherwise its name."""
-        found = super().flat(given_for)
+        options = super().flat(given_for)
         if not isinstance(self.gamma, str):
-            del found["gamma"]
-            return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
+            del options["gamma"]
+            return {**options, given_for: replace(self, multiples=(1.0,), metric="auto")}
         if self.spec() != type(self)(self.gamma).spec():
             raise UsageError(
                 f"{self!r} needs a numeric gamma, from which an estimator's gamma='learn-shared' "
                 "starts"
             )
-        return found
+        return options
 
     def widths(self, n_features: int) -> Float:
         """Return the gamma of each feature, (n_features,). Raises ``UsageError`` if their number
@@ -351,16 +358,16 @@ class Products:
         group (g, n)."""
         n = len(left)
         left = padded(left, PIECE_ROWS)
-        for some in runs(out.shape[1], self.size):
-            block = self.block(left, some)[:, :n]
+        for group in runs(out.shape[1], self.size):
+            block = self.block(left, group)[:, :n]
             finish(block)
-            out.T[some] = block
+            out.T[group] = block
 
     def block(self, left: Float, some: slice) -> Float:
         """Return ``left`` (n, k) times a group of centres, (g, n)."""
-        whole = padded(left, PIECE_ROWS)
-        pieces = whole.reshape(-1, PIECE_ROWS, whole.shape[1])
-        product = np.empty((self.size, len(whole)))
+        points = padded(left, PIECE_ROWS)
+        pieces = points.reshape(-1, PIECE_ROWS, points.shape[1])
+        product = np.empty((self.size, len(points)))
         places = product.reshape(self.size, -1, PIECE_ROWS).transpose(1, 0, 2)
         np.matmul(self.right[some.start // self.size], pieces.transpose(0, 2, 1), out=places)
         return product[: some.stop - some.start, : len(left)]
@@ -374,15 +381,14 @@ def padded(points: Float, multiple: int) -> Float:
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m), the rows of
-    ``place`` (g, n)."""
+    """Call ``write(group, values)`` for each group of columns of ``out`` (n, m), the rows of
+    ``values`` (g, n)."""
     columns = out.T
-    for some in runs(len(columns), size):
-        place = np.empty(
-            (some.stop - some.start, columns.shape[1])
-        )  # the bits do not depend on the layout of out
-        write(some, place)
-        columns[some] = place
+    for group in runs(len(columns), size):
+        # the bits do not depend on the layout of out
+        values = np.empty((group.stop - group.start, columns.shape[1]))
+        write(group, values)
+        columns[group] = values
 
 
 def runs(m: int, size: int = GROUP) -> list[slice]:
@@ -417,17 +423,17 @@ def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
 def part_of(given: Any) -> Kernel:
     """Return a component kernel that is passed as a kernel or as a spec. Raises ``UsageError`` for
     anything else."""
-    found = kernel_from_spec(given) if isinstance(given, dict) else given
-    if not isinstance(found, Kernel) or found.inside == "kernels":
+    kernel = kernel_from_spec(given) if isinstance(given, dict) else given
+    if not isinstance(kernel, Kernel) or kernel.inside == "kernels":
         raise UsageError(
             f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)"
         )
-    return found.with_numbers()
+    return kernel.with_numbers()
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value.spec() if isinstance(value, Kernel) else value
 
 
@@ -440,7 +446,7 @@ def _checked(name: str, gamma: Any) -> tuple[float, ...]:
             "it must be a positive number, or one number from 0 to 1e150 per feature, not all 0"
         )
         raise UsageError(f"gamma of the {name} kernel is {gamma!r}: {expected}")
-    same = type(gamma) is tuple and all(type(each) is float for each in gamma)
+    same = type(gamma) is tuple and all(type(width) is float for width in gamma)
     return gamma if same else tuple(values.tolist())
 
 

@@ -19,11 +19,11 @@ SIZE = 64
 
 def _items(name: str, given: Any) -> tuple[Any, ...]:
     """Return the items of a tuple or list. Raises ``UsageError`` if there are none."""
-    if isinstance(given, str | dict) or not np.iterable(given) or not len(found := tuple(given)):
+    if isinstance(given, str | dict) or not np.iterable(given) or not len(items := tuple(given)):
         raise UsageError(
             f"the parts of the {name} kernel are {given!r}: they must be a non-empty tuple"
         )
-    return found
+    return items
 
 
 class PreparedParts(PreparedKernel):
@@ -31,10 +31,10 @@ class PreparedParts(PreparedKernel):
     parts again."""
 
     def __init__(self, kernel: "Sum | Product", centres: Float, origin: Float | None) -> None:
-        self.kernel, self.groups = kernel, runs(len(centres), SIZE)
-        chunks = [centres[some] for some in self.groups] or [
-            centres
-        ]  # checks d even if there are no centres
+        self.kernel = kernel
+        self.groups = runs(len(centres), SIZE)
+        # without centres, the number of features is checked all the same
+        chunks = [centres[group] for group in self.groups] or [centres]
         self.prepared = [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks]
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -45,38 +45,36 @@ class PreparedParts(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         total = np.zeros(len(self.kernel.logs))
-        for own, terms in self._terms(points, weights):
+        for of_weights, terms in self._terms(points, weights):
             total += np.concatenate(
-                [*own, *(part.gradient(points, value, slope) for part, value, slope in terms)]
+                [
+                    *of_weights,
+                    *(part.gradient(points, value, slope) for part, value, slope in terms),
+                ]
             )
         return total
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         terms = (term for _, terms in self._terms(points, weights) for term in terms)
-        found = (part.input_gradient(points, value, slope) for part, value, slope in terms)
-        return np.asarray(sum(found, np.zeros(points.shape)))
+        gradients = (part.input_gradient(points, value, slope) for part, value, slope in terms)
+        return np.asarray(sum(gradients, np.zeros(points.shape)))
 
     def _values(self, some: slice, points: Float) -> list[Float]:
         """Return the values (g, n) of each part for a group of columns."""
-        found = []
+        values = []
         for part in self.prepared[some.start // SIZE]:
-            found.append(np.empty((some.stop - some.start, len(points))))
-            part(points, found[-1].T)
-        return found
+            values.append(np.empty((some.stop - some.start, len(points))))
+            part(points, values[-1].T)
+        return values
 
     def _terms(self, points: Float, weights: Float) -> Iterator[tuple[list[Float], list[Any]]]:
         """Yield, for each group, the slopes of own parameters, and each part with its values and
         slopes (n, g)."""
-        for some, parts in zip(self.groups, self.prepared, strict=False):
-            values = self._values(some, points)
-            slopes, own = self.kernel.slopes(values, weights.T[some])
-            yield (
-                own,
-                [
-                    (part, value.T, slope.T)
-                    for part, value, slope in zip(parts, values, slopes, strict=True)
-                ],
-            )
+        for group, parts in zip(self.groups, self.prepared, strict=False):
+            values = self._values(group, points)
+            slopes, of_weights = self.kernel.slopes(values, weights.T[group])
+            terms = zip(parts, values, slopes, strict=True)
+            yield of_weights, [(part, value.T, slope.T) for part, value, slope in terms]
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,11 @@ class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedPa
 
     def join(self, values: Sequence[Float]) -> Float:
         return reduce(
-            np.add, (weight * own for weight, own in zip(self.weights, values, strict=True))
+            np.add,
+            (
+                weight * part_values
+                for weight, part_values in zip(self.weights, values, strict=True)
+            ),
         )
 
     def operations(self, x: Any, Z: Float) -> Any:
@@ -113,7 +115,7 @@ class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedPa
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log
         weights[i]."""
-        sums = [np.einsum("mn,mn->", weights, own) for own in values]
+        sums = [np.einsum("mn,mn->", weights, part_values) for part_values in values]
         return [weight * weights for weight in self.weights], [np.multiply(self.weights, sums)]
 
 
@@ -136,16 +138,16 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
         """Return weights ∘ ∂k/∂k_i, as the product of the other parts: the quotient k/k_i would
         fail for k_i = 0."""
         others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
-        return [reduce(np.multiply, each, weights) for each in others], []
+        return [reduce(np.multiply, other_values, weights) for other_values in others], []
 
 
 class PreparedColumns(PreparedKernel):
     """A prepared kernel on a subset of the columns."""
 
     def __init__(self, kernel: "OnColumns", centres: Float, origin: Float | None) -> None:
-        self.columns = mine = kernel.mine(centres.shape[1])
+        self.columns = columns = kernel.mine(centres.shape[1])
         self.inner = kernel.kernel.prepare(
-            centres[:, mine], None if origin is None else origin[mine]
+            centres[:, columns], None if origin is None else origin[columns]
         )
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -155,9 +157,11 @@ class PreparedColumns(PreparedKernel):
         return self.inner.gradient(points[:, self.columns], values, weights)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        found = np.zeros(points.shape)
-        found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
-        return found
+        gradients = np.zeros(points.shape)
+        gradients[:, self.columns] = self.inner.input_gradient(
+            points[:, self.columns], values, weights
+        )
+        return gradients
 
 
 @dataclass(frozen=True)
@@ -181,15 +185,15 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
     def relevances(self, n_features: int) -> Float | None:
-        own = self.kernel.relevances(len(self.columns))
-        found = np.zeros(n_features)
-        found[self.mine(n_features)] = 0.0 if own is None else own
-        return None if own is None else found
+        widths = self.kernel.relevances(len(self.columns))
+        relevances = np.zeros(n_features)
+        relevances[self.mine(n_features)] = 0.0 if widths is None else widths
+        return None if widths is None else relevances
 
     def effective(self, n_features: int) -> Bool:
-        found = np.zeros(n_features, dtype=np.bool_)
-        found[self.mine(n_features)] = self.kernel.effective(len(self.columns))
-        return found
+        is_effective = np.zeros(n_features, dtype=np.bool_)
+        is_effective[self.mine(n_features)] = self.kernel.effective(len(self.columns))
+        return is_effective
 
     def operations(self, x: Any, Z: Float) -> Any:
         columns = list(self.columns)
@@ -241,8 +245,8 @@ class PreparedSeveral(PreparedKernel):
         self.several = several
         self.groups = list[tuple[int, Int, PreparedKernel]]()
         for k, kernel in enumerate(several.kernels):
-            mine = np.flatnonzero(which == k)
-            places = [mine[some] for some in runs(len(mine), SIZE)]
+            columns = np.flatnonzero(which == k)
+            places = [columns[group] for group in runs(len(columns), SIZE)]
             self.groups += [(k, place, kernel.prepare(centres[place], origin)) for place in places]
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -252,21 +256,27 @@ class PreparedSeveral(PreparedKernel):
             out.T[place] = values
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        found = [np.zeros(len(kernel.logs)) for kernel in self.several.kernels]
+        gradients = [np.zeros(len(kernel.logs)) for kernel in self.several.kernels]
         for k, place, prepared in self.groups:
-            found[k] += prepared.gradient(points, values.T[place].T, weights.T[place].T)
-        return np.concatenate(found)
+            gradients[k] += prepared.gradient(points, values.T[place].T, weights.T[place].T)
+        return np.concatenate(gradients)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        found = np.zeros(points.shape)
+        gradients = np.zeros(points.shape)
         for _, place, prepared in self.groups:
-            found += prepared.input_gradient(points, values.T[place].T, weights.T[place].T)
-        return found
+            gradients += prepared.input_gradient(points, values.T[place].T, weights.T[place].T)
+        return gradients
 
 
 def replaced(kernel: Kernel, columns: Int, kind: Any, make: Callable[[Any, Int], Kernel]) -> Kernel:
-    """Return the kernel with inner kernels of a class, which see ``columns``, replaced by
-    ``make(kernel, columns)``."""
+    """Return the kernel with the inner kernels of a class replaced.
+
+    Args:
+        kernel: the kernel
+        columns: the numbers of the columns that it sees
+        kind: the class
+        make: returns the new kernel, given the inner kernel and its columns
+    """
     if isinstance(kernel, OnColumns):
         return replace(
             kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], kind, make)
@@ -281,11 +291,11 @@ def replaced(kernel: Kernel, columns: Int, kind: Any, make: Callable[[Any, Int],
 def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:
     """Return the simple kernels of a class inside a kernel, each with the positions of its
     features."""
-    found: list[tuple[Any, Int]] = []
+    kernels: list[tuple[Any, Int]] = []
 
     def note(each: Kernel, columns: Int) -> Kernel:
-        found.append((each, columns))
+        kernels.append((each, columns))
         return each
 
     replaced(kernel, np.arange(n_features), kind, note)
-    return found
+    return kernels

@@ -18,9 +18,9 @@ from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
 from partirvm.types import BIAS, Bool, DeclaredState, Float, Int, Scaling
 
-NONE = np.zeros(
-    0, np.int64
-)  # Empty integer array, used if there are no centres or no leading columns
+NONE = np.zeros(0, np.int64)
+"""Empty integer array, used if there are no centres or no leading columns."""
+
 TEMPER = 0.5
 """Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the
 inverse variance, a sparse mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3
@@ -33,11 +33,16 @@ known."""
 
 @dataclass(frozen=True)
 class LocalNoise(DeclaredState):
-    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in kernel
-    coordinates.
+    """Noise factor exp(Σ_m w_m k(x, z_m) − shift) of points in kernel coordinates.
 
-    The mean of the factor over the rows of the fit is one. Far from all centres it is
-    exp(−``shift``), near one.
+    The mean of the factor over the rows of the fit is one. Far from all centres it is exp(−shift),
+    near one.
+
+    Attributes:
+        kernel: k
+        centres: (m, d), in kernel coordinates
+        weights: (m,)
+        shift: the logarithm of the mean of exp(Σ_m w_m k(x, z_m)) over the rows
     """
 
     kernel: Kernel
@@ -58,10 +63,17 @@ class Design(DeclaredState):
     """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column
     per centre.
 
-    ``centres`` (m, d) are rows in raw units, with ``labels`` (m,) int64. ``origin`` (d,), in the
-    kernel's coordinates, makes the bits of a column independent of the others; without it, rounding
-    errors are smallest. ``active`` holds the increasing numbers of the basis ``functions`` that are
-    columns. ``noise`` is the noise factor of each row.
+    Attributes:
+        kernel: one kernel, several, or none
+        scaling: maps raw inputs to the kernel's coordinates
+        centres: (m, d), rows in raw units
+        labels: (m,), int64
+        bias: True if the first column is the constant 1
+        origin: (d',), in the kernel's coordinates; it makes the bits of a column independent of the
+            others. Without it, rounding errors are smallest.
+        functions: basis functions
+        active: the increasing numbers of the basis functions that are columns
+        noise: the noise factor of each row
     """
 
     kernel: Kernel
@@ -136,20 +148,20 @@ class Design(DeclaredState):
         """The scaled inputs (d',) on which a column depends; a Python function may depend on all
         features."""
         d = self.centres.shape[1]
-        found = np.zeros(self.scaling.n_inputs, dtype=np.bool_)
+        is_effective = np.zeros(self.scaling.n_inputs, dtype=np.bool_)
         if len(self.active):
             assert self.functions is not None
             linear = all(function == LINEAR for function, _ in self.functions.parts)
-            found[self.active % d if linear else np.arange(d)] = True
+            is_effective[self.active % d if linear else np.arange(d)] = True
         for number in np.unique(self.which).tolist() if len(self.centres) else ():
-            found |= self.kernels[number].effective(len(found))
-        return found
+            is_effective |= self.kernels[number].effective(len(is_effective))
+        return is_effective
 
     def peaks(self) -> Float:
         """Return the peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
-        each = np.array([kernel.diagonal(centres) for kernel in self.kernels or (self.kernel,)])
-        return np.asarray(each[self.which, np.arange(len(centres))])
+        peaks = np.array([kernel.diagonal(centres) for kernel in self.kernels or (self.kernel,)])
+        return np.asarray(peaks[self.which, np.arange(len(centres))])
 
     def block(self, X: Float, out: Float | None = None) -> Float:
         """Return Φ at raw inputs X (n, d), in ``out`` or a new array (n, M) stored column by
@@ -183,12 +195,10 @@ class Design(DeclaredState):
         It includes the variance of level effects. ``product`` multiplies kernel values (n, m) by
         weights, and ``power`` is the exponent of the local noise factor.
         """
-        local = (
-            1.0
-            if self.noise is None
-            else self.noise.factor(self.scaling.inputs(X), product) ** power
-        )
-        return local * self.scaling.noise_factor(X) if self.scaling.doubtful else local
+        factor: Float | float = 1.0
+        if self.noise is not None:
+            factor = self.noise.factor(self.scaling.inputs(X), product) ** power
+        return factor * self.scaling.noise_factor(X) if self.scaling.doubtful else factor
 
     def row_weights(self, X: Float) -> Float | None:
         """Return the row weights (n,) at raw inputs X (n, d) for a fit of the mean; None if they
@@ -209,10 +219,8 @@ class Design(DeclaredState):
         points = self.scaling.inputs(X)
         kernels = slice(self.n_leading, None)
         weights = np.broadcast_to(weights, block.shape)[:, kernels]
-        inner = (
-            self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
-        )
-        return inner(points, block[:, kernels], weights)
+        prepared = self._prepared if len(self.centres) else PreparedKernel()
+        return prepared.input_gradient(points, block[:, kernels], weights)
 
     def raw_gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂Φ_nm/∂x_n, (n, d), in the units of raw inputs X (n, d) without
@@ -231,10 +239,10 @@ class Design(DeclaredState):
                 "a kernel or basis that is a Python function has no gradient with respect to the "
                 "inputs"
             )
-        found = self.input_gradient(X, block, weights)
+        gradient = self.input_gradient(X, block, weights)
         for place, j in enumerate((self.active % X.shape[1]).tolist(), start=int(self.bias)):
-            found[:, j] += weights[:, place]
-        return self.scaling.raw_gradient(X, found)
+            gradient[:, j] += weights[:, place]
+        return self.scaling.raw_gradient(X, gradient)
 
     def noise_gradient(self, X: Float) -> Float:
         """Return the gradient (n, d) of the logarithm of the noise factor at raw inputs X (n, d)
@@ -251,11 +259,11 @@ class Design(DeclaredState):
     def take(self, centres: Int | slice, *, leading: Int | None = None) -> "Design":
         """Return the design with the centres at these positions and the leading columns with these
         labels, or all."""
-        some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
+        design = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         if leading is None:
-            return some
+            return design
         return replace(
-            some,
+            design,
             bias=bool((leading == BIAS).any()),
             active=np.sort(label_of(leading[leading < BIAS])),
         )

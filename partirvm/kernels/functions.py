@@ -30,7 +30,8 @@ from partirvm.kernels.permission import (
 from partirvm.kernels.permission import _allowed as allowed_names
 from partirvm.types import BIAS, DeclaredState, Float, Int, pulled_back
 
-LINEAR = "linear"  # Name of the basis functions that are the features
+LINEAR = "linear"
+"""Name of the basis functions that are the features."""
 
 
 class PreparedFunction(PreparedKernel):
@@ -55,8 +56,8 @@ class PreparedFunction(PreparedKernel):
         pieces = padded(points, PIECE_ROWS)
 
         def write(some: slice, work: Float) -> None:
-            found = evaluated(self.function, "kernel", pieces, padded(self.centres[some], GROUP))
-            work[...] = found.T[: len(work), : len(points)]
+            columns = evaluated(self.function, "kernel", pieces, padded(self.centres[some], GROUP))
+            work[...] = columns.T[: len(work), : len(points)]
 
         by_groups(out, write)
 
@@ -109,31 +110,28 @@ class Basis(FunctionHolder, DeclaredState):
     def __call__(self, points: Float) -> Float:
         """Return φ_b(x) (n, B) for points (n, d), in bits that do not depend on the block. Raises
         ``UsageError``."""
-        found = []
+        columns = []
         for function, size in self.parts:
+            values = points
             if function != LINEAR:
                 require_permission(self, function, "basis")
-            values = (
-                points
-                if function == LINEAR
-                else evaluated(function, "basis", padded(points, PIECE_ROWS))
-            )
+                values = evaluated(function, "basis", padded(points, PIECE_ROWS))
             if values.shape[1] != size:
                 what = (
                     f"basis {title_of(function)} returned {values.shape[1]} columns, but {size} in "
                     "the first call"
                 )
                 raise UsageError(f"{what}: their number must not depend on the rows")
-            found.append(values[: len(points)])
-        return np.hstack(found)
+            columns.append(values[: len(points)])
+        return np.hstack(columns)
 
     def names(self, features: Sequence[str]) -> Iterator[str]:
         """Yield a name for each function: a feature, or the function's name (``f`` if it has none)
         and a position."""
         for function, size in self.parts:
-            own = title_of(function).rpartition(":")[2].rpartition(".")[2]
-            own = own if own.isidentifier() else "f"
-            yield from features if function == LINEAR else (f"{own}[{b}]" for b in range(size))
+            name = title_of(function).rpartition(":")[2].rpartition(".")[2]
+            name = name if name.isidentifier() else "f"
+            yield from features if function == LINEAR else (f"{name}[{b}]" for b in range(size))
 
     def spec(self) -> list[Any]:
         """Return plain JSON. Raises ``UsageError`` for a callable that is local to this process."""
@@ -153,38 +151,46 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
     >>> labels_by_name(Basis((("linear", 2), ("linear", 2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
     """
-    found = {"bias": BIAS}
+    labels = {"bias": BIAS}
     for b, name in enumerate(() if basis is None else basis.names(features)):
         repeats = (f"{name} ({k})" for k in count(2))
-        found[next(each for each in chain([name], repeats) if each not in found)] = BIAS - 1 - b
-    return found
+        labels[next(title for title in chain([name], repeats) if title not in labels)] = (
+            BIAS - 1 - b
+        )
+    return labels
 
 
 def evaluated(
     given: str | Function, what: str, points: Float, centres: Float | None = None
 ) -> Float:
-    """Return the checked values of a kernel (n, m), or of basis functions (n, B); ``what`` is the
-    role in messages."""
+    """Return the checked values of a kernel (n, m), or of basis functions (n, B).
+
+    Args:
+        given: the function, or its path
+        what: its role in messages
+        points: (n, d)
+        centres: (m, d), of a kernel
+    """
     function = function_of(given, what)
     what = f"{what} {title_of(given)}"
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
-        found = np.asarray(
+        values = np.asarray(
             function(points) if centres is None else function(points, centres), dtype=np.float64
         )
     except Exception as error:
         raise UsageError(f"{what} failed for {shapes}: {type(error).__name__}: {error}") from error
-    right = found.ndim == 2 and len(found) == len(points)
-    if not right or (centres is not None and found.shape[1] != len(centres)):
+    right = values.ndim == 2 and len(values) == len(points)
+    if not right or (centres is not None and values.shape[1] != len(centres)):
         right_shape = f"({len(points)}, {'B' if centres is None else len(centres)})"
         raise UsageError(
-            f"{what} returned the shape {found.shape} for {shapes}: it must return {right_shape}"
+            f"{what} returned the shape {values.shape} for {shapes}: it must return {right_shape}"
         )
-    if bad := found.size - int(np.isfinite(found).sum()):
+    if bad := values.size - int(np.isfinite(values).sum()):
         raise UsageError(
-            f"{what} returned {found.size:,} values, of which {bad:,} are NaN or infinite"
+            f"{what} returned {values.size:,} values, of which {bad:,} are NaN or infinite"
         )
-    return found
+    return values
 
 
 def function_of(given: str | Function, what: str) -> Function:
@@ -193,15 +199,17 @@ def function_of(given: str | Function, what: str) -> Function:
     if not isinstance(given, str):
         return given
     try:
-        found: Function = pkgutil.resolve_name(given)
+        function: Function = pkgutil.resolve_name(given)
     except Exception as error:
         raise UsageError(
             f"{what} {given} cannot be imported ({type(error).__name__}: {error}): its module "
             "must be installed, or be on PYTHONPATH, here and on every worker"
         ) from error
-    if not callable(found):
-        raise UsageError(f"{what} {given}: it is a {type(found).__name__}, which is not callable")
-    return found
+    if not callable(function):
+        raise UsageError(
+            f"{what} {given}: it is a {type(function).__name__}, which is not callable"
+        )
+    return function
 
 
 def require_function(given: Any, what: str) -> None:
@@ -215,11 +223,9 @@ def require_function(given: Any, what: str) -> None:
 
 def title_of(function: Any) -> str:
     """Return the name of a function for messages."""
-    return (
-        function
-        if isinstance(function, str)
-        else str(getattr(function, "__qualname__", repr(function)))
-    )
+    if isinstance(function, str):
+        return function
+    return str(getattr(function, "__qualname__", repr(function)))
 
 
 def name_of(function: Any, what: str) -> str:

@@ -33,11 +33,9 @@ class PreparedSteps(PreparedKernel):
     gamma_j [x ≠ z]."""
 
     def __init__(self, kernel: Family, centres: Float, origin: Float | None) -> None:
-        self.kernel, self.widths, self.origin = (
-            kernel,
-            kernel.widths(centres.shape[1]),
-            origin_of(centres, origin),
-        )
+        self.kernel = kernel
+        self.widths = kernel.widths(centres.shape[1])
+        self.origin = origin_of(centres, origin)
         self.compared = isinstance(kernel, Categorical)
         self.centres = self._scaled(centres)
 
@@ -56,10 +54,10 @@ class PreparedSteps(PreparedKernel):
         """Return the weighted sum of ∂k/∂ log gamma_j = −k c_j."""
         U = self._scaled(points)
         total = np.zeros(len(self.widths))
-        for some in runs(self.centres.shape[1]):
-            slopes = weights.T[some] * values.T[some]
+        for group in runs(self.centres.shape[1]):
+            slopes = weights.T[group] * values.T[group]
             for j in np.flatnonzero(self.widths).tolist():
-                total[j] -= np.einsum("mn,mn->", slopes, self._steps(U, j, some))
+                total[j] -= np.einsum("mn,mn->", slopes, self._steps(U, j, group))
         return self.kernel.shared(total)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -70,14 +68,16 @@ class PreparedSteps(PreparedKernel):
         return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
 
     def _scaled(self, points: Float) -> Float:
-        return np.ascontiguousarray(
-            (points if self.compared else (points - self.origin) * self.widths).T
-        )
+        if not self.compared:
+            points = (points - self.origin) * self.widths
+        return np.ascontiguousarray(points.T)
 
     def _steps(self, U: Float, j: int, some: slice) -> Float:
         """Compute the steps of feature j between a group of centres and all points, (g, n)."""
         v = self.centres[j, some, None]
-        return np.asarray(self.widths[j] * (U[j] != v) if self.compared else np.abs(U[j] - v))
+        if self.compared:
+            return np.asarray(self.widths[j] * (U[j] != v))
+        return np.asarray(np.abs(U[j] - v))
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,12 +117,12 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
 def _spline(points: Float, centres: Float) -> Float:
     """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h =
     b/2, (n, m)."""
-    found = np.ones((len(points), len(centres)), points.dtype)
+    values = np.ones((len(points), len(centres)), points.dtype)
     for x, z in zip(points.T, centres.T, strict=True):
         a = np.minimum(x[:, None], z)
         h = np.maximum(0.5 * x[:, None], 0.5 * z)
-        found *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
-    return found
+        values *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
+    return values
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ class PreparedInner(PreparedKernel):
     """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
     def __init__(self, kernel: "Polynomial", centres: Float, origin: Float | None) -> None:
-        self.kernel, self.centres = kernel, centres * kernel.widths(centres.shape[1])
+        self.kernel = kernel
+        self.centres = centres * kernel.widths(centres.shape[1])
 
     def __call__(self, points: Float, out: Float) -> None:
         Products.of(self.centres).fill(points, out, self.kernel.value)
@@ -167,11 +168,8 @@ class PreparedInner(PreparedKernel):
 
     def _slopes(self, points: Float, weights: Float) -> Float:
         kernel = self.kernel
-        return (
-            weights
-            * kernel.degree
-            * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
-        )
+        inner = points @ self.centres.T + kernel.coef0
+        return weights * kernel.degree * inner ** (kernel.degree - 1)
 
 
 @dataclass(frozen=True, repr=False)

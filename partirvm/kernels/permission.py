@@ -162,8 +162,8 @@ class FunctionHolder:
         if not functions:
             return copyreg.__newobj__, (type(self),), dict(self.__dict__)  # type: ignore[attr-defined]
         values = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
-        names = [each for each in functions if isinstance(each, str)]
-        is_known = all(is_permitted(self, each) for each in functions)
+        names = [function for function in functions if isinstance(function, str)]
+        is_known = all(is_permitted(self, function) for function in functions)
         return _restored, (type(self), values, proof_of(names) if is_known else None)
 
     def __copy__(self) -> Any:
@@ -175,11 +175,11 @@ class FunctionHolder:
 
 def _restored(kind: type, values: tuple[Any, ...], proof: Proof | None) -> Any:
     """Return an unpickled object, which is permitted if its pickle was."""
-    found = kind(*values)
-    names = [each for each in functions_of(found) if isinstance(each, str)]
+    holder = kind(*values)
+    names = [function for function in functions_of(holder) if isinstance(function, str)]
     if proof is None or not is_proven(names, proof):
-        forget(found)
-    return found
+        forget(holder)
+    return holder
 
 
 def functions_of(value: Any) -> Iterator[str | Function]:
@@ -195,8 +195,8 @@ def functions_of(value: Any) -> Iterator[str | Function]:
         inner = [getattr(value, field.name) for field in fields(value)]
     elif callable(value):
         yield value
-    for each in inner:
-        yield from functions_of(each)
+    for item in inner:
+        yield from functions_of(item)
 
 
 def holders_in(value: Any) -> Iterator[FunctionHolder]:
@@ -204,8 +204,8 @@ def holders_in(value: Any) -> Iterator[FunctionHolder]:
     if isinstance(value, FunctionHolder):
         yield value
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from holders_in(each)
+        for item in value:
+            yield from holders_in(item)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from holders_in(getattr(value, field.name))
@@ -241,9 +241,9 @@ class FunctionParameters:
 
     def _permitted(self) -> set[str]:
         """Return the names of the parameters that code of this process has set."""
-        found = _given.get(self, {})
+        values = _given.get(self, {})
         return {
-            name for name in NAMED if name in found and found[name] is getattr(self, name, None)
+            name for name in NAMED if name in values and values[name] is getattr(self, name, None)
         }
 
     def _permit(self, names: set[str]) -> None:
@@ -256,35 +256,41 @@ class FunctionParameters:
     def __deepcopy__(self, memo: Any) -> Any:
         from copy import deepcopy
 
-        found = self._copied(deepcopy(self.__getstate__(), memo))
-        memo[id(self)] = found
-        return found
+        copy = self._copied(deepcopy(self.__getstate__(), memo))
+        memo[id(self)] = copy
+        return copy
 
     def _copied(self, state: Any) -> Any:
-        found = type(self).__new__(type(self))
-        found.__setstate__(state)  # type: ignore[attr-defined]
-        found._permit(self._permitted())
-        return found
+        copy = type(self).__new__(type(self))
+        copy.__setstate__(state)  # type: ignore[attr-defined]
+        copy._permit(self._permitted())
+        return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         names = self._permitted()
         functions = list(functions_of([getattr(self, name) for name in sorted(names)]))
         if not functions:
             return super().__reduce_ex__(protocol)
-        paths = [each for each in functions if isinstance(each, str)]
+        paths = [function for function in functions if isinstance(function, str)]
         return _unpickled, (type(self), self.__getstate__(), sorted(names), proof_of(paths))
 
 
 def _unpickled(kind: Any, state: Any, names: list[str], proof: Proof) -> Any:
-    """Return an unpickled estimator, whose parameters with these ``names`` are permitted if its
-    pickle was."""
-    found = kind.__new__(kind)
-    found.__setstate__(state)
+    """Return an unpickled estimator, whose parameters are permitted if its pickle was.
+
+    Args:
+        kind: the class
+        state: the estimator's state
+        names: the names of the permitted parameters
+        proof: the code of the process that made the pickle
+    """
+    estimator = kind.__new__(kind)
+    estimator.__setstate__(state)
     paths = [
-        each
-        for each in functions_of([getattr(found, name) for name in names])
-        if isinstance(each, str)
+        function
+        for function in functions_of([getattr(estimator, name) for name in names])
+        if isinstance(function, str)
     ]
     if is_proven(paths, proof):
-        found._permit(set(names))
-    return found
+        estimator._permit(set(names))
+    return estimator

@@ -38,11 +38,9 @@ class PreparedRadial(PreparedKernel):
 
     def __init__(self, kernel: "RadialKernel", centres: Float, origin: Float | None) -> None:
         m, d = centres.shape
-        self.kernel, self.root, self.origin = (
-            kernel,
-            np.sqrt(kernel.widths(d)),
-            origin_of(centres, origin),
-        )
+        self.kernel = kernel
+        self.root = np.sqrt(kernel.widths(d))
+        self.origin = origin_of(centres, origin)
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
@@ -62,18 +60,16 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield S = weights ∘ ∂k/∂r², (g, n), for each group of centres."""
-        widened = (
-            points if type(self.kernel) is Gaussian else self._widened(points)
-        )  # its slope is −k
-        for some in runs(len(self.centres), self.products.size):
-            block = (
-                np.empty(values.T[some].shape)
-                if widened is points
-                else self.products.block(widened, some)
-            )
-            self.kernel.slope(block, values.T[some])
-            block *= weights.T[some]
-            yield some, block
+        needs_distances = type(self.kernel) is not Gaussian  # whose slope is −k
+        widened = self._widened(points) if needs_distances else points
+        for group in runs(len(self.centres), self.products.size):
+            if needs_distances:
+                block = self.products.block(widened, group)
+            else:
+                block = np.empty(values.T[group].shape)
+            self.kernel.slope(block, values.T[group])
+            block *= weights.T[group]
+            yield group, block
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u,
@@ -84,11 +80,11 @@ class PreparedRadial(PreparedKernel):
         sums = np.empty((len(self.centres), 2 * d + 1))
         V = self.centres
         total = np.zeros(d)
-        for some, block in self.slopes(points, values, weights):
-            np.matmul(block, left, out=sums[some])
+        for group, block in self.slopes(points, values, weights):
+            np.matmul(block, left, out=sums[group])
         of_centres = sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])
-        for some in runs(len(V), self.products.size):
-            total += of_centres[some].sum(axis=0)
+        for group in runs(len(V), self.products.size):
+            total += of_centres[group].sum(axis=0)
         return self.kernel.shared(total)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -96,11 +92,10 @@ class PreparedRadial(PreparedKernel):
         d = points.shape[1]
         right = np.column_stack([self.centres, np.ones(len(self.centres))])
         sums = np.zeros((len(points), d + 1))
-        for some, block in self.slopes(points, values, weights):
-            sums += block.T @ right[some]
-        return np.asarray(
-            2 * self.root * ((points - self.origin) * self.root * sums[:, d:] - sums[:, :d])
-        )
+        for group, block in self.slopes(points, values, weights):
+            sums += block.T @ right[group]
+        U = (points - self.origin) * self.root
+        return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
 
 
 class RadialTriangle:
@@ -112,14 +107,13 @@ class RadialTriangle:
     """
 
     def __init__(self, kernel: "RadialKernel", points: Float) -> None:
-        self.kernel, root = kernel, np.sqrt(kernel.widths(points.shape[1]))
+        self.kernel = kernel
+        root = np.sqrt(kernel.widths(points.shape[1]))
         self.U: Float = (points - points.mean(axis=0)) * root
         squares = np.einsum("nd,nd->n", self.U, self.U)
-        one = np.ones(len(points))
-        product = (
-            np.column_stack([2 * self.U, -squares, -one])
-            @ np.column_stack([self.U, one, squares]).T
-        )
+        ones = np.ones(len(points))
+        left = np.column_stack([2 * self.U, -squares, -ones])
+        product = left @ np.column_stack([self.U, ones, squares]).T
         self.negative: Float = lapack.dtrttp(product.T, uplo="L")[0]
         self.values = self.negative.copy()
         kernel.value(self.values)
@@ -129,14 +123,10 @@ class RadialTriangle:
         called only once."""
         self.kernel.slope(self.negative, self.values)
         self.negative *= weights
-        (n, d) = self.U.shape
         U = self.U
-        sums = blas.dsymm(
-            1.0,
-            lapack.dtpttr(n, self.negative, uplo="L")[0],
-            np.column_stack([U, np.ones(n)]),
-            lower=1,
-        )
+        n, d = U.shape
+        slopes = lapack.dtpttr(n, self.negative, uplo="L")[0]
+        sums = blas.dsymm(1.0, slopes, np.column_stack([U, np.ones(n)]), lower=1)
         return self.kernel.shared((U**2).T @ sums[:, d] - np.einsum("nd,nd->d", U, sums[:, :d]))
 
 
@@ -231,17 +221,17 @@ class PreparedDirections(PreparedKernel):
 
     def __init__(self, kernel: "Directions", centres: Float, origin: Float | None) -> None:
         if centres.shape[1] != len(kernel.axes[0]):
-            counts = f"{len(kernel.axes[0])} features but the data have {centres.shape[1]}"
-            raise UsageError(f"the directions of the kernel have {counts}")
-        self.kernel, self.matrix, self.origin = kernel, kernel.matrix, origin_of(centres, origin)
-        self.centres, self.projection, r = (
-            centres - self.origin,
-            Products.of(self.matrix),
-            len(self.matrix),
-        )
-        self.inner = PreparedRadial(
-            kernel.kernel, self._projected(centres), None if origin is None else np.zeros(r)
-        )
+            raise UsageError(
+                f"the directions of the kernel have {len(kernel.axes[0])} features but the data "
+                f"have {centres.shape[1]}"
+            )
+        self.kernel = kernel
+        self.matrix = kernel.matrix
+        self.origin = origin_of(centres, origin)
+        self.centres = centres - self.origin
+        self.projection = Products.of(self.matrix)
+        inner_origin = None if origin is None else np.zeros(len(self.matrix))
+        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), inner_origin)
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(self._projected(points), out)
@@ -251,13 +241,12 @@ class PreparedDirections(PreparedKernel):
         z) (x_j − z_j)."""
         if not self.kernel.free:
             return self.inner.gradient(self._projected(points), values, weights)
-        moments = self._moments(
-            points - self.origin, self.inner.slopes(self._projected(points), values, weights)
-        )
-        half = self.kernel.kernel.widths(len(self.matrix))[:, None] * (self.matrix @ moments)
-        return np.concatenate(
-            [self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix)), 2 * half.ravel()]
-        )
+        slopes = self.inner.slopes(self._projected(points), values, weights)
+        moments = self._moments(points - self.origin, slopes)
+        radial = self.kernel.kernel
+        half = radial.widths(len(self.matrix))[:, None] * (self.matrix @ moments)
+        by_gamma = radial.shared(np.einsum("ij,ij->i", half, self.matrix))
+        return np.concatenate([by_gamma, 2 * half.ravel()])
 
     def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
         """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the
@@ -266,12 +255,12 @@ class PreparedDirections(PreparedKernel):
         left = np.column_stack([X, np.ones(n)])
         rows = np.zeros(n)
         total = np.zeros((d, d))
-        for some, block in slopes:
+        for group, block in slopes:
             rows += block.sum(axis=0)
             sums = block @ left
-            own = self.centres[some]
-            cross = own.T @ sums[:, :d]
-            total += (own * sums[:, d:]).T @ own - cross - cross.T
+            centres = self.centres[group]
+            cross = centres.T @ sums[:, :d]
+            total += (centres * sums[:, d:]).T @ centres - cross - cross.T
         return total + (X * rows[:, None]).T @ X
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -320,10 +309,11 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
     def learnable(self) -> dict[str, float]:
         """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are
         free."""
-        entries = {
-            f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)
-        }
-        return self.kernel.learnable() | (entries if self.free else {})
+        parameters = self.kernel.learnable()
+        if self.free:
+            for (i, j), entry in np.ndenumerate(self.matrix):
+                parameters[f"axes[{i}, {j}]"] = float(entry)
+        return parameters
 
     def with_logs(self, logs: Float) -> Self:
         if not self.free:

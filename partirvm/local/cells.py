@@ -12,7 +12,7 @@ cells.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,36 +20,49 @@ from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import open_folder, reading, storing
 from partirvm.storage.address import absolute
 from partirvm.storage.records import checksum, create_blosc, read_blosc
-from partirvm.types import RESIDUAL_COLUMNS, Float, Int
+from partirvm.types import RESIDUAL_COLUMNS, Bool, Float, Int
 
-LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
-"""Columns of a record after the point and the errors."""
+LOG_FACTOR = -3
+"""Column of a record with the logarithm of the row's noise factor."""
 
-CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
-"""Maximum bytes and rows of a cell on disk. A search needs as much again for its tree."""
+NOISE = -2
+"""Column of a record with the inverse of the row's weight."""
+
+NUMBER = -1
+"""Column of a record with the row's number."""
+
+CELL_BYTES = 1 << 23
+"""Maximum bytes of a cell on disk. A search needs as much again for its tree."""
+
+CELL_ROWS = 1 << 16
+"""Maximum number of rows of a cell on disk."""
 
 KEPT_BYTES = 1 << 28
 """Bytes of Zarr cells, with their trees, that a ``Cells`` object keeps in memory: at least 16 full
 cells."""
 
-FOUND_BYTES = 1 << 24
-"""Bytes of records that are found at once. For points in ``near_order``, they come from a few
+SEARCH_BYTES = 1 << 24
+"""Bytes of the neighbours' records of one search. For points in ``near_order``, they come from few
 cells."""
 
-ROWS, PAIRS = 128, 1 << 22
-"""Maximum number of points whose neighbours are returned at once, and of pairs of their
-neighbours."""
+PANEL_POINTS = 128
+"""Maximum number of points whose neighbours are returned at once."""
 
-GROUP = 32
+PANEL_PAIRS = 1 << 22
+"""Maximum number of pairs of neighbours of the points that are returned at once."""
+
+VISIT_POINTS = 32
 """Number of points, at similar distances from their neighbours, that are searched in another cell
 at once."""
 
 TREE_LEAF = 32
 """Number of rows in a leaf of a cell's tree."""
 
-SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
-"""Boxes count as nearer by this ratio, since distances are rounded; limits below this distance
-would square to 0."""
+SLACK = 1.0 - 1e-12
+"""Boxes count as nearer by this ratio, since distances are rounded."""
+
+LEAST_DISTANCE = 1e-150
+"""Smallest limit of a distance; below it, the square would be 0."""
 
 ADVICE = (
     "restore this folder, or fit again. A model that was not saved with copy=True refers to the "
@@ -68,26 +81,28 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 
     tree = cKDTree(points, max(len(points) // count, 1))
 
-    def places(points: Float, node: Any = None, least: float = 0.0, half: float = 0.5) -> Float:
-        found = np.full(len(points), least)
-        node = tree.tree if node is None else node
+    def order(points: Float, node: Any = tree.tree, least: float = 0.0, half: float = 0.5) -> Float:
+        values = np.full(len(points), least)
         if node.lesser is not None:
             right = points[:, node.split_dim] >= node.split
-            found[~right] = places(points[~right], node.lesser, least, half / 2)
-            found[right] = places(points[right], node.greater, least + half, half / 2)
-        return found
+            values[~right] = order(points[~right], node.lesser, least, half / 2)
+            values[right] = order(points[right], node.greater, least + half, half / 2)
+        return values
 
-    return places
+    return order
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """N records of ``width`` columns, and the boxes (C, 2, r) of their cells: smallest and largest
-    coordinates.
+    """Records in cells, all of which but the last one have ``rows_of_cell`` records.
 
-    All cells but the last one have ``rows_of_cell`` records. The ``records`` (N, width) are None if
-    they are in a Zarr array at ``place``, a path or URL, whose chunks are the cells; ``hashes`` are
-    the checksums of the chunks, excluding what follows the last record.
+    Attributes:
+        n_rows: N, the number of records
+        width: the number of columns of a record
+        boxes: (C, 2, r), the smallest and the largest coordinates in each cell
+        records: (N, width), or None if they are in a Zarr array whose chunks are the cells
+        place: the path or URL of the Zarr array
+        hashes: the checksums of the chunks, excluding what follows the last record
     """
 
     n_rows: int
@@ -101,20 +116,27 @@ class Cells:
     def of(cls, records: Float, n_targets: int = 1) -> Self:
         """The cells of records (N, width) in memory, in the given order."""
         n, width = records.shape
-        cells = np.split(
-            records[:, : -n_targets - RESIDUAL_COLUMNS],
-            range(rows_of_cell(width), n, rows_of_cell(width)),
-        )
-        return cls(n, width, np.array([box(cell) for cell in cells]), records)
+        rows = rows_of_cell(width)
+        cells = np.split(records[:, : -n_targets - RESIDUAL_COLUMNS], range(rows, n, rows))
+        return cls(n, width, np.array(list(map(box, cells))), records)
 
     @classmethod
     def written(
-        cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1
+        cls,
+        place: str,
+        cells: Iterable[Float],
+        count: int,
+        width: int,
+        n_targets: int = 1,
     ) -> Self:
-        """Write records, passed cell by cell (at most ``count``), to a new Zarr array, and return
-        their cells.
+        """Write records to a new Zarr array, and return their cells. Raises ``StorageError``.
 
-        All cells but the last one are full. Raises ``StorageError``.
+        Args:
+            place: the path or URL of the array
+            cells: the records of each cell; all but the last one are full
+            count: the maximum number of cells
+            width: the number of columns of a record
+            n_targets: T
         """
         boxes = list[Float]()
         hashes = list[str]()
@@ -133,7 +155,8 @@ class Cells:
         """The fields, with a place that is valid in every working folder; trees are rebuilt
         later."""
         place = absolute(self.place) if self.place else ""
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "place": place}
 
     @property
     def rank(self) -> int:
@@ -164,10 +187,13 @@ class Cells:
             return self.records[number * rows : (number + 1) * rows]
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
-            whole = read_blosc(
-                open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8"
+            chunk = read_blosc(
+                open_folder(self.place),
+                f"records/c/{number}/0",
+                (rows, self.width),
+                "<f8",
             )
-        records = whole[: self.n_rows - number * rows].copy()  # without the padding of the chunk
+        records = chunk[: self.n_rows - number * rows].copy()  # without padding
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(
                 f"{place} has values that differ from those of the fit: {ADVICE}"
@@ -180,16 +206,13 @@ class Cells:
         trees are kept."""
 
         def searched(number: int) -> tuple[Float, Any]:
-            from scipy.spatial import cKDTree  # its import takes megabytes
-
             records = self.cell(number)
-            # boxes are split at their middles, which takes half the time of medians
-            return records, cKDTree(
-                records[:, : self.rank], TREE_LEAF, compact_nodes=False, balanced_tree=False
-            )
+            return records, _tree(records[:, : self.rank], TREE_LEAF)
 
-        full = 2 * 8 * self.width * rows_of_cell(self.width)
-        return lru_cache(max(KEPT_BYTES // full, 1) if self.records is None else None)(searched)
+        if self.records is not None:
+            return lru_cache(None)(searched)
+        cell_bytes = 2 * 8 * self.width * rows_of_cell(self.width)
+        return lru_cache(max(KEPT_BYTES // cell_bytes, 1))(searched)
 
     def neighbours(
         self, points: Float, k: int, own: Float | None = None
@@ -204,57 +227,90 @@ class Cells:
         if not k:  # the only row does not count
             yield slice(0, len(points)), np.empty((len(points), 0, self.width))
             return
-        at_once = max(FOUND_BYTES // (8 * self.width * k) // ROWS, 1) * ROWS
-        for start in range(0, max(len(points), 1), at_once):
-            some = slice(start, start + at_once)
-            found = self._nearest(points[some], k, None if own is None else own[some])
-            rows = panel_rows(k)
-            for first in range(0, max(len(found), 1), rows):
-                part = found[first : first + rows]
+        row_bytes = 8 * self.width * k
+        block = max(SEARCH_BYTES // row_bytes // PANEL_POINTS, 1) * PANEL_POINTS
+        panel = panel_rows(k)
+        for start in range(0, max(len(points), 1), block):
+            rows = slice(start, start + block)
+            records = self._nearest(points[rows], k, None if own is None else own[rows])
+            for first in range(0, max(len(records), 1), panel):
+                part = records[first : first + panel]
                 yield slice(start + first, start + first + len(part)), part
 
     def _nearest(self, points: Float, k: int, own: Float | None) -> Float:
         """Return the records (n, k, width) of the nearest rows of points (n, r)."""
-        n = len(points)
         cells = range(len(self.boxes))
         if len(cells) == 1:
             records, tree = self._searched(0)
             return records[nearest(tree, records[:, NUMBER], points, k, own)[1]]
-        best = np.full((n, k), np.inf), np.zeros((n, k, self.width))
-        far = np.stack([distances_of(each, points) for each in self.boxes], axis=1)
-        home = far.argmin(axis=1)
+        best = NearestRows.empty(points, own, k, self.width)
+        to_boxes = np.stack([distances_of(corners, points) for corners in self.boxes], axis=1)
+        home = to_boxes.argmin(axis=1)
         for number in cells:
-            some = np.flatnonzero(home == number)
-            for start in range(0, len(some), ROWS):
-                self._visit(number, some[start : start + ROWS], points, own, best)
+            places = np.flatnonzero(home == number)
+            for start in range(0, len(places), PANEL_POINTS):
+                best.search(*self._searched(number), places[start : start + PANEL_POINTS])
         for number in reversed(cells):  # the last cells are still in memory
-            some = np.flatnonzero((home != number) & (far[:, number] <= best[0][:, -1]))
-            some = some[np.argsort(best[0][some, -1])]
-            for start in range(0, len(some), GROUP):
-                self._visit(number, some[start : start + GROUP], points, own, best)
-        return best[1]
+            is_near = to_boxes[:, number] <= best.distances[:, -1]
+            places = np.flatnonzero((home != number) & is_near)
+            places = places[np.argsort(best.distances[places, -1])]
+            for start in range(0, len(places), VISIT_POINTS):
+                best.search(*self._searched(number), places[start : start + VISIT_POINTS])
+        return best.records
 
-    def _visit(
-        self, number: int, some: Int, points: Float, own: Float | None, best: tuple[Float, Float]
-    ) -> None:
-        """Merge a cell's rows into the ``best`` rows, distances (n, k) and records, of the points
-        ``some`` (m,)."""
-        records, tree = self._searched(number)
-        k = best[0].shape[1]
-        within = float(best[0][some, -1].max())
-        distances, near = nearest(
-            tree, records[:, NUMBER], points[some], k, None if own is None else own[some], within
+
+@dataclass(frozen=True, eq=False)
+class NearestRows:
+    """The nearest rows of n points in the cells that were searched; ``search`` updates the arrays.
+
+    Attributes:
+        points: (n, r)
+        own: (n,), numbers of rows to ignore, or None
+        distances: (n, k), ∞ where there are fewer than k rows
+        records: (n, k, width), of the nearest rows in order
+    """
+
+    points: Float
+    own: Float | None
+    distances: Float
+    records: Float
+
+    @classmethod
+    def empty(cls, points: Float, own: Float | None, k: int, width: int) -> Self:
+        """Return the state before any search.
+
+        Args:
+            points: (n, r)
+            own: (n,), numbers of rows to ignore, or None
+            k: the number of neighbours
+            width: the number of columns of a record
+        """
+        distances = np.full((len(points), k), np.inf)
+        records = np.zeros((len(points), k, width))
+        return cls(points, own, distances, records)
+
+    def search(self, records: Float, tree: Any, places: Int) -> None:
+        """Merge the rows of a cell, with their tree, into those of the points at ``places``
+        (m,)."""
+        k = self.distances.shape[1]
+        nearest_distances, rows = nearest(
+            tree,
+            records[:, NUMBER],
+            self.points[places],
+            k,
+            own=None if self.own is None else self.own[places],
+            within=float(self.distances[places, -1].max()),
         )
-        together = np.concatenate([best[0][some], distances], axis=1)
-        rows = np.concatenate([best[1][some], records[near]], axis=1)
-        order = np.lexsort((rows[:, :, NUMBER], together))[:, :k]
-        best[0][some] = np.take_along_axis(together, order, axis=1)
-        best[1][some] = np.take_along_axis(rows, order[:, :, None], axis=1)
+        distances = np.concatenate([self.distances[places], nearest_distances], axis=1)
+        candidates = np.concatenate([self.records[places], records[rows]], axis=1)
+        order = np.lexsort((candidates[:, :, NUMBER], distances))[:, :k]
+        self.distances[places] = np.take_along_axis(distances, order, axis=1)
+        self.records[places] = np.take_along_axis(candidates, order[:, :, None], axis=1)
 
 
 def panel_rows(k: int) -> int:
     """Return the number of points with k neighbours each that are returned at once."""
-    return max(min(ROWS, PAIRS // max(k, 1) ** 2), 1)
+    return max(min(PANEL_POINTS, PANEL_PAIRS // max(k, 1) ** 2), 1)
 
 
 def rows_of_cell(width: int) -> int:
@@ -264,9 +320,15 @@ def rows_of_cell(width: int) -> int:
 
 def near_order(points: Float) -> Int:
     """Return an order of points (n, r) in which nearby points follow one another."""
-    from scipy.spatial import cKDTree
+    return np.asarray(_tree(points, PANEL_POINTS).indices)
 
-    return np.asarray(cKDTree(points, ROWS, compact_nodes=False, balanced_tree=False).indices)
+
+def _tree(points: Float, leaf_rows: int) -> Any:
+    """Return a k-d tree whose boxes are split at their middles: it takes half the time of
+    medians."""
+    from scipy.spatial import cKDTree  # its import takes megabytes
+
+    return cKDTree(points, leaf_rows, compact_nodes=False, balanced_tree=False)
 
 
 def box(points: Float) -> Float:
@@ -289,35 +351,88 @@ def nearest(
     own: Float | None = None,
     within: float = np.inf,
 ) -> tuple[Float, Int]:
-    """Return the distances (n, k) and the positions of the nearest rows of a tree to ``points`` (n,
-    r), in order.
+    """Return the distances (n, k) and the positions of the nearest rows of a tree, in order.
 
-    At equal distances, the row with the smaller number counts as nearer; ``numbers`` (N,) are the
-    row numbers. ``own`` (n,) are numbers to ignore. Distances are ∞ where fewer than k rows are
-    ``within`` this distance.
+    At equal distances, the row with the smaller number counts as nearer. Distances are ∞ where
+    fewer than k rows count.
+
+    Args:
+        tree: the k-d tree of N rows
+        numbers: (N,), the row numbers
+        points: (n, r)
+        k: the number of rows for each point
+        own: (n,), numbers of rows to ignore
+        within: the largest distance that counts
     """
     n = len(points)
     k = min(k, tree.n)
     within = max(within / SLACK, LEAST_DISTANCE)
     distances = np.empty((n, k))
-    found = np.empty((n, k), dtype=np.int64)
-    open_rows = np.arange(n)
-    asked = k + 2
-    while len(open_rows):
-        asked = min(asked, tree.n)
-        apart, near = tree.query(
-            points[open_rows], np.arange(1, asked + 1), distance_upper_bound=within
+    rows = np.empty((n, k), dtype=np.int64)
+    places = np.arange(n)
+    count = k + 2
+    while len(places):
+        count = min(count, tree.n)
+        query = _query(
+            tree,
+            numbers,
+            points[places],
+            count,
+            within,
+            excluded=None if own is None else own[places, None],
         )
-        whole = np.isinf(apart[:, -1]) | (asked == tree.n)
-        near[np.isinf(apart)] = 0
-        if own is not None:
-            apart[numbers[near] == own[open_rows, None]] = np.inf
-        order = np.lexsort((numbers[near], apart))[:, :k]
-        # rows beyond the last one of the query may be as near as the last one that counts
-        last = apart.max(axis=1, where=np.isfinite(apart), initial=0.0)
-        done = whole | (np.take_along_axis(apart, order, axis=1)[:, -1] < last)
-        distances[open_rows[done]] = np.take_along_axis(apart, order, axis=1)[done]
-        found[open_rows[done]] = np.take_along_axis(near, order, axis=1)[done]
-        open_rows = open_rows[~done]
-        asked = 2 * asked
-    return distances, found
+        is_final = query.is_final(k)
+        distances[places[is_final]] = query.distances[is_final, :k]
+        rows[places[is_final]] = query.rows[is_final, :k]
+        places = places[~is_final]
+        count = 2 * count
+    return distances, rows
+
+
+class Query(NamedTuple):
+    """Rows of a tree that are near to n points, in order of distance and number.
+
+    Attributes:
+        distances: (n, m), ∞ for rows that do not count
+        rows: (n, m), their positions
+        has_all: (n,), True if no other row counts
+    """
+
+    distances: Float
+    rows: Int
+    has_all: Bool
+
+    def is_final(self, k: int) -> Bool:
+        """Return True (n,) where the first k rows are the nearest ones: the rows beyond the last
+        one of a query may be as near as the last one that counts."""
+        last = self.distances.max(axis=1, where=np.isfinite(self.distances), initial=0.0)
+        return np.asarray(self.has_all | (self.distances[:, k - 1] < last))
+
+
+def _query(
+    tree: Any,
+    numbers: Float,
+    points: Float,
+    m: int,
+    within: float,
+    excluded: Float | None,
+) -> Query:
+    """Return the m nearest rows of points.
+
+    Args:
+        tree: the k-d tree of N rows
+        numbers: (N,), the row numbers
+        points: (n, r)
+        m: the number of rows
+        within: the largest distance that counts
+        excluded: (n, 1), numbers of rows that do not count
+    """
+    distances, rows = tree.query(points, np.arange(1, m + 1), distance_upper_bound=within)
+    is_missing = np.isinf(distances)
+    has_all = is_missing[:, -1] | (m == tree.n)
+    rows[is_missing] = 0
+    if excluded is not None:
+        distances[numbers[rows] == excluded] = np.inf
+    order = np.lexsort((numbers[rows], distances))
+    ordered = np.take_along_axis(distances, order, axis=1)
+    return Query(ordered, np.take_along_axis(rows, order, axis=1), has_all)

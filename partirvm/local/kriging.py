@@ -24,7 +24,7 @@ limit (the local model becomes a polynomial through the neighbours), so both are
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -32,35 +32,53 @@ from partirvm.core.newton import Poll
 from partirvm.process import in_threads
 from partirvm.types import Float, Int
 
-LEAST_NUGGET, LEAST_SQUARE = 1e-10, 1e-16
-"""Minimum of ω/(s²w), because equal rows have a singular correlation matrix, and of the mean
-squared scaled error."""
+LEAST_NUGGET = 1e-10
+"""Minimum of ω/(s²w), because equal rows have a singular correlation matrix."""
 
-STARTS = 0.7, 1.0, 0.1, 0.01, 1e-4
-"""Starting points of a search: the length in units of the usual distance, and noise shares of the
-mean square."""
+LEAST_SQUARE = 1e-16
+"""Minimum of the mean squared scaled error."""
 
-STEPS, ENOUGH = 15, 0.1
-"""Maximum number of iterations of a search, and the rise in the log density of all rows (nats)
-below which it ends, or a tenth of that when scales are learned, since the density rises slowly
-along these."""
+START_LENGTH = 0.7
+"""Length at which a search starts, in units of the usual distance."""
+
+START_NOISES = 1.0, 0.1, 0.01, 1e-4
+"""Noise shares of the mean square at which a search may start."""
+
+ITERATIONS = 15
+"""Maximum number of iterations of a search."""
+
+ENOUGH = 0.1
+"""A search ends below this rise in the log density of all rows (nats), or below a tenth of it when
+scales are learned, since the density rises slowly along these."""
 
 CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 """The Matérn correlations of local residuals by name, with twice their smoothness."""
 
-RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds on s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and on ν."""
+RATIOS = 1e-6, 1e4
+"""Bounds on s²/ℓ^(2·smoothness) in units (``Units``)."""
+
+LENGTHS = 0.05, 100.0
+"""Bounds on ℓ in its unit."""
+
+NUGGETS = 1e-8, 4.0
+"""Bounds on ω in its unit."""
+
+FREEDOMS = 0.5, 1e4
+"""Bounds on ν."""
 
 RARE = 10.0
-"""Minimum ω, and half the minimum variance, times the number of rows that teach them, in units of
-the mean square. One row in n may have a usual error beside a near copy even if none of the n
-teachers has; it costs the mean log density at most 1/(2·10) nats. On one split of protein (2,000
-rows), the NLPD is 20.7 without a minimum ω; on another (10,000 rows), 6.6 without a minimum
-variance and 1.0 with it. On etopo20 (36,000), the latter costs 0.02 nats.
+"""Minimum ω, and half the minimum variance, times the number of training rows, in units of the mean
+square. One row in n may have a usual error beside a near copy even if none of the n training rows
+has; it costs the mean log density at most 1/(2·10) nats. On one split of protein (2,000 rows), the
+NLPD is 20.7 without a minimum ω; on another (10,000 rows), 6.6 without a minimum variance and 1.0
+with it. On etopo20 (36,000), the latter costs 0.02 nats.
 """
 
-STEEPEST, SCALES = 3.0, (0.05, 20.0)
-"""Upper bound on the exponent b, and bounds on the coordinate scales."""
+STEEPEST = 3.0
+"""Upper bound on the exponent b."""
+
+SCALES = 0.05, 20.0
+"""Bounds on the coordinate scales."""
 
 
 def correlation(family: str, distances: Float, length: float) -> tuple[Float, Float]:
@@ -75,21 +93,26 @@ def correlation(family: str, distances: Float, length: float) -> tuple[Float, Fl
     falling = np.exp(-s)
     if family == "exponential":
         return falling, np.divide(falling, s / steepness, out=np.zeros_like(s), where=s > 0)
-    found = s * falling + falling
+    matern32 = s * falling + falling
     if family == "matern32":
-        return found, steepness * falling
-    return found + s * s * falling / 3.0, steepness / 3.0 * found
+        return matern32, steepness * falling
+    return matern32 + s * s * falling / 3.0, steepness / 3.0 * matern32
 
 
 @dataclass(frozen=True)
 class LocalKernel:
-    """The covariance of errors: ``variance`` s², ``length`` ℓ, ``noise`` ω, ``exponent`` b and
-    ``freedom`` ν.
+    """The covariance of errors.
 
-    Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name in
-    ``CORRELATIONS``. ``inflation`` multiplies the predicted variance where left-out errors are
-    known to be too small. No noisy error has a variance below ``least``: ω alone sets no bound,
-    because small errors of the neighbours scale both down.
+    Attributes:
+        family: a name in ``CORRELATIONS``
+        variance: s², in the units of the squared errors
+        length: ℓ, in the units of the metric
+        noise: ω, in the units of the squared errors
+        exponent: b
+        freedom: ν
+        inflation: multiplies the predicted variance where left-out errors are known to be too small
+        least: the smallest variance of a noisy error. ω alone sets no bound, because small errors
+            of the neighbours scale both down.
     """
 
     family: str
@@ -102,83 +125,117 @@ class LocalKernel:
     least: float = 0.0
 
 
+class Pairs(NamedTuple):
+    """The p pairs of a row (point 0) and its k neighbours.
+
+    Attributes:
+        first: (p,), the first points
+        second: (p,), the second points
+        numbers: (k + 1, k + 1), the number of the pair of two points; 0 on the diagonal
+    """
+
+    first: Int
+    second: Int
+    numbers: Int
+
+
 @cache
-def _pairs(k: int) -> tuple[Int, Int, Int]:
-    """Return first and second points (p,) of pairs of a row (0) and k neighbours, and pair indices
-    (k + 1, k + 1)."""
+def pairs_of(k: int) -> Pairs:
+    """Return the pairs of a row and its k neighbours."""
     first, second = np.triu_indices(k + 1, 1)
-    places = np.zeros((k + 1, k + 1), dtype=np.int64)
-    places[first, second] = places[second, first] = np.arange(len(first))
-    return first, second, places
+    numbers = np.zeros((k + 1, k + 1), dtype=np.int64)
+    numbers[first, second] = numbers[second, first] = np.arange(len(first))
+    return Pairs(first, second, numbers)
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The ``coordinates`` (n, k, r) of the k neighbours of n rows, each relative to its row.
+class Offsets:
+    """The k neighbours of n rows in coordinates relative to their row.
 
-    The coordinates are those of the ``unscaled`` steps, multiplied by ``scales`` (r,).
+    Attributes:
+        coordinates: (n, k, r), those of the ``unscaled`` offsets, multiplied by ``scales``
+        scales: (r,), or 1 without scales
+        unscaled: the offsets before the multiplication; None without scales
     """
 
     coordinates: Float
     scales: Float | float = 1.0
-    unscaled: "Steps | None" = None
+    unscaled: "Offsets | None" = None
 
     @cached_property
     def squares(self) -> Float:
-        """Squared coordinate differences (np, r) of the pairs (``_pairs``)."""
-        first, second, _ = _pairs(self.coordinates.shape[1])
-        points = np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0)))
-        return np.square(points[:, second] - points[:, first]).reshape(-1, points.shape[2])
+        """Squared coordinate differences (np, r) of the pairs (``pairs_of``)."""
+        pairs = pairs_of(self.coordinates.shape[1])
+        points = self._points()
+        return np.square(points[:, pairs.second] - points[:, pairs.first]).reshape(
+            -1, points.shape[2]
+        )
 
     @cached_property
     def pairs(self) -> Float:
         """Distances (n, p) of the pairs, from sums of squares: inner products would lose digits for
         nearby rows."""
         if self.unscaled is not None:
-            return np.sqrt(self.unscaled.squares @ np.square(self.scales)).reshape(
-                len(self.coordinates), -1
-            )
-        first, second, _ = _pairs(self.coordinates.shape[1])
-        points = np.ascontiguousarray(
-            np.moveaxis(np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0))), 2, 0)
-        )
-        return np.asarray(
-            np.sqrt(sum(np.square(each.take(second, 1) - each.take(first, 1)) for each in points))
-        )
+            squares = self.unscaled.squares @ np.square(self.scales)
+            return np.sqrt(squares).reshape(len(self.coordinates), -1)
+        pairs = pairs_of(self.coordinates.shape[1])
+        columns = np.ascontiguousarray(np.moveaxis(self._points(), 2, 0))
+        steps = (column.take(pairs.second, 1) - column.take(pairs.first, 1) for column in columns)
+        return np.asarray(np.sqrt(sum(map(np.square, steps))))
 
     @property
     def distances(self) -> Float:
         """Distances (n, k) of the neighbours from their row."""
         return self.pairs[:, : self.coordinates.shape[1]]
 
+    def _points(self) -> Float:
+        """Return the coordinates (n, k + 1, r) of the rows, which are 0, and of their
+        neighbours."""
+        return np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0)))
+
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """The k neighbours of each of n rows, described by their ``steps`` from it.
+    """The k neighbours of each of n rows.
 
-    ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their
-    noise factors and ``noises`` (n, k) the inverses of their weights; ``own_log_factors`` and
-    ``own_noises`` (n,) are those of the row.
+    Attributes:
+        offsets: the neighbours' coordinates relative to the row
+        errors: (n, k), those of the neighbours
+        log_factors: (n, k), logarithms of the neighbours' noise factors
+        noises: (n, k), inverses of the neighbours' weights
+        row_log_factors: (n,), logarithms of the rows' noise factors
+        row_noises: (n,), inverses of the rows' weights
     """
 
-    steps: Steps
+    offsets: Offsets
     errors: Float
     log_factors: Float
     noises: Float
-    own_log_factors: Float
-    own_noises: Float
+    row_log_factors: Float
+    row_noises: Float
 
     def scaled(self, scales: Float) -> Self:
         """Return the same neighbours with each coordinate multiplied by its scale (r,)."""
-        return replace(self, steps=Steps(self.steps.coordinates * scales, scales, self.steps))
+        offsets = Offsets(self.offsets.coordinates * scales, scales, self.offsets)
+        return replace(self, offsets=offsets)
 
 
 Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
 """Row neighbourhoods, and the row errors, for one target."""
 
-Learned: TypeAlias = tuple[LocalKernel, Float, float]
-"""A kernel, coordinate scales (r,), and the mean log density of the errors from which they were
-learned."""
+
+class Learned(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        kernel: the best kernel
+        scales: (r,), the coordinate scales; (0,) if these are not learned
+        density: the mean log density of the errors from which the kernel was learned
+    """
+
+    kernel: LocalKernel
+    scales: Float
+    density: float
 
 
 def moments(
@@ -186,20 +243,19 @@ def moments(
 ) -> tuple[Float, Float]:
     """Return the mean and variance (n,) of the rows' errors, noisy or as their means, given the
     neighbours' errors."""
-    found = Conditional(kernel, rows)
-    mean, variance = found.moments(kernel)
+    conditional = Conditional(kernel, rows)
+    mean, variance = conditional.moments(kernel)
     variance = kernel.inflation * variance
     if noisy:
-        return mean, np.maximum(variance, kernel.least * found.factor**2)
-    return mean, variance * (1.0 - found.known) / found.unknown
+        return mean, np.maximum(variance, kernel.least * conditional.factor**2)
+    return mean, variance * (1.0 - conditional.known) / conditional.unknown
 
 
 def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:
     """Return the weights (n, k) of the neighbours' errors in the mean error of each row."""
-    found = Conditional(kernel, rows)
-    return np.asarray(
-        found.factor[:, None] * found.weights * np.exp(-0.5 * kernel.exponent * rows.log_factors)
-    )
+    conditional = Conditional(kernel, rows)
+    shrinkage = np.exp(-0.5 * kernel.exponent * rows.log_factors)
+    return np.asarray(conditional.factor[:, None] * conditional.weights * shrinkage)
 
 
 class Conditional:
@@ -207,23 +263,34 @@ class Conditional:
     kernel.
 
     Its s² and ν are passed later. Both the moments and their derivatives use C and its solutions.
+
+    Attributes:
+        noises: (n, k + 1), ω/(s²w) of the row and of its neighbours
+        slope: (n, p), −κ′(r)/r of the pairs
+        errors: (n, k), u, the neighbours' errors divided by n^(b/2)
+        weighted: (n, k), C⁻¹u
+        weights: (n, k), C⁻¹c
+        factor: (n,), n^(b/2) of the row
+        mean: (n,), cᵀC⁻¹u
+        known: (n,), cᵀC⁻¹c
+        unknown: (n,), 1 − cᵀC⁻¹c + ω/(s²w)
+        square: (n,), uᵀC⁻¹u
     """
 
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
-        self.rows, nugget, k = rows, kernel.noise / kernel.variance, rows.errors.shape[1]
-        self.noises = np.column_stack(
-            [nugget * rows.own_noises, np.maximum(nugget * rows.noises, LEAST_NUGGET)]
-        )
-        values, self.slope = correlation(kernel.family, rows.steps.pairs, kernel.length)
-        joint = values.take(_pairs(k)[2], axis=1)
+        self.rows = rows
+        nugget = kernel.noise / kernel.variance
+        neighbour_noises = np.maximum(nugget * rows.noises, LEAST_NUGGET)
+        self.noises = np.column_stack([nugget * rows.row_noises, neighbour_noises])
+        values, self.slope = correlation(kernel.family, rows.offsets.pairs, kernel.length)
+        joint = values.take(pairs_of(rows.errors.shape[1]).numbers, axis=1)
         np.einsum("nkk->nk", joint)[...] = 1.0 + self.noises
         cross = joint[:, 1:, 0]
-        whole = joint[:, 1:, 1:]
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
-        solved = np.linalg.solve(whole, np.stack([self.errors, cross], axis=-1))
+        solved = np.linalg.solve(joint[:, 1:, 1:], np.stack([self.errors, cross], axis=-1))
         self.weighted = solved[..., 0]
         self.weights = solved[..., 1]
-        self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
+        self.factor = np.exp(0.5 * kernel.exponent * rows.row_log_factors)
         self.mean = np.einsum("nk,nk->n", self.weights, self.errors)
         self.known = np.minimum(np.einsum("nk,nk->n", cross, self.weights), 1.0)
         self.unknown = np.maximum(1.0 - self.known + self.noises[:, 0], LEAST_NUGGET)
@@ -231,10 +298,8 @@ class Conditional:
 
     def level(self, kernel: LocalKernel) -> Float:
         """s² times (ν + Q)/(ν + k), (n,)."""
-        return np.asarray(
-            (kernel.freedom * kernel.variance + self.square)
-            / (kernel.freedom + self.errors.shape[1])
-        )
+        total = kernel.freedom * kernel.variance + self.square
+        return np.asarray(total / (kernel.freedom + self.errors.shape[1]))
 
     def moments(self, kernel: LocalKernel) -> tuple[Float, Float]:
         """Mean and variance (n,)."""
@@ -246,41 +311,120 @@ class Conditional:
         """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum with
         respect to log s², log ℓ, log ω, b and log ν; with ``scales``, also to the logarithms of the
         coordinate scales, (5 + r,)."""
-        rows = self.rows
-        (mean, variance) = self.moments(kernel)
-        k = self.errors.shape[1]
-        level = self.level(kernel)
-        rest = errors - mean
-        freedom = kernel.freedom
-        values = -0.5 * np.log(2 * np.pi * variance)  # w.r.t. its log
-        of_variance = 0.5 * (rest**2 / variance - 1.0)
-        of_mean = self.factor * rest / variance
-        of_square = of_variance / (level * (freedom + k))
-        # a change J′ in the correlation matrix of a row and its neighbours changes the mean by
-        # −xᵀJ′y, the unknown part by xᵀJ′x and uᵀC⁻¹u by −yᵀJ′y
-        x = np.insert(self.weights, 0, -1.0, axis=1)
-        y = np.insert(self.weighted, 0, 0.0, axis=1)
-        z = (of_variance / self.unknown)[:, None] * x - of_mean[:, None] * y
-        v = -of_square[:, None] * y
-        of_errors = of_mean[:, None] * self.weights + 2.0 * of_square[:, None] * self.weighted
-        of_nugget = np.sum(self.noises * (x * z + y * v))
-        among = (np.stack([x, y], axis=-1) @ np.stack([z, v], axis=1)).reshape(len(rest), -1)
-        first, second, _ = _pairs(k)
-        of_pairs = among.take(first * (k + 1) + second, axis=1)
-        of_pairs += among.take(second * (k + 1) + first, axis=1)
-        of_pairs *= self.slope
+        derivatives = DensityDerivatives(self, kernel, errors)
         slopes = [
-            np.sum(of_square) * freedom * kernel.variance - of_nugget,
-            np.sum(of_pairs * rows.steps.pairs**2),
-            of_nugget,
-            np.sum((0.5 * mean * rest / variance + of_variance) * rows.own_log_factors)
-            - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
-            freedom * np.sum(of_square * (kernel.variance - level)),
+            derivatives.log_variance(),
+            derivatives.log_length(),
+            derivatives.log_noise,
+            derivatives.exponent(),
+            derivatives.log_freedom(),
         ]
         if scales:
-            squares = (rows.steps.unscaled or rows.steps).squares
-            slopes += (np.square(rows.steps.scales) * (-of_pairs.ravel() @ squares)).tolist()
-        return values - of_variance - 0.5, np.array(slopes)
+            slopes += derivatives.log_scales().tolist()
+        return derivatives.densities, np.array(slopes)
+
+
+class DensityDerivatives:
+    """The log densities of n errors, and the derivatives of their sum with respect to parameters.
+
+    Attributes:
+        densities: (n,), the log densities
+        by_variance: (n,), their derivatives with respect to the logarithm of the variance
+        by_mean: (n,), those with respect to cᵀC⁻¹u
+        by_square: (n,), those with respect to uᵀC⁻¹u
+        by_factor: (n,), those with respect to the logarithm of the row's factor n^b
+        log_noise: the derivative of their sum with respect to log ω
+        by_pairs: (n, p), those with respect to the correlations κ of the pairs, times −κ′(r)/r
+    """
+
+    def __init__(self, conditional: Conditional, kernel: LocalKernel, errors: Float) -> None:
+        self.conditional = conditional
+        self.kernel = kernel
+        mean, variance = conditional.moments(kernel)
+        residuals = errors - mean
+        total = kernel.freedom + conditional.errors.shape[1]
+        self.by_variance = 0.5 * (residuals**2 / variance - 1.0)
+        self.densities = -0.5 * np.log(2 * np.pi * variance) - self.by_variance - 0.5
+        self.by_mean = conditional.factor * residuals / variance
+        self.by_square = self.by_variance / (conditional.level(kernel) * total)
+        self.by_factor = 0.5 * mean * residuals / variance + self.by_variance
+        self.log_noise, self.by_pairs = self._by_correlations()
+
+    def _by_correlations(self) -> tuple[float, Float]:
+        """Return ``log_noise`` and ``by_pairs``.
+
+        A change J′ in the correlation matrix of a row and its neighbours changes the mean by
+        −xᵀJ′y, the unknown part by xᵀJ′x and uᵀC⁻¹u by −yᵀJ′y, where x = (−1, C⁻¹c) and y = (0,
+        C⁻¹u). It thus changes the log density by xᵀJ′z + yᵀJ′v.
+        """
+        conditional = self.conditional
+        x = np.insert(conditional.weights, 0, -1.0, axis=1)
+        y = np.insert(conditional.weighted, 0, 0.0, axis=1)
+        z = (self.by_variance / conditional.unknown)[:, None] * x - self.by_mean[:, None] * y
+        v = -self.by_square[:, None] * y
+        log_noise = float(np.sum(conditional.noises * (x * z + y * v)))
+        n, size = x.shape
+        products = (np.stack([x, y], axis=-1) @ np.stack([z, v], axis=1)).reshape(n, -1)
+        pairs = pairs_of(size - 1)
+        by_pairs = products.take(pairs.first * size + pairs.second, axis=1)
+        by_pairs += products.take(pairs.second * size + pairs.first, axis=1)
+        by_pairs *= conditional.slope
+        return log_noise, by_pairs
+
+    def log_variance(self) -> float:
+        """∂/∂ log s² = νs² Σ ∂/∂uᵀC⁻¹u − ∂/∂ log ω, because ω/s² falls."""
+        kernel = self.kernel
+        return float(np.sum(self.by_square) * kernel.freedom * kernel.variance - self.log_noise)
+
+    def log_length(self) -> float:
+        """∂/∂ log ℓ = Σ r² (−κ′(r)/r) ∂/∂κ over all pairs."""
+        return float(np.sum(self.by_pairs * self.conditional.rows.offsets.pairs**2))
+
+    def exponent(self) -> float:
+        """∂/∂b = Σ log n ∂/∂ log n^b − ½ Σ log n_i u_i ∂/∂u_i, for rows and their neighbours i."""
+        conditional = self.conditional
+        rows = conditional.rows
+        by_errors = self.by_mean[:, None] * conditional.weights
+        by_errors += 2.0 * self.by_square[:, None] * conditional.weighted
+        of_neighbours = np.sum(by_errors * rows.log_factors * conditional.errors)
+        return float(np.sum(self.by_factor * rows.row_log_factors) - 0.5 * of_neighbours)
+
+    def log_freedom(self) -> float:
+        """∂/∂ log ν = ν Σ (s² − s²(ν + Q)/(ν + k)) ∂/∂uᵀC⁻¹u."""
+        excess = self.kernel.variance - self.conditional.level(self.kernel)
+        return float(self.kernel.freedom * np.sum(self.by_square * excess))
+
+    def log_scales(self) -> Float:
+        """∂/∂ log scale_j = scale_j² Σ d_j² κ′(r)/r ∂/∂κ, (r,), for the unscaled differences d of
+        all pairs."""
+        offsets = self.conditional.rows.offsets
+        squares = (offsets.unscaled or offsets).squares
+        return np.asarray(np.square(offsets.scales) * (-self.by_pairs.ravel() @ squares))
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of a kernel's parameters, all above zero.
+
+    Attributes:
+        variance: of s², the mean squared error
+        length: of ℓ, the median distance of the last neighbour
+        noise: of ω, the mean squared error over the mean of 1/w
+    """
+
+    variance: float
+    length: float
+    noise: float
+
+    @classmethod
+    def of(cls, panels: Panels) -> Self:
+        """Return the units of the rows of one target."""
+        neighbourhoods, errors = panels
+        square = max(float(np.mean(np.concatenate(errors) ** 2)), LEAST_SQUARE)
+        distances = np.concatenate([rows.offsets.distances[:, -1] for rows in neighbourhoods])
+        noises = np.concatenate([rows.row_noises for rows in neighbourhoods])
+        length = max(float(np.median(distances)), 1e-100)
+        return cls(square, length, square / float(np.mean(noises)))
 
 
 def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
@@ -290,68 +434,262 @@ def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
     The density has maxima at a length near the usual distance, where a search begins, and at large
     ones (polynomials).
     """
-    square, usual, noise = _units(panels)
+    units = Units.of(panels)
+    length = START_LENGTH * units.length
     return [
-        LocalKernel(family, square, STARTS[0] * usual, share * noise, 1.0, 3.0)
-        for share in STARTS[1:]
+        LocalKernel(family, units.variance, length, share * units.noise, 1.0, 3.0)
+        for share in START_NOISES
     ]
 
 
-def _units(panels: Panels) -> tuple[float, float, float]:
-    """Return the units of s², ℓ and ω, all above zero.
+@dataclass(frozen=True, eq=False)
+class LevelDensity:
+    """The density of errors as a function of a = νs²; for each a, ν is the best one.
 
-    These are the mean squared error, the median distance of the last neighbour, and the former over
-    the mean of 1/w.
+    With c = ν + k and V = a + uᵀC⁻¹u, the density depends on c·d/V and log(V/c), where d is the
+    squared residual over the unknown part; the best c is 1 ÷ mean d/V.
+
+    Attributes:
+        residuals: (n,), d of each row
+        squares: (n,), uᵀC⁻¹u of each row
+        k: the number of neighbours
+        low: the smallest s²
+        high: the largest s²
     """
-    square = max(float(np.mean(np.concatenate(panels[1]) ** 2)), LEAST_SQUARE)
-    usual = float(np.median(np.concatenate([hoods.steps.distances[:, -1] for hoods in panels[0]])))
-    return (
-        square,
-        max(usual, 1e-100),
-        square / float(np.mean(np.concatenate([each.own_noises for each in panels[0]]))),
-    )
+
+    residuals: Float
+    squares: Float
+    k: int
+    low: float
+    high: float
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds on log a."""
+        return float(np.log(FREEDOMS[0] * self.low)), float(np.log(FREEDOMS[1] * self.high))
+
+    def freedom(self, a: float) -> float:
+        """Return the best ν within its bounds and those of s²."""
+        inverse = max(float(np.mean(self.residuals / (a + self.squares))), 1e-300)
+        smallest = max(FREEDOMS[0], a / self.high)
+        largest = min(FREEDOMS[1], a / self.low)
+        return float(np.clip(1.0 / inverse - self.k, smallest, largest))
+
+    def loss(self, log_a: float) -> float:
+        """Return −2 times the mean log density, less a constant, at the nearest a within bounds."""
+        lowest, highest = self.bounds
+        a = np.exp(min(max(log_a, lowest), highest))
+        c = self.freedom(a) + self.k
+        totals = a + self.squares
+        return float(np.mean(np.log(totals) + c * self.residuals / totals) - np.log(c))
+
+    def best(self, start: float) -> float:
+        """Return the a with the largest density, of several maxima the one next to ``start``."""
+        from scipy.optimize import minimize_scalar
+
+        lowest, highest = self.bounds
+        centre = min(max(float(np.log(start)), lowest), highest)
+        loss = self.loss(centre)
+        for step in (1.0, -1.0):
+            next_loss = self.loss(centre + step)
+            while next_loss < loss:
+                centre += step
+                loss = next_loss
+                next_loss = self.loss(centre + step)
+        bounds = max(centre - 1.0, lowest), min(centre + 1.0, highest)
+        minimum = minimize_scalar(
+            self.loss, bounds=bounds, method="bounded", options={"xatol": 1e-3}
+        )
+        return float(np.exp(minimum.x))
 
 
-def _levels(
-    found: Sequence[Conditional], errors: Float, start: float, low: float, high: float
+def best_levels(
+    conditionals: Sequence[Conditional],
+    errors: Float,
+    start: float,
+    bounds: tuple[float, float],
 ) -> tuple[float, float]:
-    """Return s² within two bounds, and ν, that maximise the density of the row ``errors`` (n,).
+    """Return s² within its bounds, and ν, that maximise the density of the row errors.
 
-    With a = νs², c = ν + k and V = a + uᵀC⁻¹u, it depends on c·rest²/V and log(V/c); for each a,
-    the best c is 1 ÷ mean rest²/V. If there are several maxima in a, the one next to ``start`` is
-    chosen.
+    Args:
+        conditionals: the distributions of the n errors, in panels
+        errors: (n,)
+        start: νs², next to which a maximum is sought
+        bounds: the smallest and the largest s²
     """
-    from scipy.optimize import minimize_scalar
+    factors = np.concatenate([panel.factor for panel in conditionals])
+    means = np.concatenate([panel.mean for panel in conditionals])
+    unknown = np.concatenate([panel.unknown for panel in conditionals])
+    squares = np.concatenate([panel.square for panel in conditionals])
+    residuals = (errors / factors - means) ** 2 / unknown
+    density = LevelDensity(residuals, squares, conditionals[0].errors.shape[1], *bounds)
+    a = density.best(start)
+    freedom = density.freedom(a)
+    return a / freedom, freedom
 
-    names = "factor", "mean", "unknown", "square"
-    factors, means, unknown, squares = (
-        np.concatenate([getattr(each, name) for each in found]) for name in names
-    )
-    rests = (errors / factors - means) ** 2 / unknown
-    k = found[0].errors.shape[1]
 
-    def freedom(a: float) -> float:
-        best = 1.0 / max(float(np.mean(rests / (a + squares))), 1e-300) - k
-        return float(np.clip(best, max(FREEDOMS[0], a / high), min(FREEDOMS[1], a / low)))
+@dataclass(frozen=True, eq=False)
+class LocalTrial:
+    """A point of a search.
 
-    @cache
-    def loss(log: float) -> float:
-        a = np.exp(min(max(log, lowest), highest))
-        c = freedom(a) + k
-        total = a + squares
-        return float(np.mean(np.log(total) + c * rests / total) - np.log(c))
+    Attributes:
+        point: (3 + r,), as in ``LocalSearch``
+        kernel: the kernel there
+        loss: minus the mean log density of the row errors
+        slopes: (3 + r,), the derivatives of the loss
+    """
 
-    lowest = float(np.log(FREEDOMS[0] * low))
-    highest = float(np.log(FREEDOMS[1] * high))
-    best = min(max(float(np.log(start)), lowest), highest)
-    for step in (1.0, -1.0):
-        while loss(best + step) < loss(best):
-            best += step
-    bounds = max(best - 1.0, lowest), min(best + 1.0, highest)
-    a = float(
-        np.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3}).x)
-    )
-    return a / freedom(a), freedom(a)
+    point: Float
+    kernel: LocalKernel
+    loss: float
+    slopes: Float
+
+
+class LocalSearch:
+    """Search for the kernel with the largest mean log density of row errors.
+
+    A point holds log ω/s² and log ℓ, b, and the logarithms of the coordinate scales if these are
+    learned. ω/s² is in units that fall with ℓ: for smooth functions, s² ∝ ℓ^(2·smoothness) is a
+    ridge of the density, and one coordinate runs along it. s² and ν are optimal at each point.
+
+    Attributes:
+        neighbourhoods: of the rows, in panels
+        errors: of the rows, in panels
+        targets: (n,), all errors
+        poll: called before each evaluation
+        units: units of the parameters
+        power: the power of ℓ to which s² is proportional on the ridge, 2·smoothness
+        rank: r, the number of coordinate scales that are learned
+        ratio: s²/ℓ^power at which the search for s² starts, in units
+        ratios: bounds on s²/ℓ^power, in units
+        lengths: bounds on ℓ, in its unit
+        least_noise: the smallest ω, in its unit
+        start: has the parameters that the search does not change
+        trials: the points that were evaluated
+    """
+
+    def __init__(
+        self,
+        panels: Panels,
+        start: LocalKernel,
+        poll: Poll,
+        *,
+        scales: bool,
+        form: bool,
+    ) -> None:
+        """Prepare a search.
+
+        Args:
+            panels: neighbourhoods and errors of the rows
+            start: has the family, and the s² and ℓ that are unchanged without ``form``
+            poll: called before each evaluation; may raise to stop the search
+            scales: True to learn coordinate scales
+            form: False to learn only the noise
+        """
+        self.neighbourhoods, self.errors = panels
+        self.targets = np.concatenate(self.errors)
+        self.poll = poll
+        self.units = Units.of(panels)
+        self.power = CORRELATIONS[start.family]
+        self.rank = self.neighbourhoods[0].offsets.coordinates.shape[2] if scales else 0
+        length = float(np.clip(start.length / self.units.length, *LENGTHS))
+        ratio = start.variance / self.units.variance / length**self.power
+        self.ratio = float(np.clip(ratio, *RATIOS))
+        self.ratios = RATIOS if form else (self.ratio, self.ratio)
+        self.lengths = LENGTHS if form else (length, length)
+        self.least_noise = max(NUGGETS[0], min(RARE / len(self.targets), 0.1))
+        least = 2.0 * self.least_noise * self.units.variance
+        self.start = replace(start, inflation=1.0, least=least)
+        self.trials = list[LocalTrial]()
+
+    @property
+    def bounds(self) -> list[tuple[float, ...]]:
+        """The bounds on each coordinate of a point."""
+        low, high = self.ratios
+        shares = self.least_noise / high, NUGGETS[1] / low
+        shape = np.log([shares, self.lengths])
+        return [*map(tuple, shape), (0.0, STEEPEST), *[tuple(np.log(SCALES))] * self.rank]
+
+    def point_of(self, kernel: LocalKernel) -> Float:
+        """Return the point (3 + r,) within bounds that is nearest to a kernel."""
+        length = kernel.length / self.units.length
+        variance = kernel.variance / self.units.variance / length**self.power
+        share = kernel.noise / self.units.noise / variance
+        x = *np.log([share, length]), kernel.exponent, *np.zeros(self.rank)
+        return np.asarray(np.clip(x, *np.transpose(self.bounds)))
+
+    def value_and_slopes(self, point: Float) -> tuple[float, Float]:
+        """Return the loss at a point, and its derivatives."""
+        trial = self.trial_at(point)
+        return trial.loss, trial.slopes
+
+    def trial_at(self, point: Float) -> LocalTrial:
+        """Return the trial at a point (3 + r,), which is evaluated if it is new."""
+        for trial in self.trials:
+            if np.array_equal(trial.point, point):
+                return trial
+        self.poll()
+        self.trials.append(self._evaluated(point.copy()))
+        return self.trials[-1]
+
+    def _evaluated(self, point: Float) -> LocalTrial:
+        share, length = np.exp(point[:2]).tolist()
+        unit = self.units.variance * length**self.power
+        relative = replace(
+            self.start,
+            variance=1.0,
+            length=self.units.length * length,
+            noise=self.units.noise / unit * share,
+            exponent=float(point[2]),
+        )
+        neighbourhoods = self._scaled(np.exp(point[3:]))
+        conditionals = in_threads(partial(Conditional, relative), neighbourhoods)
+        low, high = self.ratios
+        lowest = max(low, self.least_noise / share)
+        highest = min(high, NUGGETS[1] / share)
+        variance, freedom = best_levels(
+            conditionals,
+            self.targets,
+            start=unit * self.ratio * max(self.start.freedom, 10.0),
+            bounds=(unit * lowest, unit * highest),
+        )
+        kernel = replace(
+            relative,
+            variance=variance,
+            freedom=freedom,
+            noise=relative.noise * variance,
+        )
+        density, slopes = self._mean_log_density(conditionals, kernel)
+        return LocalTrial(point, kernel, -density, -self._by_point(slopes, variance / unit))
+
+    def _scaled(self, scales: Float) -> list[Neighbourhoods]:
+        """Return the neighbourhoods with the coordinate scales, or as they are without scales."""
+        if not self.rank:
+            return self.neighbourhoods
+        return [rows.scaled(scales) for rows in self.neighbourhoods]
+
+    def _by_point(self, slopes: Float, ratio: float) -> Float:
+        """Return the derivatives (3 + r,) with respect to a point from those with respect to the
+        parameters (5 + r,), if s² is this ratio of its unit.
+
+        Where s² is at its bounds, ω varies with ω/s²; where ω is at its bounds or s² is optimal, s²
+        varies.
+        """
+        low, high = self.ratios
+        by_variance, by_length, by_noise, by_exponent = slopes[:4]
+        by_share = -by_variance if low * 1.001 < ratio < high / 1.001 else by_noise
+        by_ridge = by_length + self.power * by_variance
+        return np.concatenate([[by_share, by_ridge, by_exponent], slopes[5:]])
+
+    def _mean_log_density(
+        self, conditionals: list[Conditional], kernel: LocalKernel
+    ) -> tuple[float, Float]:
+        """Return the mean log density of the rows, and its derivatives (``log_density``)."""
+        log_density = partial(Conditional.log_density, kernel=kernel, scales=self.rank > 0)
+        panels = in_threads(log_density, conditionals, self.errors)
+        densities, slopes = zip(*panels, strict=True)
+        n = len(self.targets)
+        return float(np.sum(np.concatenate(densities))) / n, np.sum(slopes, axis=0) / n
 
 
 def learned(
@@ -362,70 +700,31 @@ def learned(
     scales: bool = False,
     form: bool = True,
 ) -> Learned:
-    """Return the kernel with the largest mean log density of the row errors, the scales (r,), and
-    that density.
+    """Return the kernel with the largest mean log density of the row errors, the scales, and that
+    density.
 
-    L-BFGS-B starts at the best of ``starts``, keeps its family, and optimises ω/s², ℓ and b; s² and
-    ν are optimal at each point (``_levels``). For smooth functions, s² ∝ ℓ^(2·smoothness) is a
-    ridge of the density; one coordinate runs along it. Scales are 1 unless ``scales`` is true.
-    Without ``form``, s² and ℓ stay fixed and only noise is learned. ``poll``, called before each
-    evaluation, may raise to stop the search.
+    L-BFGS-B starts at the best of ``starts``, keeps its family, and optimises ω/s², ℓ and b
+    (``LocalSearch``).
+
+    Args:
+        panels: neighbourhoods and errors of the rows
+        starts: kernels of one family
+        poll: called before each evaluation; may raise to stop the search
+        scales: True to learn coordinate scales
+        form: False to keep s² and ℓ of the first start, and learn only the noise
     """
     from scipy.optimize import minimize
 
-    (hoods, errors), family, (square, usual, noise) = panels, starts[0].family, _units(panels)
-    n = sum(map(len, errors))
-    targets = np.concatenate(errors)
-    steepness = CORRELATIONS[family]
-    long = float(np.clip(starts[0].length / usual, *LENGTHS))
-    ratio = float(np.clip(starts[0].variance / square / long**steepness, *RATIOS))
-    (low, high), lengths = (RATIOS, LENGTHS) if form else ((ratio, ratio), (long, long))
-    nuggets = max(NUGGETS[0], min(RARE / n, 0.1)), NUGGETS[1]
-    bounds = [
-        *map(tuple, np.log([(nuggets[0] / high, nuggets[1] / low), lengths])),
-        (0.0, STEEPEST),
-    ]
-    bounds += [tuple(np.log(SCALES))] * (hoods[0].steps.coordinates.shape[2] if scales else 0)
-    base = replace(
-        starts[0], variance=1.0, freedom=1.0, inflation=1.0, least=2.0 * nuggets[0] * square
+    search = LocalSearch(panels, starts[0], poll, scales=scales, form=form)
+    trials = [search.trial_at(search.point_of(start)) for start in starts]
+    best = min(trials, key=lambda trial: trial.loss)
+    tolerance = (0.1 if scales else 1.0) * ENOUGH / len(search.targets)
+    end = minimize(
+        search.value_and_slopes,
+        best.point,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=search.bounds,
+        options={"maxiter": ITERATIONS, "ftol": tolerance},
     )
-
-    @cache
-    def loss(point: bytes) -> tuple[float, Float, LocalKernel]:
-        poll()
-        x = np.frombuffer(point)
-        share, long = np.exp(x[:2]).tolist()
-        unit = square * long**steepness
-        kernel = replace(
-            base, length=usual * long, noise=noise / unit * share, exponent=float(x[2])
-        )
-        some = [each.scaled(np.exp(x[3:])) for each in hoods] if scales else hoods
-        found = in_threads(partial(Conditional, kernel), some)
-        range_ = unit * max(low, nuggets[0] / share), unit * min(high, nuggets[1] / share)
-        variance, freedom = _levels(
-            found, targets, unit * ratio * max(starts[0].freedom, 10.0), *range_
-        )
-        kernel = replace(kernel, variance=variance, freedom=freedom, noise=kernel.noise * variance)
-        density = partial(Conditional.log_density, kernel=kernel, scales=scales)
-        values, slopes = zip(*in_threads(density, found, errors), strict=True)
-        slope = np.sum(slopes, axis=0) / n
-        value = float(np.sum(np.concatenate(values))) / n
-        # where s² is at its bounds, ω varies with the share; where ω is at its bounds or s² is
-        # optimal, s² varies
-        of_share = -slope[0] if low * 1.001 < variance / unit < high / 1.001 else slope[2]
-        first = of_share, slope[1] + steepness * slope[0], slope[3]
-        return -value, -np.concatenate([first, slope[5:]]), kernel
-
-    def point_of(start: LocalKernel) -> Float:
-        long = start.length / usual
-        share = start.noise / noise / (start.variance / square / long**steepness)
-        x = *np.log([share, long]), start.exponent, *np.zeros(len(bounds) - 3)
-        return np.asarray(np.clip(x, *np.transpose(bounds)))
-
-    first = min(map(point_of, starts), key=lambda x: loss(x.tobytes())[0])
-    how: Any = {
-        "options": {"maxiter": STEPS, "ftol": (0.1 if scales else 1.0) * ENOUGH / n},
-        "bounds": bounds,
-    }
-    found = minimize(lambda x: loss(x.tobytes())[:2], first, jac=True, method="L-BFGS-B", **how)
-    return loss(found.x.tobytes())[2], np.exp(found.x[3:]), -float(found.fun)
+    return Learned(search.trial_at(end.x).kernel, np.exp(end.x[3:]), -float(end.fun))

@@ -7,14 +7,16 @@ squared distance, by a coordinate √(gamma/2) per level. With several kernels, 
 Directions and levels without effect are omitted.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import Design
-from partirvm.types import Columns, Float
+from partirvm.types import Columns, Float, Int
 
 MOST_LEVELS = 64
 """Maximum total number of category levels: with more, a search compares each row with every
@@ -24,13 +26,18 @@ LEAST_SHARE = 1e-6
 """Minimum of a direction's gamma as a fraction of the largest."""
 
 
+DISTANCES = Categorical | Directions | Gaussian | Matern32 | Matern52 | Laplacian
+"""Kernels that measure distances."""
+
+
 @dataclass(frozen=True)
 class Metric:
-    """Coordinates of a kernel's points (n, d): ``axes`` (r, d) times the points, and those of
-    categories.
+    """Coordinates of a kernel's points (n, d), which a call returns.
 
-    ``levels`` has, for each level, its feature, its code in the kernel's coordinates, and its own
-    coordinate.
+    Attributes:
+        axes: (r', d), multiplied by the points
+        levels: for each level of categories, its feature, its code in the kernel's coordinates, and
+            its coordinate
     """
 
     axes: Float
@@ -39,39 +46,23 @@ class Metric:
     @classmethod
     def of(cls, design: Design, columns: Columns) -> "Metric | None":
         """The metric of a design's kernel; None if there is none, or too many category levels."""
-        scaling = design.scaling
-        axes = list[Float]()
+        if Metric.lacks(design):
+            return None
+        d = design.scaling.n_inputs
+        axes = np.zeros((0, d))
         levels = list[tuple[int, float, float]]()
-        d = scaling.n_inputs
-        for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
+        for kernel, features in inside(design.kernels[0], d, object):
             if isinstance(kernel, Categorical):
-                for gamma, feature in zip(
-                    kernel.widths(len(features)), features.tolist(), strict=True
-                ):
-                    count = len(columns.categories.get(columns.features[feature], ()))
-                    codes = (np.arange(count) - scaling.x_shift[feature]) / scaling.x_scale[feature]
-                    levels += [
-                        (feature, code, float(np.sqrt(gamma / 2)))
-                        for code in codes.tolist()
-                        if gamma > 0
-                    ]
+                levels += _levels_of(kernel, features, design, columns)
                 continue
-            if isinstance(kernel, Directions):
-                own = np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix
-            elif isinstance(kernel, Gaussian | Matern32 | Matern52):
-                own = np.diag(np.sqrt(kernel.widths(len(features))))
-            elif isinstance(kernel, Laplacian):
-                own = np.diag(kernel.widths(len(features)))
-            else:
-                return None
-            whole = np.zeros((len(own), d))
-            whole[:, features] = own
-            axes.append(whole)
-        found = np.concatenate(axes) if axes else np.zeros((0, d))
-        squares = np.einsum("rd,rd->r", found, found)
-        found = found[squares > LEAST_SHARE * squares.max(initial=0.0)]
-        enough = len(found) + len(levels) > 0 and len(levels) <= MOST_LEVELS
-        return cls(found, tuple(levels)) if enough else None
+            matrix = _axes_of(kernel, len(features))
+            first = len(axes)
+            axes = np.pad(axes, ((0, len(matrix)), (0, 0)))
+            axes[first:, features] = matrix
+        squares = np.einsum("rd,rd->r", axes, axes)
+        axes = axes[squares > LEAST_SHARE * squares.max(initial=0.0)]
+        enough = len(axes) + len(levels) > 0 and len(levels) <= MOST_LEVELS
+        return cls(axes, tuple(levels)) if enough else None
 
     @staticmethod
     def lacks(design: Design) -> str:
@@ -80,9 +71,7 @@ class Metric:
         if not design.kernels:
             return "none"
         for kernel, _ in inside(design.kernels[0], design.scaling.n_inputs, object):
-            if not isinstance(
-                kernel, Categorical | Directions | Gaussian | Matern32 | Matern52 | Laplacian
-            ):
+            if not isinstance(kernel, DISTANCES):
                 return str(getattr(kernel, "name", type(kernel).__name__))
         return ""
 
@@ -93,18 +82,49 @@ class Metric:
 
     def scaled(self, scales: Float) -> "Metric":
         """Return the metric whose coordinates are multiplied by ``scales`` (r,)."""
-        own = zip(self.levels, scales[len(self.axes) :].tolist(), strict=True)
+        of_axes, of_levels = np.split(scales, [len(self.axes)])
         levels = tuple(
-            (feature, code, scale * coordinate) for (feature, code, coordinate), scale in own
+            (feature, code, scale * coordinate)
+            for (feature, code, coordinate), scale in zip(
+                self.levels, of_levels.tolist(), strict=True
+            )
         )
-        return Metric(self.axes * scales[: len(self.axes), None], levels)
+        return Metric(self.axes * of_axes[:, None], levels)
 
     def __call__(self, points: Float) -> Float:
         """Return the coordinates (n, r) of points (n, d), summed over the features in order."""
-        found = np.zeros((len(points), self.width))
+        coordinates = np.zeros((len(points), self.width))
         for axis, x in zip(self.axes.T, points.T, strict=True):
             if axis.any():
-                found[:, : len(self.axes)] += x[:, None] * axis
-        for place, (feature, level, coordinate) in enumerate(self.levels, start=len(self.axes)):
-            found[:, place] = np.where(points[:, feature] == level, coordinate, 0.0)
-        return found
+                coordinates[:, : len(self.axes)] += x[:, None] * axis
+        for place, (feature, code, coordinate) in enumerate(self.levels, start=len(self.axes)):
+            coordinates[:, place] = np.where(points[:, feature] == code, coordinate, 0.0)
+        return coordinates
+
+
+def _axes_of(kernel: Any, d: int) -> Float:
+    """Return the axes (r', d) of a kernel of d features."""
+    if isinstance(kernel, Directions):
+        return np.asarray(np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix)
+    widths = kernel.widths(d)
+    return np.diag(widths if isinstance(kernel, Laplacian) else np.sqrt(widths))
+
+
+def _levels_of(
+    kernel: Categorical, features: Int, design: Design, columns: Columns
+) -> Iterator[tuple[int, float, float]]:
+    """Yield the feature, the code and the coordinate of each level that has an effect.
+
+    Args:
+        kernel: the kernel of the categories
+        features: (d',), its features
+        design: has the scaling of codes
+        columns: has the levels of each feature
+    """
+    scaling = design.scaling
+    for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):
+        if gamma > 0:
+            levels = columns.categories.get(columns.features[feature], ())
+            codes = np.arange(len(levels)) - scaling.x_shift[feature]
+            for code in (codes / scaling.x_scale[feature]).tolist():
+                yield feature, code, float(np.sqrt(gamma / 2))

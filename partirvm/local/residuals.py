@@ -14,19 +14,23 @@ from numpy.typing import NDArray
 
 from partirvm.core.left_out import Calibration
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells, near_order
-from partirvm.local.kriging import LocalKernel, Neighbourhoods, Steps, moments, weights
+from partirvm.local.kriging import LocalKernel, Neighbourhoods, Offsets, moments, weights
 from partirvm.local.metric import Metric
 from partirvm.types import Float, Int
 
 
 @dataclass(frozen=True, eq=False)
 class LocalResiduals:
-    """The rows of a fit in the ``metric``, their errors in the model's units, and the kernel of
-    these for each target.
+    """The rows of a fit in the ``metric``, with their errors.
 
-    ``neighbours`` is k. ``calibrations`` hold the quantiles of left-out errors. ``n_rows`` is the
-    number of all rows of the data, including those of weight 0, which have no record; the numbers
-    of rows added later start from it.
+    Attributes:
+        metric: the coordinates in which nearness is measured
+        kernels: the kernel of the errors of each target
+        neighbours: k
+        cells: the records of the rows, whose errors are in the model's units
+        calibrations: quantiles of left-out errors of each target
+        n_rows: the number of all rows of the data, including those of weight 0, which have no
+            record; the numbers of rows added later start from it
     """
 
     metric: Metric
@@ -45,12 +49,14 @@ class LocalResiduals:
         ``factor`` (n,) is the noise factor there. The variance is that of a ``noisy`` error, or
         else of its mean.
         """
-        found = np.empty((len(self.kernels), 2, len(points)))
-        for some, _, hoods in self._neighbourhoods(points, factor):
-            for target, kernel in enumerate(self.kernels):
-                found[target][:, some] = moments(kernel, hoods[target], noisy=noisy)
-        mean, variance = _together(list(found))
-        return mean, variance
+        means = np.empty((len(self.kernels), len(points)))
+        variances = np.empty(means.shape)
+        for places, _, targets in self._neighbourhoods(points, factor):
+            for target, (kernel, rows) in enumerate(zip(self.kernels, targets, strict=True)):
+                mean, variance = moments(kernel, rows, noisy=noisy)
+                means[target, places] = mean
+                variances[target, places] = variance
+        return _together(list(means)), _together(list(variances))
 
     def explained(
         self, points: Float, factor: Float | float, own: Float | None = None
@@ -62,48 +68,59 @@ class LocalResiduals:
         targets, both are (n, k, T). ``own`` (n,) are numbers of rows to ignore.
         """
         order = list[Int]()
-        found = list[tuple[NDArray[Any], ...]]()
-        for some, near, hoods in self._neighbourhoods(points, factor, own):
-            numbers = near[:, :, NUMBER].astype(np.int64)
-            distances = hoods[0].steps.distances
-            shares = _together(list(map(weights, self.kernels, hoods)))
-            order.append(some)
-            found.append((numbers, distances, shares, _together([each.errors for each in hoods])))
-        places = np.argsort(np.concatenate(order))
-        columns = zip(
-            ("rows", "distances", "weights", "errors"), zip(*found, strict=True), strict=True
-        )
-        return {name: np.concatenate(parts)[places] for name, parts in columns}
+        parts = list[dict[str, NDArray[Any]]]()
+        for places, near, targets in self._neighbourhoods(points, factor, own):
+            order.append(places)
+            parts.append(
+                {
+                    "rows": near[:, :, NUMBER].astype(np.int64),
+                    "distances": targets[0].offsets.distances,
+                    "weights": _together(list(map(weights, self.kernels, targets))),
+                    "errors": _together([rows.errors for rows in targets]),
+                }
+            )
+        first = np.argsort(np.concatenate(order))
+        return {name: np.concatenate([part[name] for part in parts])[first] for name in parts[0]}
 
     def _neighbourhoods(
         self, points: Float, factor: Float | float, own: Float | None = None
     ) -> Iterator[tuple[Int, Float, list[Neighbourhoods]]]:
         """Yield positions (m,) of nearby points, records of their neighbours, and neighbourhoods
         for each target."""
-        places = self.metric(points)
-        logs = np.broadcast_to(np.log(factor), len(points))
-        order = near_order(places)
-        for some, near in self.cells.neighbours(
-            places[order], self.neighbours, None if own is None else own[order]
-        ):
-            mine = order[some]
-            yield mine, near, hoods_of(near, places[mine], logs[mine], np.ones(len(near)))
+        coordinates = self.metric(points)
+        log_factors = np.broadcast_to(np.log(factor), len(points))
+        order = near_order(coordinates)
+        excluded = None if own is None else own[order]
+        for panel, near in self.cells.neighbours(coordinates[order], self.neighbours, excluded):
+            places = order[panel]
+            noises = np.ones(len(near))
+            yield places, near, hoods_of(near, coordinates[places], log_factors[places], noises)
 
 
-def _together(parts: Sequence[Float]) -> Float:
+def _together(targets: Sequence[Float]) -> Float:
     """Return the array of a single target, or those of several stacked along the last axis."""
-    return parts[0] if len(parts) == 1 else np.stack(parts, axis=-1)
+    return targets[0] if len(targets) == 1 else np.stack(targets, axis=-1)
 
 
 def hoods_of(near: Float, points: Float, log_factors: Float, noises: Float) -> list[Neighbourhoods]:
-    """Return the neighbourhoods of rows at ``points`` (n, r) for each target; ``near`` (n, k,
-    width) are records.
+    """Return the neighbourhoods of n rows for each target.
 
-    ``log_factors`` (n,) are the logarithms of the rows' noise factors, ``noises`` (n,) the inverses
-    of their weights.
+    Args:
+        near: (n, k, width), records of the neighbours
+        points: (n, r), the rows' coordinates
+        log_factors: (n,), logarithms of the rows' noise factors
+        noises: (n,), inverses of the rows' weights
     """
     rank = points.shape[1]
-    errors = np.moveaxis(near[:, :, rank:LOG_FACTOR], 2, 0)
-    others = near[:, :, LOG_FACTOR], near[:, :, NOISE], log_factors, noises
-    steps = Steps(near[:, :, :rank] - points[:, None])
-    return [Neighbourhoods(steps, each, *others) for each in errors]
+    offsets = Offsets(near[:, :, :rank] - points[:, None])
+    return [
+        Neighbourhoods(
+            offsets,
+            errors,
+            near[:, :, LOG_FACTOR],
+            near[:, :, NOISE],
+            log_factors,
+            noises,
+        )
+        for errors in np.moveaxis(near[:, :, rank:LOG_FACTOR], 2, 0)
+    ]

@@ -12,8 +12,8 @@ from partirvm.local.kriging import (
     Conditional,
     LocalKernel,
     Neighbourhoods,
-    Steps,
-    _levels,
+    Offsets,
+    best_levels,
     learned,
     moments,
     starts_of,
@@ -37,7 +37,7 @@ def rows(n=30, k=8, seed=0):
         rng.uniform(0.5, 2, size=(n, k)),
         rng.normal(size=n),
     )
-    return Neighbourhoods(Steps(steps), *others, rng.uniform(0.5, 2, size=n))
+    return Neighbourhoods(Offsets(steps), *others, rng.uniform(0.5, 2, size=n))
 
 
 @pytest.mark.parametrize("family", CORRELATIONS)
@@ -48,15 +48,15 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
     kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
     mean, variance = moments(kernel, found, noisy=noisy)
     correlation = Matern(length_scale=1.3, nu=SMOOTHNESS[family])
-    for row, near in enumerate(found.steps.coordinates):
+    for row, near in enumerate(found.offsets.coordinates):
         covariance = 0.7 * correlation(near) + 0.2 * np.diag(found.noises[row])
         cross = 0.7 * correlation(near, np.zeros((1, 2)))[:, 0]
-        own = np.exp(0.75 * found.own_log_factors[row])
+        own = np.exp(0.75 * found.row_log_factors[row])
         errors = found.errors[row] / np.exp(0.75 * found.log_factors[row])
         weights = np.linalg.solve(covariance, cross)
         adapted = (6.0 + errors @ np.linalg.solve(covariance, errors)) / (6.0 + len(errors))
         assert mean[row] == pytest.approx(own * (weights @ errors), rel=1e-10)
-        noise = 0.2 * noisy * found.own_noises[row]
+        noise = 0.2 * noisy * found.row_noises[row]
         assert variance[row] == pytest.approx(
             own**2 * adapted * (0.7 + noise - weights @ cross), rel=1e-9
         )
@@ -96,7 +96,9 @@ def test_the_search_finds_the_parameters_of_a_draw():
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
     order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
-    found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(1500, 30))
+    found = Neighbourhoods(
+        Offsets(points[order] - points[:, None]), errors[order], *plain(1500, 30)
+    )
     kernel, _, density = learned(([found], [errors]), starts_of(([found], [errors])))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(
@@ -111,7 +113,7 @@ def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_nois
     errors = 0.5 * np.random.default_rng(1).standard_t(3, size=300)
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
     conditional = Conditional(kernel, found)
-    variance, freedom = _levels([conditional], errors, 1.0, 1e-3, 1e3)
+    variance, freedom = best_levels([conditional], errors, 1.0, (1e-3, 1e3))
     best = conditional.log_density(errors, replace(kernel, variance=variance, freedom=freedom))[
         0
     ].sum()
@@ -125,6 +127,8 @@ def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_nois
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
 def test_errors_without_variation_leave_finite_answers(errors):
-    found = Neighbourhoods(Steps(np.zeros((30, 8, 2))), np.full((30, 8), errors[0]), *plain(30, 8))
+    found = Neighbourhoods(
+        Offsets(np.zeros((30, 8, 2))), np.full((30, 8), errors[0]), *plain(30, 8)
+    )
     kernel, *_ = learned(([found], [errors]), starts_of(([found], [errors])))
     assert all(np.isfinite(each).all() for each in moments(kernel, found))
