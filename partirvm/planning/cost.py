@@ -21,9 +21,14 @@ from partirvm.types import COMPARED_ROWS, LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS, IN_ROUNDS, STARTS = 20, 3, 4e9
-"""Dense iterations over all columns per fit, alone and in a round, and operations for the last
-fit's starts."""
+ITERATIONS = 20
+"""Dense iterations over all columns of a fit."""
+
+IN_ROUNDS = 3
+"""Dense iterations over all columns of a round."""
+
+STARTS = 4e9
+"""Operations for the starts of the last fit."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and
@@ -32,13 +37,20 @@ calls dominate."""
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and the history entry."""
 
-TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
-"""Operations for trying (and learning) a target's local residuals, and the row count from which
-this is usual."""
+TRIALS = 1e10
+"""Operations for trying a target's local residuals."""
 
-COMPARISON, COMPARED_ROW = 3e10, 1e6
-"""Operations equivalent to a comparison with boosted trees, including their import, and those added
-per row."""
+TAKEN = 8e10
+"""Operations for learning a target's local residuals."""
+
+OFTEN = 16_384
+"""Number of rows from which local residuals are usually learned."""
+
+COMPARISON = 3e10
+"""Operations equivalent to a comparison with boosted trees, including their import."""
+
+COMPARED_ROW = 1e6
+"""Operations of a comparison with boosted trees for each row."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread at which rows are corrected: 6,000 rows with 60, or 12,000 with
