@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -220,45 +220,75 @@ class FittedModel(DeclaredState):
             )
 
 
+class LinearValues(NamedTuple):
+    """Linear predictors at n rows.
+
+    Attributes:
+        values: Φw, (n,) or (n, C).
+        variances: φᵀΣφ, of the same shape; None without a root of Σ.
+        nearness: the largest kernel value of a row as a fraction of the kernel's peak, (n,): below
+            ``FAR`` a row is far from all relevance vectors. It is 1 without local kernels.
+    """
+
+    values: Float
+    variances: Any
+    nearness: Float
+
+
 def linear_values(
     design: Design, weights: Float, X: Float, root: Float | None = None
-) -> tuple[Float, Any, Float]:
-    """Return Φw, φᵀΣφ if a root of Σ is passed, and nearness (n,), at raw inputs X (n, d).
+) -> LinearValues:
+    """Return the linear predictors of a design at raw inputs.
 
-    ``weights`` (M,) or (M, C) yield values (n,) or (n, C), and variances have the same shape.
-    Nearness is the largest kernel value of a row as a fraction of the kernel's peak: below ``FAR``
-    a row is far from all relevance vectors. It is 1 without local kernels. Raises ``DataError`` if
-    X and the design differ in the number of features.
+    Raises ``DataError`` if X and the design differ in the number of features.
+
+    Args:
+        design: a design of M columns.
+        weights: weights of the columns, (M,) or (M, C).
+        X: raw inputs, (n, d).
+        root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
     """
+    n = len(X)
     n_features = design.centres.shape[1]
-    near = np.ones(len(X))
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(
             f"the model was trained on {n_features} features, but the given rows have shape "
             f"{X.shape}"
         )
-    values = np.empty((len(X), *weights.shape[1:]))
+    roots: Any = ()
+    if root is not None:
+        roots = root[None] if root.ndim == 2 else root
+    values = np.empty((n, *weights.shape[1:]))
+    variances = np.empty((n, len(roots)))
+    near = np.ones(n)
     heights = design.peaks()
-    equal = bool((heights == heights[:1]).all())
-    variances = None if root is None else np.empty(values.shape)
-    roots = () if root is None else root[None] if root.ndim == 2 else root
-    place = (
-        np.empty((design.n_columns, HEIGHT)).T if len(X) >= HEIGHT else None
-    )  # new memory takes as long as values
-    for start in range(0, len(X), HEIGHT):
+    has_nearness = len(design.centres) and design.kernel.local
+    # all full panels share this memory: new memory takes as long as values
+    place = np.empty((design.n_columns, HEIGHT)).T if n >= HEIGHT else None
+    for start in range(0, n, HEIGHT):
         rows = slice(start, start + HEIGHT)
-        block = design.block(X[rows], place if start + HEIGHT <= len(X) else None)
+        block = design.block(X[rows], place if start + HEIGHT <= n else None)
         values[rows] = products(block, weights)
-        for k, each in enumerate(roots):
-            variances.reshape(len(X), -1)[rows, k] = quadratic_forms(block, each)  # type: ignore[union-attr]
-        if len(design.centres) and design.kernel.local:
-            kernels = block[:, design.n_leading :]
-            if not equal:
-                kernels /= heights
-            near[rows] = kernels.max(axis=1) / (heights[0] if equal else 1.0)
-    if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
-        variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
-    return values, variances, near
+        for k, root_of_output in enumerate(roots):
+            variances[rows, k] = quadratic_forms(block, root_of_output)
+        if has_nearness:
+            near[rows] = _nearness(block[:, design.n_leading :], heights)
+    if root is None:
+        return LinearValues(values, None, near)
+    if weights.ndim == 1:
+        return LinearValues(values, variances[:, 0], near)
+    if len(roots) < weights.shape[1]:
+        variances = np.repeat(variances, weights.shape[1], axis=1)
+    return LinearValues(values, variances, near)
+
+
+def _nearness(kernels: Float, heights: Float) -> Float:
+    """Return the nearness (n,) from kernel values (n, M) and their peaks (M,); may overwrite the
+    kernel values."""
+    if (heights == heights[0]).all():
+        return np.asarray(kernels.max(axis=1) / heights[0])
+    kernels /= heights
+    return np.asarray(kernels.max(axis=1))
 
 
 def nearness_to_others(design: Design, X: Float) -> Float:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -48,13 +48,41 @@ from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
 BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
 
-OUTSIDE, LEAST_REACH = 0.01, 1e-20
-"""Maximum share of the training rows that may be less near than the reach, as outliers, and the
-reach below which it is 0: then so many rows are far from all vectors that nearness says nothing
-about errors."""
+OUTSIDE = 0.01
+"""Maximum share of the training rows that may be less near than the reach, as outliers."""
+
+LEAST_REACH = 1e-20
+"""The reach below which it is 0: then so many rows are far from all vectors that nearness says
+nothing about errors."""
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
+
+
+class Gradients(NamedTuple):
+    """Predictions at n rows with their gradients.
+
+    Attributes:
+        means: the means of the targets, (n,) or (n, T).
+        deviations: the standard deviations of new targets, of the same shape.
+        mean_slopes: the gradients of the means, (n, T, d).
+        deviation_slopes: the gradients of the standard deviations, (n, T, d).
+        nearness: nearness of the rows, (n,).
+    """
+
+    means: Float
+    deviations: Float
+    mean_slopes: Float
+    deviation_slopes: Float
+    nearness: Float
+
+    def columns(self, *, std: bool) -> Float:
+        """Return means, standard deviations if ``std``, then the gradients of both, side by
+        side."""
+        parts = [self.means, self.mean_slopes]
+        if std:
+            parts = [self.means, self.deviations, self.mean_slopes, self.deviation_slopes]
+        return np.hstack([part.reshape(len(self.nearness), -1) for part in parts])
 
 
 @dataclass(frozen=True, repr=False)
@@ -261,43 +289,62 @@ class Model(FittedModel):
             )
         if np.isnan(X).any():
             raise DataError("rows with missing values have no gradient: fill the values in")
-        panels = [
-            self.predictive._gradients(X[k : k + HEIGHT]) for k in range(0, max(len(X), 1), HEIGHT)
-        ]
-        columns = [np.concatenate(each).reshape(len(X), -1) for each in zip(*panels, strict=True)]
-        return np.hstack(columns[: 4 if std else 3 : 1 if std else 2]), columns[4][:, 0]
+        starts = range(0, max(len(X), 1), HEIGHT)
+        panels = [self.predictive._gradients(X[start : start + HEIGHT]) for start in starts]
+        values = np.concatenate([panel.columns(std=std) for panel in panels])
+        return values, np.concatenate([panel.nearness for panel in panels])
 
     @one_blas_thread()
-    def _gradients(self, X: Float) -> tuple[Float, ...]:
-        """Means, standard deviations, their gradients, and nearness for a panel, by the chain rule
-        from Φμ and φᵀΣφ."""
-        design = self.design
+    def _gradients(self, X: Float) -> Gradients:
+        """Return the gradients for a panel, by the chain rule from Φμ and φᵀΣφ."""
         n = len(X)
         T = self.n_targets
         mean, variance, near = replace(self, reach=0.0).moments(X)
-        M = len(self.mean)
-        scale = design.scaling.t_scale[:, None]
-        target = design.scaling.target
         rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
-        block = design.block(rows)
-        factors = [np.broadcast_to(each, block.shape) for each in self.mean.reshape(M, T).T]
-        factors += [
-            2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)
-        ]
-        slopes = np.stack([design.raw_gradient(rows, block, each)[:n] for each in factors], axis=1)
-        of_mean = scale * slopes[:, :T]
-        of_variance = scale**2 * slopes[:, T:]
-        if design.noise is not None:  # of one target
+        block = self.design.block(rows)
+        mean_slopes = self._mean_slopes(rows, block)[:n]
+        variance_slopes = self._variance_slopes(rows, block)[:n]
+        if self.design.noise is not None:  # of one target
             power = TEMPER if self.calibration is None else 1.0
-            of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
+            noise_slopes = power * self._noise_at(X) * self.design.noise_gradient(X).T
+            variance_slopes = variance_slopes + noise_slopes.T[:, None]
         if self.reach:
-            of_variance = self._prior_slopes(rows, block, variance, of_variance)
+            variance_slopes = self._prior_slopes(rows, block, variance, variance_slopes)
             variance = self._with_prior(variance, near)
-        (z, v) = (each.reshape(n, T, 1) for each in (mean, variance))
-        h = 1j * STEP
-        moved: Any = target.moments(z + h * of_mean, v + h * of_variance)  # as in ``pulled_back``
+        target = self.design.scaling.target
+        step = 1j * STEP
+        moved: Any = target.moments(  # as in ``pulled_back``
+            mean.reshape(n, T, 1) + step * mean_slopes,
+            variance.reshape(n, T, 1) + step * variance_slopes,
+        )
         mean, variance = target.moments(mean, variance)
-        return mean, np.sqrt(variance), moved[0].imag / STEP, np.sqrt(moved[1]).imag / STEP, near
+        return Gradients(
+            mean,
+            np.sqrt(variance),
+            moved[0].imag / STEP,
+            np.sqrt(moved[1]).imag / STEP,
+            near,
+        )
+
+    def _mean_slopes(self, rows: Float, block: Float) -> Float:
+        """Return the gradients (m, T, d) of the linear means at raw inputs (m, d), from the design
+        ``block`` (m, M) there."""
+        weights = self.mean.reshape(-1, self.n_targets).T
+        slopes = [
+            self.design.raw_gradient(rows, block, np.broadcast_to(column, block.shape))
+            for column in weights
+        ]
+        return np.asarray(self.design.scaling.t_scale[:, None] * np.stack(slopes, axis=1))
+
+    def _variance_slopes(self, rows: Float, block: Float) -> Float:
+        """Return the gradients (m, T, d) of φᵀΣφ at raw inputs (m, d), from the design ``block``
+        (m, M) there."""
+        M = len(self.mean)
+        slopes = []
+        for root in self.root.reshape(self.n_targets, M, M):
+            weights = 2.0 * products(products(block, root), root.T)
+            slopes.append(self.design.raw_gradient(rows, block, weights))
+        return np.asarray(self.design.scaling.t_scale[:, None] ** 2 * np.stack(slopes, axis=1))
 
     def _prior_slopes(self, rows: Float, block: Float, variance: Float, slopes: Float) -> Float:
         """Return the gradients (n, T, d) of the variances ``_with_prior``.

@@ -14,9 +14,10 @@ Classes and enums are looked up by name among those known to a ``Codec``: decodi
 the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of
-    ``PART`` bytes GROUP/NAME/…        optional: what the writer of the group adds, such as copied
-    rows GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part,
-    and ``about``
+                        ``PART`` bytes
+    GROUP/NAME/…        optional: what the writer of the group adds, such as copied rows
+    GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and
+                        ``about``
 
 ``group.json`` is written last: without it, a group is incomplete, and the next writer to this place
 replaces it. Reading takes no more memory than the stored bytes plus a second copy of the largest

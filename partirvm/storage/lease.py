@@ -1,8 +1,9 @@
 """A lease, which allows one writer of a folder at a time.
 
     lease/000003.json         the third holder: process, time, and mark (see below); created
-    exclusively, immutable lease/000003.beat.json    rewritten regularly by the holder as a sign of
-    life (heartbeat) lease/000003.over.json    the holder has released the lease
+                              exclusively, immutable
+    lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
+    lease/000003.over.json    the holder has released the lease
 
 The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file
 with the next number, which only one can do, if the holder has released the lease, is dead (on the
