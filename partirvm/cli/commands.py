@@ -6,7 +6,7 @@ Modules that are slow to import are imported inside the commands.
 import json
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from partirvm.cli.options import GroupedCommand, as_flags, takes
 from partirvm.cli.running import cluster, in_foreground, show, shown_progress
 from partirvm.options import TABLE
 from partirvm.quoting import counted, listed, named
+
+if TYPE_CHECKING:
+    from partirvm.data import ZarrSource
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -73,63 +76,84 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     return run(partirvm, output, memory_limit, quiet)
 
 
+INGEST_OPTIONS = (
+    click.option(
+        "--target",
+        metavar="COLUMN[,..]",
+        multiple=True,
+        callback=lambda context, option, names: ",".join(names) or None,
+        help="Target column, or a comma-separated list of columns; required for tables without "
+        "--like.",
+    ),
+    click.option(
+        "--auto", is_flag=True, help="Accept all proposals, and list what was done to each column."
+    ),
+    click.option(
+        "--features",
+        type=options.NAMES,
+        help="Feature columns, in this order.  [default: all others]",
+    ),
+    click.option(
+        "--exclude",
+        "--drop",
+        "exclude",
+        type=options.NAMES,
+        default=(),
+        help="Columns to leave out.",
+    ),
+    click.option(
+        "--categorical",
+        type=options.NAMES,
+        default="auto",
+        help="Categories: auto (all text columns) or none.",
+    ),
+    click.option(
+        "--missing",
+        type=options.NAMES,
+        default=(),
+        help="Strings that mean a missing value, such as ? or inf.",
+    ),
+    click.option(
+        "--dates",
+        type=options.FORMATS,
+        default=None,
+        help="Date formats, for example day=%d/%m/%Y.",
+    ),
+    click.option(
+        "--weights", metavar="COLUMN", help="Column of precision weights, zero or positive."
+    ),
+    click.option(
+        "--noise",
+        metavar="COLUMN",
+        help="Column of relative noise, which replaces the weights (by 1/noise²).",
+    ),
+    click.option("--classes", is_flag=True, help="The target is a class, not a number."),
+    click.option(
+        "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
+    ),
+    click.option(
+        "--like",
+        metavar="DATA",
+        help="Use the columns, categories and classes of this dataset (for test rows).",
+    ),
+    click.option(
+        "--shuffle",
+        type=click.IntRange(0),
+        metavar="SEED",
+        help="Seed for shuffling.  [default: 0]",
+    ),
+    click.option("--no-shuffle", is_flag=True, help="Keep the source order."),
+    click.option("--append", is_flag=True, help="Append the rows to an existing dataset."),
+    click.option(
+        "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
+    ),
+)
+"""Options of ``ingest`` alone."""
+
+
 @partirvm.command()
-@takes("source", "data")
-@click.option(
-    "--target",
-    metavar="COLUMN[,..]",
-    multiple=True,
-    callback=lambda context, option, given: ",".join(given) or None,
-    help="Target column, or a comma-separated list of columns; required for tables without --like.",
-)
-@click.option(
-    "--auto", is_flag=True, help="Accept all proposals, and list what was done to each column."
-)
-@click.option(
-    "--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]"
-)
-@click.option(
-    "--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out."
-)
-@click.option(
-    "--categorical",
-    type=options.NAMES,
-    default="auto",
-    help="Categories: auto (all text columns) or none.",
-)
-@click.option(
-    "--missing",
-    type=options.NAMES,
-    default=(),
-    help="Strings that mean a missing value, such as ? or inf.",
-)
-@click.option(
-    "--dates", type=options.FORMATS, default=None, help="Date formats, for example day=%d/%m/%Y."
-)
-@click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
-@click.option(
-    "--noise",
-    metavar="COLUMN",
-    help="Column of relative noise, which replaces the weights (by 1/noise²).",
-)
-@click.option("--classes", is_flag=True, help="The target is a class, not a number.")
-@click.option(
-    "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
-)
-@click.option(
-    "--like",
-    metavar="DATA",
-    help="Use the columns, categories and classes of this dataset (for test rows).",
-)
-@click.option(
-    "--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed for shuffling.  [default: 0]"
-)
-@click.option("--no-shuffle", is_flag=True, help="Keep the source order.")
-@click.option("--append", is_flag=True, help="Append the rows to an existing dataset.")
-@click.option(
-    "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
-)
 @takes(
+    *("source", "data", *INGEST_OPTIONS),
     options.flag(
         TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."
     ),
@@ -178,31 +202,50 @@ def ingest(
             "--shuffle and --no-shuffle exclude each other.", click.get_current_context()
         )
     choices["shuffle"] = None if no_shuffle else shuffle or 0
-    choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
+    if choices["memory_limit"] == "auto":
+        choices["memory_limit"] = None
     with shown_progress(quiet=quiet) as progress:
-        made = ingest_table(source, data, progress=progress.on_rows, **choices)
-    columns = made.columns
-    target = made.columns.target if made.n_targets else None
-    facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
-    facts |= {
+        dataset = ingest_table(source, data, progress=progress.on_rows, **choices)
+    target = dataset.columns.target if dataset.n_targets else None
+    facts = {
+        "n_rows": dataset.n_rows,
+        "n_features": dataset.n_features,
+        "n_tiles": dataset.n_tiles,
+        "tile_rows": dataset.tile_rows,
         "data": data,
-        "shuffle": made.seed,
-        **asdict(columns),
+        "shuffle": dataset.seed,
+        **asdict(dataset.columns),
         "target": target,
-        "notes": made.notes,
+        "notes": dataset.notes,
     }
-    to = ", no target" if target is None else f" → {named(target)}"
+    if target is None:
+        following = [f"partirvm predict JOB {data} predictions.csv"]
+    elif choices["like"] is not None:
+        following = [
+            f"partirvm evaluate JOB {data}",
+            f"partirvm predict JOB {data} predictions.csv",
+        ]
+    else:
+        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+    show(facts, f"{data}: {_described(dataset)}", as_json, *following)
+
+
+def _described(dataset: "ZarrSource") -> str:
+    """Return the size of a new dataset, its target, its order, and what was done to its columns."""
+    columns = dataset.columns
+    target = ", no target"
+    if dataset.n_targets:
+        target = f" → {named(columns.target)}"
     if columns.classes is not None:
-        to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
-    following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
-    if target is None or choices["like"] is not None:
-        scored = [f"partirvm evaluate JOB {data}"] if target is not None else []
-        following = [*scored, f"partirvm predict JOB {data} predictions.csv"]
-    order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
-    size = f"{counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}"
-    tiles = f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows"
-    notes = "".join(f"\n  {named(column)}: {text}" for column, text in made.notes.items())
-    show(facts, f"{data}: {size}, {tiles}, {order}{notes}", as_json, *following)
+        target += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
+    order = "in the order of the source"
+    if dataset.seed is not None:
+        order = f"shuffled with seed {dataset.seed}"
+    rows = counted(dataset.n_rows, "row")
+    features = counted(dataset.n_features, "feature")
+    tiles = counted(dataset.n_tiles, "tile")
+    notes = "".join(f"\n  {named(column)}: {text}" for column, text in dataset.notes.items())
+    return f"{rows} × {features}{target}, {tiles} of {dataset.tile_rows:,} rows, {order}{notes}"
 
 
 @partirvm.command(cls=GroupedCommand)

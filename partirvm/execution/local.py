@@ -36,7 +36,7 @@ from partirvm.process import (
     unloaded_bytes,
     usable_cores,
 )
-from partirvm.types import PANEL_ROWS
+from partirvm.types import PANEL_ROWS, Int
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
 POLL = 1.0
@@ -71,9 +71,8 @@ def added(one: Statistics, other: Statistics) -> Statistics:
 def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
     """Group consecutive passes that read the same tiles; return the tiles and passes of each
     group."""
-    return [
-        (tiles, list(own)) for tiles, own in groupby(passes, lambda each: tiles_of(each, source))
-    ]
+    groups = groupby(passes, lambda pass_: tiles_of(pass_, source))
+    return [(tiles, list(of_tiles)) for tiles, of_tiles in groups]
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
@@ -100,29 +99,35 @@ class _Tile(Tile):
         A panel's blocks overwrite those of the previous one: new pages would cost as much as the
         kernel evaluation.
         """
-        noise = next((design for design in designs if design.weighs_rows), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
             numbers = between(rows, numbers[0], numbers[-1])
         whole = len(numbers) == len(self.X)
         digest = "" if whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
+        noise = next((design for design in designs if design.weighs_rows), None)
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
-            here = numbers[start : start + PANEL_ROWS]
-            # whole tiles, the usual case, are sliced without a copy
-            some: Any = slice(start, start + PANEL_ROWS) if whole else here - self.start
-            weights = None if self.weights is None else self.weights[some]
-            factors = None if noise is None else noise.row_weights(self.X[some])
-            if factors is not None:
-                weights = factors if weights is None else weights * factors
-            panel = Panel(here, self.X[some], self.t[some], weights)
+            panel = self._panel(numbers[start : start + PANEL_ROWS], noise, whole=whole)
             blocks = []
             for design, place in zip(designs, places, strict=True):
-                blocks.append(
-                    place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T
-                )
-                fill_block(self.keeping, (self.number, digest, number), design, panel.X, blocks[-1])
+                size = len(panel.X) * design.n_columns
+                block = place[:size].reshape(design.n_columns, len(panel.X)).T
+                fill_block(self.keeping, (self.number, digest, number), design, panel.X, block)
+                blocks.append(block)
             yield panel, *blocks
+
+    def _panel(self, numbers: Int, noise: Design | None, *, whole: bool) -> Panel:
+        """Return the panel of these row numbers, weighted by the ``noise`` of a design; ``whole``
+        is true if all rows of the tile are selected."""
+        places: Any = numbers - self.start
+        if whole:  # the usual case: slices are no copies
+            places = slice(int(places[0]), int(places[-1]) + 1)
+        X = self.X[places]
+        weights = None if self.weights is None else self.weights[places]
+        factors = None if noise is None else noise.row_weights(X)
+        if factors is not None:
+            weights = factors if weights is None else weights * factors
+        return Panel(numbers, X, self.t[places], weights)
 
 
 def tile_statistics(
@@ -183,13 +188,13 @@ class LocalExecutor:
         ]
 
         def statistics(leaf: tuple[int, int]) -> Statistics:
-            tiles, own = groups[leaf[0]]
-            return tile_statistics(own, source, tiles[leaf[1]], keeping)
+            k, position = leaf
+            tiles, of_tiles = groups[k]
+            return tile_statistics(of_tiles, source, tiles[position], keeping)
 
-        for (k, position), found in zip(
-            leaves, self._each(statistics, leaves, progress), strict=True
-        ):
-            totals[k].add(position, found)
+        results = self._each(statistics, leaves, progress)
+        for (k, position), result in zip(leaves, results, strict=True):
+            totals[k].add(position, result)
         return [part for total in totals for part in total.result()]
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:

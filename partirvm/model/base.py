@@ -248,13 +248,8 @@ def linear_values(
         X: raw inputs, (n, d).
         root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
     """
+    _require_features(design, X)
     n = len(X)
-    n_features = design.centres.shape[1]
-    if X.ndim != 2 or X.shape[1] != n_features:
-        raise DataError(
-            f"the model was trained on {n_features} features, but the given rows have shape "
-            f"{X.shape}"
-        )
     roots: Any = ()
     if root is not None:
         roots = root[None] if root.ndim == 2 else root
@@ -280,6 +275,15 @@ def linear_values(
     if len(roots) < weights.shape[1]:
         variances = np.repeat(variances, weights.shape[1], axis=1)
     return LinearValues(values, variances, near)
+
+
+def _require_features(design: Design, X: Float) -> None:
+    n_features = design.centres.shape[1]
+    if X.ndim != 2 or X.shape[1] != n_features:
+        raise DataError(
+            f"the model was trained on {n_features} features, but the given rows have shape "
+            f"{X.shape}"
+        )
 
 
 def _nearness(kernels: Float, heights: Float) -> Float:

@@ -131,57 +131,61 @@ def is_corrected(facts: Mapping[str, Any]) -> bool:
     return bool((facts.get("residuals") or {}).get("bytes"))
 
 
+TITLES = (
+    "job",
+    "status",
+    "fits",
+    "vectors",
+    "measure",
+    "training",
+    "held-out",
+    "time",
+    "since",
+    "reason",
+)
+"""Titles of the table of jobs."""
+
 EXPENDABLE = ("fits", "time", "since")
-"""Titles of the columns that the table of jobs omits on a terminal of fewer than 110 columns."""
+"""Titles of the columns that the table of jobs omits on a narrow terminal."""
+
+NARROW = 110
+"""Number of columns below which a terminal is narrow."""
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
-    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not
-    be read.
+    """Return a table with one line per job, from ``Job.progress()``.
 
-    Lines have at most ``width`` characters (0: any number): columns are left out, and long reasons
-    are truncated.
+    The row of a job that could not be read shows its ``error``. Lines have at most ``width``
+    characters (0: any number): columns are left out, and long reasons are truncated.
     """
-    header = [
-        "job",
-        "status",
-        "fits",
-        "vectors",
-        "measure",
-        "training",
-        "held-out",
-        "time",
-        "since",
-        "reason",
-    ]
-    rows = []
-    for job in jobs:
-        name = job["job"].rpartition("/")[2]
-        if "error" in job:
-            rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
-            continue
-        first = kind_of(job).head
-        errors = [formatted(job, first.over(side)) for side in SIDES]
-        measure = first.name if set(errors) != {MISSING} else MISSING
-        fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
-        rows.append(
-            [
-                name,
-                job["status"],
-                fits,
-                vectors,
-                measure,
-                *errors,
-                took,
-                moment(job["since"]),
-                job["reason"],
-            ]
-        )
-    if 0 < width < 110:
-        kept = [title not in EXPENDABLE for title in header]
-        header, *rows = (list(compress(cells, kept)) for cells in (header, *rows))
-    lines = printable(aligned(header, rows), keep="\n").split("\n")
+    titles = [*TITLES]
+    rows = [_job_row(job) for job in jobs]
+    if 0 < width < NARROW:
+        shown = [title not in EXPENDABLE for title in titles]
+        titles = list(compress(titles, shown))
+        rows = [list(compress(row, shown)) for row in rows]
+    lines = printable(aligned(titles, rows), keep="\n").split("\n")
     return "\n".join(f"{line[: width - 1]}…" if 0 < width < len(line) else line for line in lines)
+
+
+def _job_row(job: dict[str, Any]) -> list[str]:
+    """Return the cells of a job's row, in the order of ``TITLES``."""
+    name = job["job"].rpartition("/")[2]
+    if "error" in job:
+        return [name, "unreadable", *[MISSING] * 7, job["error"]]
+    first = kind_of(job).head
+    errors = [formatted(job, first.over(side)) for side in SIDES]
+    return [
+        name,
+        job["status"],
+        formatted(job, "fits"),
+        formatted(job, "vectors"),
+        first.name if set(errors) != {MISSING} else MISSING,
+        *errors,
+        formatted(job, "seconds"),
+        moment(job["since"]),
+        job["reason"],
+    ]
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:

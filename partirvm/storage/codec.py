@@ -54,11 +54,11 @@ PART = 1 << 23
 HEAD = "group.json"
 """The object that makes a group complete."""
 
-PART_NAME, TEMPORARY_NAME = (
-    re.compile(r"\d{6}"),
-    re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part"),
-)
-"""Names of the parts of a group, and of files that become a part or the head."""
+PART_NAME = re.compile(r"\d{6}")
+"""Names of the parts of a group."""
+
+TEMPORARY_NAME = re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part")
+"""Names of files that become a part or the head."""
 
 START = b'{"value":'
 """Beginning of the first part of each group."""
@@ -130,7 +130,7 @@ class Codec:
 
         def encoded(value: Any) -> Any:
             kind = type(value)
-            if value is None or kind in (bool, float) or (kind is int and abs(value) < MOST):
+            if _is_number(value):
                 return value
             if isinstance(value, str):
                 return str(value)
@@ -138,11 +138,10 @@ class Codec:
                 parts = list(map(encoded, value))
                 return parts if kind is list else {"tuple": parts}
             if kind is dict:
-                return {"dict": [[encoded(name), encoded(each)] for name, each in value.items()]}
+                return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
-                if (
-                    id(value) not in numbers
-                ):  # ``arrays`` keeps it alive, so that its id stays unique
+                # ``arrays`` keeps it alive, so that its id stays unique
+                if id(value) not in numbers:
                     numbers[id(value)] = len(arrays)
                     arrays.append(value)
                 return {"array": numbers[id(value)]}
@@ -151,7 +150,8 @@ class Codec:
             if self._classes.get(kind.__name__) is kind:
                 if isinstance(value, Enum):
                     return {"enum": kind.__name__, "member": value.name}
-                values = {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
+                names = [field.name for field in fields(value)]
+                values = {name: encoded(getattr(value, name)) for name in names}
                 return {"object": kind.__name__, "fields": values}
             raise TypeError(
                 f"a {kind.__module__}.{kind.__qualname__} cannot be stored: {value!r:.80}"
@@ -164,11 +164,7 @@ class Codec:
         this version."""
 
         def decoded(tree: Any) -> Any:
-            if (
-                tree is None
-                or type(tree) in (bool, float, str)
-                or (type(tree) is int and abs(tree) < MOST)
-            ):
+            if _is_number(tree) or type(tree) is str:
                 return tree
             if type(tree) is list:
                 return list(map(decoded, tree))
@@ -198,6 +194,12 @@ class Codec:
             raise ValueError(f"expected an encoded value, found {tree!r:.80}")
 
         return decoded(tree["value"])
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number, a bool or None, which JSON stores unchanged."""
+    kind = type(value)
+    return value is None or kind in (bool, float) or (kind is int and abs(value) < MOST)
 
 
 def plain(dtype: str) -> np.dtype[Any]:
