@@ -6,7 +6,7 @@ Modules that are slow to import are imported inside the commands.
 import json
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,6 @@ from partirvm.cli.options import GroupedCommand, as_flags, takes
 from partirvm.cli.running import cluster, in_foreground, show, shown_progress
 from partirvm.options import TABLE
 from partirvm.quoting import counted, listed, named
-
-if TYPE_CHECKING:
-    from partirvm.data import ZarrSource
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -230,7 +227,7 @@ def ingest(
     show(facts, f"{data}: {_described(dataset)}", as_json, *following)
 
 
-def _described(dataset: "ZarrSource") -> str:
+def _described(dataset: Any) -> str:
     """Return the size of a new dataset, its target, its order, and what was done to its columns."""
     columns = dataset.columns
     target = ", no target"

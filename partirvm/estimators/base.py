@@ -1,15 +1,12 @@
-"""Base class of the estimators: parameters and their documentation, fitting, and tile-by-tile
-values of rows."""
+"""Base class of the estimators: parameters, fitting, and tile-by-tile values of rows."""
 
-import re
-import textwrap
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +27,7 @@ from partirvm.jobs.run import run, with_new_rows
 from partirvm.kernels.permission import FunctionParameters
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
-from partirvm.options import TABLE, Request
+from partirvm.options import Request
 from partirvm.options.table import (
     Auto,
     AutoOrNone,
@@ -40,7 +37,7 @@ from partirvm.options.table import (
     SolverName,
     StrategyName,
 )
-from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
+from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, flat
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
@@ -48,42 +45,6 @@ from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.types import Float, unfolded_inputs
-
-Documented = TypeVar("Documented", bound=type)
-
-PARAMETERS, ATTRIBUTES = (
-    "    (The parameters of both estimators.)\n",
-    "    (The attributes of both estimators.)\n",
-)
-"""Docstring lines that ``documented`` replaces with these entries of the base class."""
-
-ENTRY = re.compile(r"^    (\w+) : (.*)\n((?: {8}.*\n)*)", re.MULTILINE)
-
-
-def documented(estimator: Documented) -> Documented:
-    """Insert the common entries into a docstring, and each option's words, default and help text
-    into its entry."""
-    if estimator.__doc__ is None:  # python -OO has no docstrings
-        return estimator
-    defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
-
-    def completed(found: re.Match[str]) -> str:
-        name, kind, text = found.groups()
-        if name not in defaults:
-            return "" if name in TABLE else found[0]
-        if name in TABLE:
-            kind = kind.replace("words", listed_words(TABLE[name]))
-            text = f"{TABLE[name].meaning} {text}"
-        return textwrap.indent(entry(name, f"{kind}, ", defaults[name], text), " " * 4) + "\n"
-
-    _, parameters, attributes = re.split(
-        r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or ""
-    )
-    whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(
-        ATTRIBUTES, attributes.rstrip(" ")
-    )
-    estimator.__doc__ = ENTRY.sub(completed, whole)
-    return estimator
 
 
 @dataclass(eq=False, repr=False)
@@ -94,84 +55,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class
     codes.
 
-    Parameters
-    ----------
-    kernel : str, option value, kernel, callable, list of these, or None
-        An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes its own
-        options. ``partirvm.kernels`` has kernels with fixed parameters, and their sums and
-        products.
-    gamma : {"learn", "learn-shared", "learn-per-feature", "scale"}, float or array of shape (d,)
-        "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number
-        of features).
-    max_vectors : int or None
-    max_rounds : int or None
-        Other libraries call this ``max_iter`` or ``n_estimators``.
-    effort : words
-    noise : words, float or Noise
-        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². Local noise needs a single
-        target; its logarithm is a small RVM fitted to the errors of left-out rows. Its mean over
-        the training rows is ``noise_variance_``, which also applies far from all of them.
-    memory_limit : "auto", int or str
-        A number is in bytes.
-    random_state : int, RandomState or None
-        Seed for all random choices: the order of rows in memory, samples and random candidates.
-    time_limit : float, str or None
-        A number is in seconds.
-    basis : None, "linear", str, callable or list of these
-        Any callable works if the fit runs in this process. Functions receive the same inputs as the
-        kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and
-        each of its columns has an α.
-    warp : words or Warp
-        ``Warp(target="log")`` also warps the target of a regression.
-    strategy : words or strategy object
-        A strategy object takes its own options: ``WorkingSet(selection="gain", fit_rows="sample",
-        sample_rows=5000)``.
-    partition_size : "auto" or int
-    solver : words
-        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a
-        regression with one target and without priors or fixed α. If all rows of such a regression
-        are candidates, "auto" uses the better of the two; otherwise, it is the fixed point.
-    max_iterations : int or None
-    alpha_prior : pair of float or AlphaPrior
-        See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` also fixes
-        precisions by name.
-    fit_intercept : bool
-        The mean of a numeric target is removed and added back in any case.
-    standardize : bool
-    tol : float
-    kernel_store : words
-        With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
-    client : distributed.Client or None
-        Client of the Dask cluster on which to run the fit; None uses all cores available to this
-        process.
-    verbose : bool
-        Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
-
-    Attributes
-    ----------
-    n_relevance_vectors_ : int
-        M, the number of relevance vectors, not counting the bias and basis functions.
-    relevance_vectors_ : ndarray of shape (M, d), in the units of X
-    basis_names_ : list of str
-        "bias", then the names of the basis functions (B + 1,).
-    basis_relevance_ : ndarray of shape (B + 1,)
-        The loss of log evidence if only that function is deleted: 0 for a pruned function, small
-        if other functions can replace it.
-    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,)
-        In the standardised problem; 0 and ∞ where pruned. For T targets or K > 2 classes, their
-        shape is (T, B + 1) or (K, B + 1).
-    kernel_ : kernel with its learned parameters
-    gamma_ : float or ndarray of shape (d,)
-        Only if the kernel has a gamma, or one for each kind of column.
-    feature_relevance_ : ndarray of shape (d,)
-        The share of the variance of the predictions due to each feature, alone or with others
-        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
-    history_ : list of dict
-        One for each fit; with several targets, errors are root mean squares over the targets.
-    termination_ : Termination, a value with ``advice``
-    plan_ : Plan
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, if X has feature names
+    The subclasses document the parameters and the attributes; a test compares these entries with
+    the table of options.
     """
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
