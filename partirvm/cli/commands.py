@@ -308,15 +308,19 @@ def fit(
     quiet, as_json, overwrite, verify = (
         choices.pop(name) for name in ("quiet", "as_json", "overwrite", "verify")
     )
-    asked = options.parameters(choices)
+    request = options.parameters(choices)
     if verify:
         open_sources(data, None)[0].verify()
     with cluster(scheduler) as client:
-        how: dict[str, Any] = {"validation": validation, "client": client, "overwrite": overwrite}
+        how_to_run: dict[str, Any] = {
+            "validation": validation,
+            "client": client,
+            "overwrite": overwrite,
+        }
         if detach:
-            return job_commands.detached(jobs.submit(asked, data, job, **how), as_json)
+            return job_commands.detached(jobs.submit(request, data, job, **how_to_run), as_json)
         return in_foreground(
-            partial(jobs.fit, data, job, asked, **how), job, quiet=quiet, as_json=as_json
+            partial(jobs.fit, data, job, request, **how_to_run), job, quiet=quiet, as_json=as_json
         )
 
 
@@ -332,7 +336,13 @@ def fit(
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(
-    job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any
+    job: str,
+    data: str,
+    output: str,
+    scheduler: str | None,
+    quiet: bool,
+    as_json: bool,
+    **choices: Any,
 ) -> None:
     """Predict every row of a dataset or a table.
 
@@ -366,7 +376,7 @@ def predict(
 
     with cluster(scheduler) as client, shown_progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "predicting")
-        rows = predict.predict(job, data, output, client=client, progress=hears, **how)
+        rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 

@@ -102,10 +102,10 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         on; pickles and saved files do not. Raises ``UsageError`` for an object that is not a
         ``FitCallback``.
         """
-        for one in callbacks:
-            if not isinstance(one, FitCallback):
+        for callback in callbacks:
+            if not isinstance(callback, FitCallback):
                 raise UsageError(
-                    f"{one!r} is not a callback: derive its class from partirvm.FitCallback"
+                    f"{callback!r} is not a callback: derive its class from partirvm.FitCallback"
                 )
         self._callbacks = callbacks
         return self
@@ -137,14 +137,14 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             if isinstance(state, int | np.integer)
             else int(check_random_state(state).randint(2**31))
         )
-        asked = flat(values)
-        if isinstance(asked["gamma"], np.ndarray):
-            asked["gamma"] = asked["gamma"].tolist()
-        if isinstance(weights := asked.get("class_weight"), Mapping):
-            asked["class_weight"] = {
+        options = flat(values)
+        if isinstance(options["gamma"], np.ndarray):
+            options["gamma"] = options["gamma"].tolist()
+        if isinstance(weights := options.get("class_weight"), Mapping):
+            options["class_weight"] = {
                 text_of_label(label): weight for label, weight in weights.items()
             }
-        return Request(**asked, seed=seed, classify=is_classifier(self))
+        return Request(**options, seed=seed, classify=is_classifier(self))
 
     def fit(
         self,
@@ -204,13 +204,21 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self,
         source: Source,
         held_out: Source | None,
-        asked: Request,
+        request: Request,
         log: MemoryJournal,
-        before: Any,
+        state: Any,
     ) -> FitSpec:
         """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return
-        the fit's spec."""
-        parameters = check_parameters(asked)
+        the fit's spec.
+
+        Args:
+            source: the training rows.
+            held_out: validation rows, if any.
+            request: the options.
+            log: the journal of the fit.
+            state: the spec and the checkpoint of the fit to continue; None for a new fit.
+        """
+        parameters = check_parameters(request)
         checkpoint = None
         if self.client is not None:
             portable(parameters)
@@ -225,15 +233,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no
                 # model
-                if before is not None and log.model is None:
+                if state is not None and log.model is None:
                     return None
                 return Termination.ABORTED if display.ended else over()
 
-            if before is None:
+            if state is None:
                 spec = resolve(source, parameters, executor, held_out, over, display.on_learning)
             else:
-                spec = continued(before[0], source, parameters, executor)
-                checkpoint = with_new_rows(before[1], spec)
+                spec = continued(state[0], source, parameters, executor)
+                checkpoint = with_new_rows(state[1], spec)
             display.on_plan(spec.plan)
             driver = Driver(
                 executor, source, held_out, display, interrupted, elapsed=time.monotonic() - began
@@ -265,15 +273,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self._input_variance = variance
         self.__dict__.pop("gamma_", None)
         gamma = getattr(self.kernel_, "gamma", None)
-        own = self.kernel_.relevances(len(variance))
+        relevances = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
         elif (
-            own is not None
+            relevances is not None
             and isinstance(self.kernel, str | Value)
             and not hasattr(self.kernel_, "kernels")
         ):
-            self.gamma_ = own
+            self.gamma_ = relevances
         self.feature_relevance_ = model.relevance
 
     def __call__(self, X: Any) -> Any:
@@ -310,11 +318,11 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         for a negative number and with local residuals.
         """
         check_is_fitted(self)
-        found = copy(self)
-        found.client = self.client
-        found.__dict__.pop("_stream", None)
-        found._take(self.model_.prune(max_vectors), self._input_variance)
-        return found
+        pruned = copy(self)
+        pruned.client = self.client
+        pruned.__dict__.pop("_stream", None)
+        pruned._take(self.model_.prune(max_vectors), self._input_variance)
+        return pruned
 
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for
@@ -327,21 +335,21 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             tiles = partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
-                found = np.concatenate(
+                records = np.concatenate(
                     [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
                 )
-            found = found[np.argsort(found[:, 0])]
-            values = found[:, 1:-1]
-            far = int(found[:, -1].sum())
+            records = records[np.argsort(records[:, 0])]
+            values = records[:, 1:-1]
+            far = int(records[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)
         return values
 
-    def _interval(self, X: Any, level: float, kind: str, **how: bool) -> tuple[Float, Float]:
+    def _interval(self, X: Any, level: float, kind: str, **options: bool) -> tuple[Float, Float]:
         """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is
         1."""
         check_is_fitted(self)
         lower, upper = np.split(
-            self._values(self.model_.interval(level, kind, **how), X), 2, axis=1
+            self._values(self.model_.interval(level, kind, **options), X), 2, axis=1
         )
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
 
@@ -379,11 +387,11 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
                 raise UsageError(
                     "the fit has no held-out rows: pass X and y, or fit with X_val and y_val"
                 )
-            found = from_json(stored)
+            diagnostics = from_json(stored)
         else:
             labels = getattr(self, "classes_", None)
             with data_errors():
                 source = source_of(self, X if y is None else (X, y), self.model_.columns, labels)
             with closing(executor_for(self.client)) as executor:
-                found = list(score(self.model_, source, executor).diagnostics)
-        return DiagnosticsDisplay(found, self.model_.output_names).plot(figure)
+                diagnostics = list(score(self.model_, source, executor).diagnostics)
+        return DiagnosticsDisplay(diagnostics, self.model_.output_names).plot(figure)

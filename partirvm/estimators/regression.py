@@ -232,19 +232,19 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             )
         request = self.parameters()
         journal = MemoryJournal()
-        before = None
+        state = None
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:
             request = self._continued(stream, request)
-            before = (stream.spec, stream.checkpoint)
+            state = (stream.spec, stream.checkpoint)
             calls = stream.calls
         calls += (training_rows(self, X, y, sample_weight, calls[0].columns if calls else None),)
-        spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
+        spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, state)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
         return self
 
-    def _continued(self, stream: Stream, asked: Request) -> Request:
+    def _continued(self, stream: Stream, request: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are set
         now."""
         if not is_growable(stream.checkpoint, stream.spec):
@@ -253,14 +253,14 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 "all rows"
             )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
-            before = getattr(stream.request, name)
-            now = getattr(asked, name)
-            if before is not now and before != now:
+            first = getattr(stream.request, name)
+            current = getattr(request, name)
+            if first is not current and first != current:
                 raise UsageError(
-                    f"{name} is {now!r}, but partial_fit began with {before!r}: set it back"
+                    f"{name} is {current!r}, but partial_fit began with {first!r}: set it back"
                 )
-        limits = {name: getattr(asked, name) for name in LIMITS}
-        rounds = asked.max_rounds
+        limits = {name: getattr(request, name) for name in LIMITS}
+        rounds = request.max_rounds
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
         return replace(stream.request, **limits)
 
@@ -299,19 +299,19 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             )
         if augment is not None:
             training = source_of(self, augment, model.columns, name="augment")
-            own = in_memory(X)
+            has_arrays = in_memory(X)
             source = as_source(
-                rows_of(self, X, model.columns)[0] if own else X,
-                columns=model.columns if own else None,
+                rows_of(self, X, model.columns)[0] if has_arrays else X,
+                columns=model.columns if has_arrays else None,
             )
             require_like(source, model.columns)
             with closing(executor_for(self.client)) as executor:
                 augmenting = Augmenting.of(model, training, executor)
-                found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
-            _, mean, std, _ = found[np.argsort(found[:, 0])].T
+                predictions = np.concatenate([records for records, *_ in augmenting.pieces(source)])
+            _, mean, std, _ = predictions[np.argsort(predictions[:, 0])].T
             return (mean, std) if return_std else mean
-        found = self._values(model.predictions(std=return_std, gradient=return_gradient), X)
-        return model.parted(found, std=return_std, gradient=return_gradient)
+        predictions = self._values(model.predictions(std=return_std, gradient=return_gradient), X)
+        return model.parted(predictions, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
         """The training rows whose errors correct the predictions at X (n, d), in memory, through

@@ -96,7 +96,14 @@ def _write(
     copy: bool,
     estimator: Any = None,
 ) -> None:
-    """Write a model, and warn if it needs rows that stay in a job."""
+    """Write a model, and warn if it needs rows that stay in a job.
+
+    Args:
+        model: the model.
+        location: the folder or URL.
+        copy: True if local residual rows are copied.
+        estimator: the values of the estimator, if it is saved, too.
+    """
     write_model(model, location, {"versions": package_versions()}, estimator=estimator, copy=copy)
     if model.cells_place and not copy:
         warn(

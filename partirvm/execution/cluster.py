@@ -166,9 +166,9 @@ class Cluster:
     def _count_lost(self, workers: Collection[str]) -> None:
         """Count the known workers that have left without being retired, for example by
         ``cluster.adapt``."""
-        gone = self._known_workers.difference(workers)
+        lost = self._known_workers.difference(workers)
         self._known_workers = set(workers)
-        for address in sorted(gone):
+        for address in sorted(lost):
             removals = [
                 event
                 for event in self._events_of(address)
@@ -279,8 +279,8 @@ class Cluster:
         question = {"op": "versions", "packages": list(PACKAGES)}
         ours = get_versions(PACKAGES)["packages"]
         self.workers()  # workers that leave in the meantime do not answer
-        found = self.ask(self.client.scheduler.broadcast(msg=question, on_error="ignore"))
-        for worker, theirs in found.items():
+        answers = self.ask(self.client.scheduler.broadcast(msg=question, on_error="ignore"))
+        for worker, theirs in answers.items():
             for name in ("python", *PACKAGES):
                 if (other := theirs["packages"][name]) != ours[name]:
                     raise ClusterError(
@@ -306,7 +306,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
         # pickled by value, since this package may be missing on the scheduler's machine
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(
-            one.client_key == "fire-and-forget" for one in task.who_wants
+            client.client_key == "fire-and-forget" for client in task.who_wants
         )
 
     async def accepted() -> None:

@@ -104,7 +104,14 @@ class DaskExecutor:
         keeping: Keeping | None = None,
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after
-        each tile."""
+        each tile.
+
+        Args:
+            passes: the passes.
+            source: the rows.
+            progress: called with the numbers of finished tasks and of all tasks.
+            keeping: the settings for kept kernel blocks.
+        """
         return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
@@ -200,7 +207,14 @@ class DaskExecutor:
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yield results in tile order, with a bounded number of pending tiles, which are released
-        at the end."""
+        at the end.
+
+        Args:
+            function: a function of a source and a tile's number.
+            source: the rows.
+            tiles: the numbers of the tiles.
+            progress: called with the numbers of finished tasks and of all tasks.
+        """
         sent: list[Any] = []
 
         def begin(number: int) -> Any:
@@ -220,7 +234,14 @@ class DaskExecutor:
         sent: list[Any],
     ) -> Generator[Any, None, None]:
         """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data,
-        emptied on a loss."""
+        emptied on a loss.
+
+        Args:
+            begin: submits the task of a thing, and returns its future.
+            things: the arguments of the tasks.
+            progress: called with the numbers of finished tasks and of all tasks.
+            sent: futures of shared data, emptied if a worker is lost.
+        """
         waiting: deque[Any] = deque()
         report = progress or (lambda done, total: None)
 
@@ -351,7 +372,14 @@ def run_tiles(
     passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None
 ) -> Any:
     """Return the node for an aligned run of tiles. Each tile is given by its number and the index
-    of its part."""
+    of its part.
+
+    Args:
+        passes: the passes.
+        parts: the source, or parts of it.
+        tiles: the number of each tile, and the index of its part.
+        keeping: the settings for kept kernel blocks.
+    """
     total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):
         total.add(position, tile_statistics(passes, parts[part], number, keeping))

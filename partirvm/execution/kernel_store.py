@@ -55,25 +55,25 @@ KeepBlocks: TypeAlias = Callable[[int], Keeping]
 
 @contextmanager
 def keeping_blocks(
-    plan: Plan, forget: Callable[[str], Any], beside: Path | None = None
+    plan: Plan, forget: Callable[[str], Any], job_folder: Path | None = None
 ) -> Iterator[KeepBlocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` block, when ``forget`` is called
     with their token.
 
-    ``beside`` is the folder for blocks on disk, emptied first, or None for a temporary one. Raises
-    ``StorageError``.
+    ``job_folder`` is the folder for blocks on disk, emptied first, or None for a temporary one.
+    Raises ``StorageError``.
     """
     store = plan.kernel_store
     folder = None
-    if beside is not None:
-        shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
+    if job_folder is not None:
+        shutil.rmtree(job_folder, ignore_errors=True)  # left by a killed process
     if store.where == "none":
         yield None
         return
     token = uuid.uuid4().hex
     runs = count(1)
     if store.where == "zarr":
-        folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
+        folder = str(job_folder or tempfile.mkdtemp(prefix="partirvm-kernel-"))
         with storing(folder, ADVICE):
             Path(folder).mkdir(exist_ok=True)
 
@@ -135,7 +135,14 @@ class BlockStore:
 
     def fill(self, key: Key, design: Design, X: Float, out: Float) -> None:
         """Write Φ at the rows X into ``out`` (n, M), stored column by column; ``key`` identifies
-        panel and design."""
+        panel and design.
+
+        Args:
+            key: the panel and the design.
+            design: the design.
+            X: rows (n, d).
+            out: the block (n, M), stored column by column.
+        """
         design.lead(X, out)
         rows = out.T[design.n_leading :]
         labels = design.labels
@@ -239,13 +246,21 @@ def fill_block(
     keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float
 ) -> None:
     """Write Φ at a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key``
-    begins a ``Key``."""
-    kept = design.origin is not None and len(design.centres) > 0
+    begins a ``Key``.
+
+    Args:
+        keeping: the settings for kept blocks; None if none are kept.
+        key: the number of the tile, a digest of its selected rows, and the number of the panel.
+        design: the design.
+        X: the panel's rows (n, d).
+        out: the block (n, M), stored column by column.
+    """
+    is_kept = design.origin is not None and len(design.centres) > 0
     d = design.scaling.n_inputs
     if (
         keeping is not None
-        and kept
-        and all(independent(each, d, len(X)) for each in design.kernels)
+        and is_kept
+        and all(independent(kernel, d, len(X)) for kernel in design.kernels)
     ):
         store_of(keeping).fill((*key, design.basis), design, X, out)
     else:

@@ -63,9 +63,9 @@ Statistics: TypeAlias = tuple[Any, ...]
 """Statistics of several passes over the same tiles."""
 
 
-def added(one: Statistics, other: Statistics) -> Statistics:
+def added(statistics: Statistics, other: Statistics) -> Statistics:
     """Return the sum of the statistics of each pass."""
-    return tuple(map(add, one, other))
+    return tuple(map(add, statistics, other))
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
@@ -102,12 +102,12 @@ class _Tile(Tile):
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
             numbers = between(rows, numbers[0], numbers[-1])
-        whole = len(numbers) == len(self.X)
-        digest = "" if whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
+        is_whole = len(numbers) == len(self.X)
+        digest = "" if is_whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
         noise = next((design for design in designs if design.weighs_rows), None)
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
-            panel = self._panel(numbers[start : start + PANEL_ROWS], noise, whole=whole)
+            panel = self._panel(numbers[start : start + PANEL_ROWS], noise, whole=is_whole)
             blocks = []
             for design, place in zip(designs, places, strict=True):
                 size = len(panel.X) * design.n_columns
@@ -134,7 +134,14 @@ def tile_statistics(
     passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
 ) -> Statistics:
     """Return one tile's contributions to each pass. ``keeping`` has the settings for kept kernel
-    blocks."""
+    blocks.
+
+    Args:
+        passes: the passes.
+        source: the rows.
+        number: the number of the tile.
+        keeping: the settings for kept kernel blocks.
+    """
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
     return tuple(pass_.statistic(tile) for pass_ in passes)
@@ -180,7 +187,14 @@ class LocalExecutor:
         keeping: Keeping | None = None,
     ) -> list[Any]:
         """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has the settings
-        for kept blocks."""
+        for kept blocks.
+
+        Args:
+            passes: the passes.
+            source: the rows.
+            progress: called with the numbers of finished tasks and of all tasks.
+            keeping: the settings for kept kernel blocks.
+        """
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(tiles), added) for tiles, _ in groups]
         leaves = [
@@ -220,7 +234,14 @@ class LocalExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield ``(number, function(source, number))`` for these tiles, in order."""
+        """Yield ``(number, function(source, number))`` for these tiles, in order.
+
+        Args:
+            function: a function of a source and a tile's number.
+            source: the rows.
+            tiles: the numbers of the tiles.
+            progress: called with the numbers of finished tasks and of all tasks.
+        """
         return zip(
             tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True
         )
@@ -233,7 +254,14 @@ class LocalExecutor:
         ahead: int | None = None,
     ) -> Iterator[Any]:
         """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in
-        advance."""
+        advance.
+
+        Args:
+            function: the function.
+            things: its arguments.
+            progress: called with the numbers of finished tasks and of all tasks.
+            ahead: the number of calls in advance; None for one a thread.
+        """
         waiting: deque[Future[Any]] = deque()
         report = progress or (lambda done, total: None)
         with one_blas_thread():

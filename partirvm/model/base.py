@@ -94,14 +94,14 @@ class FittedModel(DeclaredState):
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
     def __repr__(self) -> str:
-        found = (
+        text = (
             f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, "
             f"{self.design.kernel.name} kernel"
         )
         return (
-            f"<{found}, rows of local residuals in {self.cells_place}>"
+            f"<{text}, rows of local residuals in {self.cells_place}>"
             if self.cells_place
-            else f"<{found}>"
+            else f"<{text}>"
         )
 
     def _repr_html_(self) -> str:
@@ -126,7 +126,7 @@ class FittedModel(DeclaredState):
             for a in arrays
         ]
         text = re.sub(
-            r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree)
+            r'{"array": (\d+)}', lambda match: sums[int(match[1])].hexdigest(), json.dumps(tree)
         )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -160,10 +160,10 @@ class FittedModel(DeclaredState):
 
     def _used_inputs(self) -> Bool:
         """Return the scaled inputs (d',) on which a prediction depends."""
-        found = self.design.effective
+        used = self.design.effective
         if self.design.noise is not None:
-            found = found | self.design.noise.kernel.effective(len(found))
-        return found
+            used = used | self.design.noise.kernel.effective(len(used))
+        return used
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
@@ -181,22 +181,24 @@ class FittedModel(DeclaredState):
             return self
         M = len(self.mean)
         roots = self.root if self.root.ndim == 3 else self.root[None]
-        given = self.alpha, self.mean.reshape(M, -1), roots
-        left = np.delete(np.arange(M), least_loss(*given, first, count))
-        mean, roots, loss, growth = conditioned(*given, left)
+        posterior = self.alpha, self.mean.reshape(M, -1), roots
+        left = np.delete(np.arange(M), least_loss(*posterior, first, count))
+        mean, roots, loss, growth = conditioned(*posterior, left)
         design = self.design.take(left[first:] - first)
         root = roots if self.root.ndim == 3 else roots[0]
         mean = mean.reshape(-1, *self.mean.shape[1:])
         done = self.pruned
         pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
-        found = replace(
+        pruned_model = replace(
             self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
         )
         if (
             self.relevance is not None
         ):  # of the model before; features of deleted vectors alone are switched off
-            found = replace(found, relevance=np.where(found.used_features, self.relevance, 0.0))
-        return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
+            pruned_model = replace(
+                pruned_model, relevance=np.where(pruned_model.used_features, self.relevance, 0.0)
+            )
+        return replace(pruned_model, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:
         """Return the model with the ``growth`` (T,) of β‖t − Φμ‖² by pruning recorded; classes have
@@ -336,7 +338,7 @@ def bases_of(model: FittedModel) -> Bases:
     relevance = np.zeros(shape)
     alpha = np.full((len(names), *model.alpha.shape[1:]), np.inf)
     weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
-    own = model.alpha[:count].reshape(
+    leading_alpha = model.alpha[:count].reshape(
         count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:]
     )
     variance = np.einsum("...mk,...mk->...m", model.root, model.root)[
@@ -345,7 +347,9 @@ def bases_of(model: FittedModel) -> Bases:
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = 1.0 / variance
         worth = log_contribution(
-            own, np.maximum(precision - own, 0.0), model.mean[:count] * precision
+            leading_alpha,
+            np.maximum(precision - leading_alpha, 0.0),
+            model.mean[:count] * precision,
         )
-    relevance[mine] = np.where(np.isfinite(own) & (variance > 0), worth, 0.0)
+    relevance[mine] = np.where(np.isfinite(leading_alpha) & (variance > 0), worth, 0.0)
     return Bases(tuple(names), weights, alpha, relevance.reshape(len(names), -1).sum(axis=1))

@@ -115,9 +115,9 @@ class ClassModel(FittedModel):
         """Return probabilities (n, K) at X (n, d), also interval ends with ``multiples`` (1,), and
         nearness (n,)."""
         f, near = self.predictors(X)
-        found = LINKS[self.likelihood].probabilities(f)
-        return found if multiples is None else np.hstack(
-            [found, self._ends(multiples[0], "probability", X)[0]]
+        probabilities = LINKS[self.likelihood].probabilities(f)
+        return probabilities if multiples is None else np.hstack(
+            [probabilities, self._ends(multiples[0], "probability", X)[0]]
         ), near
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
@@ -148,8 +148,8 @@ class ClassModel(FittedModel):
         class ``first``."""
         if self.ramp is None:
             return second
-        found = self.ramp.logits(second)
-        return found if found.shape[1] > 2 else found[:, 1:] - self.ramp.logits(first)[:, :1]
+        logits = self.ramp.logits(second)
+        return logits if logits.shape[1] > 2 else logits[:, 1:] - self.ramp.logits(first)[:, :1]
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

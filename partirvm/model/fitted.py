@@ -135,8 +135,8 @@ class Model(FittedModel):
             of_evidence = float(of_evidence[0])
             prior = float(prior[0])
         known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
-        found = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
-        return replace(found, prior_variance=prior)
+        model = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
+        return replace(model, prior_variance=prior)
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields; cached values are computed again."""
@@ -158,13 +158,15 @@ class Model(FittedModel):
             raise UsageError(
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
-        found = super().prune(max_vectors)
+        pruned = super().prune(max_vectors)
         others = self.design.centres
-        if found.n_vectors == self.n_vectors or not self.reach:
-            return found
+        if pruned.n_vectors == self.n_vectors or not self.reach:
+            return pruned
         # the former vectors are training rows, which must not be far from the others
-        near = nearness_to_others(found.design, others)
-        return replace(found, reach=usable_reach(min(self.reach, near.min())) if len(near) else 0.0)
+        near = nearness_to_others(pruned.design, others)
+        return replace(
+            pruned, reach=usable_reach(min(self.reach, near.min())) if len(near) else 0.0
+        )
 
     @one_blas_thread()
     def with_reach_of(self, X: Float) -> Self:
@@ -184,12 +186,12 @@ class Model(FittedModel):
         return self.moments(X, variance=False)[0].reshape(len(X), -1)
 
     def _used_inputs(self) -> Bool:
-        found = super()._used_inputs()
+        used = super()._used_inputs()
         if self.residuals is not None:
             metric = self.residuals.metric
-            found = found | (metric.axes != 0.0).any(axis=0)
-            found[[feature for feature, *_ in metric.levels]] = True
-        return found
+            used = used | (metric.axes != 0.0).any(axis=0)
+            used[[feature for feature, *_ in metric.levels]] = True
+        return used
 
     @property
     def own_residuals(self) -> LocalResiduals:
@@ -233,8 +235,8 @@ class Model(FittedModel):
         targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
-        found: Float = scaling.t_shift + scaling.t_scale * bias
-        return found if self.n_targets > 1 else float(found[0])
+        intercepts: Float = scaling.t_shift + scaling.t_scale * bias
+        return intercepts if self.n_targets > 1 else float(intercepts[0])
 
     @property
     def determinedness(self) -> Float:
@@ -262,15 +264,15 @@ class Model(FittedModel):
             return partial(self.gradients, std=std)
         return self.predictive.values if std else self.means
 
-    def parted(self, found: Float, *, std: bool, gradient: bool) -> Any:
+    def parted(self, values: Float, *, std: bool, gradient: bool) -> Any:
         """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T
         targets, (n, T, …)."""
         T = self.n_targets
         shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
-        pieces = np.split(found, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
+        pieces = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
         shaped = [
-            each.reshape(len(found), *shape[T == 1 :])
-            for each, shape in zip(pieces, shapes, strict=True)
+            piece.reshape(len(values), *shape[T == 1 :])
+            for piece, shape in zip(pieces, shapes, strict=True)
         ]
         return tuple(shaped) if len(shaped) > 1 else shaped[0]
 
@@ -366,9 +368,9 @@ class Model(FittedModel):
         share = self._prior_share(near)
         of_share = np.where((share > 0.0) & (share < 1.0), -2.0 * near / self.reach**2, 0.0)
         missing = self.prior_variance + self.noise_variance - variance.reshape(n, T)
-        kept = 1.0 - share[:, None] * (missing > 0.0)
+        likelihood_share = 1.0 - share[:, None] * (missing > 0.0)
         added = of_share[:, None] * np.maximum(missing, 0.0)
-        return np.asarray(kept[:, :, None] * slopes + added[:, :, None] * of_nearness)
+        return np.asarray(likelihood_share[:, :, None] * slopes + added[:, :, None] * of_nearness)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and
@@ -489,19 +491,22 @@ class Model(FittedModel):
         ``predictive``."""
         if self.residuals is not None:
             return np.array(
-                [[each.multiple(level) for level in levels] for each in self.residuals.calibrations]
+                [
+                    [calibration.multiple(level) for level in levels]
+                    for calibration in self.residuals.calibrations
+                ]
             )
         if self.n_targets > 1:
             return np.array([[quantile(level) for level in levels]] * self.n_targets)
-        one = self._multiple(GAUSSIAN_LEVEL)
+        half = self._multiple(GAUSSIAN_LEVEL)
         wide = quantile(GAUSSIAN_LEVEL)
-        return np.array([[self._multiple(level) / one * wide for level in levels]])
+        return np.array([[self._multiple(level) / half * wide for level in levels]])
 
     def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
         """Means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness (n,), at
         raw X (n, d)."""
         mean, variance, near = self.moments(X)
-        mean, deviation = (each.reshape(len(X), 1, -1) for each in (mean, np.sqrt(variance)))
+        mean, deviation = (values.reshape(len(X), 1, -1) for values in (mean, np.sqrt(variance)))
         return self.design.scaling.target.back(mean + multiples * deviation).reshape(
             len(X), -1
         ), near
@@ -510,19 +515,19 @@ class Model(FittedModel):
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units,
         and ones (n,)."""
-        found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
+        deviations = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
-            found = np.sqrt(noisy - mean)
-        return found[:, None], np.ones(len(X))
+            deviations = np.sqrt(noisy - mean)
+        return deviations[:, None], np.ones(len(X))
 
-    def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
+    def nearest_rows(self, X: Float, rows: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
         target's units."""
         residuals = self.own_residuals
         factor = self.design.noise_factor(X, products)
-        found = residuals.explained(self.design.scaling.inputs(X), factor, own)
-        return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
+        neighbours = residuals.explained(self.design.scaling.inputs(X), factor, rows)
+        return {**neighbours, "errors": self.design.scaling.t_scale * neighbours["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
         """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the
@@ -557,17 +562,17 @@ class Model(FittedModel):
         Far from all vectors, they are ``shifts`` (S,) standard deviations of the prior from their
         own values.
         """
-        (found, _, near) = linear_values(self.design, weights, X)
+        (values, _, near) = linear_values(self.design, weights, X)
         scaling = self.design.scaling
-        found = scaling.t_shift[0] + scaling.t_scale[0] * found
+        values = scaling.t_shift[0] + scaling.t_scale[0] * values
         far = near < self.reach
         if far.any():
             model = replace(self.predictive, noise_variance=0.0)
-            before, after = (
-                replace(model, reach=each).moments(X[far])[1] for each in (0.0, self.reach)
+            at_vectors, with_prior = (
+                replace(model, reach=reach).moments(X[far])[1] for reach in (0.0, self.reach)
             )
-            found[far] += np.sqrt(after - before)[:, None] * shifts
-        return found, near
+            values[far] += np.sqrt(with_prior - at_vectors)[:, None] * shifts
+        return values, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
         """Values (n, S) of functions that are ``shifts`` (S,) standard deviations from the mean,
@@ -605,9 +610,11 @@ class Model(FittedModel):
         if spread is not None:
             spread = square * spread + self._noise_at(X)
         if self.residuals is not None:
-            correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
+            correction, local_variance = self._corrections(
+                X, noisy=bool(np.any(self.noise_variance))
+            )
             mean += correction
-            spread = own if variance else None
+            spread = local_variance if variance else None
         if spread is not None:
             spread = self._with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
         self._require_finite(X, mean, spread)
@@ -638,7 +645,7 @@ class Model(FittedModel):
         (``FeatureMap.noise_factor``).
         """
         features = self.design.scaling.features
-        found = np.zeros((len(X), *self.mean.shape[1:]))
+        variance = np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
         missing[:, self.design.scaling.embedded] = False
         if features is not None:
@@ -647,13 +654,13 @@ class Model(FittedModel):
         M = self.n_vectors
         if len(rows) and M:
             filled = (
-                np.where(missing[rows], each, X[rows])
-                for each in self.design.centres[:: -(-M // FILLINGS)]
+                np.where(missing[rows], vector, X[rows])
+                for vector in self.design.centres[:: -(-M // FILLINGS)]
             )
-            found[rows] = np.var(
-                [linear_values(self.design, self.mean, each)[0] for each in filled], axis=0
+            variance[rows] = np.var(
+                [linear_values(self.design, self.mean, vector)[0] for vector in filled], axis=0
             )
-        return found
+        return variance
 
     def _of_levels(self, X: Float) -> Float | float:
         """Variance (n, T) of the effects of levels beyond that in the noise variance, for several
@@ -702,7 +709,7 @@ def directions_json(
     directions, for uncorrelated inputs of ``variance`` (d,). The squares of the loadings add up to
     1.
     """
-    found: list[tuple[float, dict[str, float]]] = []
+    directions: list[tuple[float, dict[str, float]]] = []
     for part, columns in inside(kernel, len(features), Directions):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
@@ -710,11 +717,11 @@ def directions_json(
         loadings = (
             dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist()
         )
-        found += zip(weights.tolist(), loadings, strict=True)
-    total = sum(weight for weight, _ in found)
+        directions += zip(weights.tolist(), loadings, strict=True)
+    total = sum(weight for weight, _ in directions)
     return [
         {"share": weight / total if total else 0.0, "loadings": loadings}
-        for weight, loadings in found
+        for weight, loadings in directions
     ]
 
 
@@ -723,11 +730,12 @@ def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
     basis function."""
     if model.design.functions is None:
         return []
-    found = bases_of(model)
-    weights = found.weights.reshape(len(found.names), -1).tolist()
-    parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
+    bases = bases_of(model)
+    weights = bases.weights.reshape(len(bases.names), -1).tolist()
+    parts = zip(bases.names, weights, bases.relevance.tolist(), strict=True)
     return [
-        {"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts
+        {"name": name, "weights": of_outputs, "relevance": relevance}
+        for name, of_outputs, relevance in parts
     ]
 
 
@@ -738,12 +746,12 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
     The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets;
     classes have none.
     """
-    found = list[list[float]]()
+    sizes = list[list[float]]()
     small = model.sparse() if isinstance(model, Model) else None
     while small is not None and small.n_vectors:
-        found.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
+        sizes.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
         small = small.prune(small.n_vectors * 4 // 5)
-    return found
+    return sizes
 
 
 def targets_json(model: FittedModel) -> dict[str, Any]:

@@ -106,8 +106,8 @@ def _by_gradients(model: Any, X: Float, values: Float) -> Float:
         filled = np.where(np.isnan(X), np.nan_to_num(np.nanmean(X, axis=0)), X)
         slopes = np.stack(
             [
-                design.raw_gradient(filled, block, np.broadcast_to(each, block.shape))
-                for each in weights
+                design.raw_gradient(filled, block, np.broadcast_to(column, block.shape))
+                for column in weights
             ]
         )
     except UsageError:

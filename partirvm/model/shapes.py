@@ -83,14 +83,14 @@ def _require_residuals(residuals: LocalResiduals, scaling: Scaling) -> None:
     metric = residuals.metric
     cells = residuals.cells
     n_inputs = scaling.n_inputs
-    right = (
+    is_consistent = (
         (cells.records is None) == bool(cells.place)
         and all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         and all(0 <= feature < n_inputs for feature, *_ in metric.levels)
         and cells.n_rows <= residuals.n_rows
         and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)
     )
-    if not right:
+    if not is_consistent:
         raise ValueError(
             "its local residuals have wrong rows or neighbours, or an unknown feature or family"
         )

@@ -63,8 +63,8 @@ def _require_classes(model: ClassModel) -> None:
     K = len(classes)
     _require("classes", K >= 2 and len(set(classes)) == K, "must be two or more labels")
     widths = (K,) if K > 2 or model.ramp is not None else (1, 2)
-    right = model.mean.ndim == 2 and model.mean.shape[-1] in widths
-    _require("mean", right, "has another number of classes")
+    is_known = model.mean.ndim == 2 and model.mean.shape[-1] in widths
+    _require("mean", is_known, "has another number of classes")
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -72,15 +72,15 @@ def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(value, np.ndarray):
         yield name, value
     elif isinstance(value, tuple | list):
-        for position, each in enumerate(value):
-            yield from _arrays(each, f"{name}[{position}]")
+        for position, item in enumerate(value):
+            yield from _arrays(item, f"{name}[{position}]")
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from _arrays(getattr(value, field.name), f"{name}.{field.name}")
 
 
-def _require(name: str, right: Any, problem: str) -> None:
-    if not right:
+def _require(name: str, condition: Any, problem: str) -> None:
+    if not condition:
         raise ValueError(f"its {name} {problem}")
 
 
@@ -186,8 +186,8 @@ def _require_design(design: Design) -> None:
     )
     _require("active", (np.diff(design.active) > 0).all(), "must be increasing")
     for function, size in () if design.functions is None else design.functions.parts:
-        right = size >= 0 and (function != "linear" or size == design.centres.shape[1])
-        _require("basis", right, "has another number of functions than features")
+        is_known = size >= 0 and (function != "linear" or size == design.centres.shape[1])
+        _require("basis", is_known, "has another number of functions than features")
     if design.origin is not None:
         _require(
             "origin",
@@ -215,8 +215,8 @@ def _require_regression(model: Model) -> None:
 def _require_variance(name: str, value: float | Float, shapes: tuple[tuple[int, ...], ...]) -> None:
     """Raise ``ValueError`` unless a variance is finite, not negative, and of one of the shapes."""
     variance = np.asarray(value)
-    right = variance.shape in shapes and np.isfinite(variance).all() and (variance >= 0).all()
-    _require(name, right, "must be 0 or more for each target")
+    is_variance = variance.shape in shapes and np.isfinite(variance).all() and (variance >= 0).all()
+    _require(name, is_variance, "must be 0 or more for each target")
 
 
 def _require_residuals(residuals: LocalResiduals) -> None:

@@ -67,8 +67,8 @@ def one_of(literal: Any) -> Check:
 def near(value: Any, words: Iterable[str]) -> str:
     """Return a question that suggests the most similar word, or an empty string if none is
     similar."""
-    found = get_close_matches(str(value), list(words), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    similar = get_close_matches(str(value), list(words), n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -125,21 +125,21 @@ def _switch(check: Check, name: str, value: Any) -> bool:
 def _number(check: Check, name: str, value: Any) -> Any:
     if check.kind == "name" and isinstance(value, str) and value.isidentifier():
         return value
-    whole = check.kind == "whole"
-    right = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(
+    is_whole = check.kind == "whole"
+    is_valid = isinstance(value, numbers.Integral if is_whole else numbers.Real) and not isinstance(
         value, bool
     )
-    right = right and math.isfinite(value) and (check.least is None or value >= check.least)
-    right = (
-        right
+    is_valid = is_valid and math.isfinite(value) and (check.least is None or value >= check.least)
+    is_valid = (
+        is_valid
         and (check.above is None or value > check.above)
         and (check.below is None or value < check.below)
     )
-    if not right:
+    if not is_valid:
         limits = (("≥", check.least), (">", check.above), ("<", check.below))
         bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in limits if bound is not None)
-        raise check.refuse(name, value, f"a {'whole ' * whole}number {bounds}")
-    return int(value) if whole else float(value)
+        raise check.refuse(name, value, f"a {'whole ' * is_whole}number {bounds}")
+    return int(value) if is_whole else float(value)
 
 
 def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
@@ -148,14 +148,14 @@ def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
         or not isinstance(value, Iterable)
         or getattr(value, "ndim", 1) != 1
     )
-    found = (
+    checked = (
         ()
         if single
         else tuple(replace(check, kind="real")(f"each of {name}", number) for number in value)
     )
-    if not found or len(found) != (check.size or len(found)):
+    if not checked or len(checked) != (check.size or len(checked)):
         raise check.refuse(name, value, f"{check.size or 'some'} numbers in a tuple")
-    return found
+    return checked
 
 
 def _by_name(check: Check, name: str, value: Any) -> dict[str, float]:

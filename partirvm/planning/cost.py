@@ -147,7 +147,17 @@ def gram_cost(
     iterations: int = ITERATIONS,
 ) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads
-    in parallel."""
+    in parallel.
+
+    Args:
+        work: what all costs depend on.
+        rows: the number of rows of a pass.
+        kept: M, the number of kept columns.
+        new: P, the number of new columns.
+        fits: the number of fits.
+        threads: the number of dense fits in parallel.
+        iterations: dense iterations over all columns of a fit.
+    """
     shape = work.shape
     total = kept + new
     columns = float(total)
@@ -170,11 +180,11 @@ def gram_cost(
     )
 
 
-def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
-    """Estimate intermediate fits with extended statistics; ``how`` holds further ``gram_cost``
-    arguments."""
+def fit_cost(work: Work, kept: int, candidates: int, **options: int) -> RoundCost:
+    """Estimate intermediate fits with extended statistics; ``options`` are further arguments of
+    ``gram_cost``."""
     rows = max(work.read.rows, work.read.per_column * (kept + candidates))
-    return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
+    return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **options)
 
 
 def search_cost(work: Work, kept: int) -> RoundCost:
@@ -188,7 +198,14 @@ def search_cost(work: Work, kept: int) -> RoundCost:
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and
-    converges."""
+    converges.
+
+    Args:
+        work: what all costs depend on.
+        partition_size: the number of candidates of a round.
+        rounds: the number of rounds.
+        stays: the fraction of the candidates that become vectors.
+    """
     costs = []
     lead = work.shape.n_leading
     kept = work.shape.n_leading
@@ -214,12 +231,12 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
     threads = work.threads
     parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
-    most = 3 * candidates  # no more are expected in a merged fit
+    max_candidates = 3 * candidates  # no more are expected in a merged fit
     while parts > 1:
         costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
         fits = parts // 2
         parts = -(-parts // 2)
-        candidates = min(max(int(2 * stays * candidates), 1), most)
+        candidates = min(max(int(2 * stays * candidates), 1), max_candidates)
     last = gram_cost(work, shape.n_rows, 0, candidates + shape.n_leading)
     return [*costs, _settled(work, last, int(stays * candidates))]
 
@@ -274,8 +291,8 @@ class Schedule:
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
         """Return the number of candidates per fit; whole partitions take at most half of
         ``max_vectors``."""
-        most = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
-        return n_candidates if self.one_fit else min(n_candidates, partition_size, most)
+        bound = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
+        return n_candidates if self.one_fit else min(n_candidates, partition_size, bound)
 
     def costs(
         self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int
@@ -287,6 +304,13 @@ class Schedule:
         kin40k and etopo20, they kept about the mean of this fraction and 1. Without ``max_rounds``,
         8 working-set rounds are assumed, or 2 if local residuals are tried, since more vectors then
         gain little.
+
+        Args:
+            work: what all costs depend on.
+            candidates: the number of candidates of a fit.
+            stop: the fraction of the candidates at which intermediate fits end.
+            max_rounds: the maximum number of rounds, if any.
+            joining: the number of rows that have yet to join.
         """
         stays = 0.5 * (1.0 + stop)
         if self.merges:
@@ -298,18 +322,20 @@ class Schedule:
 
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from a plan's JSON, for plans and reports."""
-        most = plan["max_rounds"]
+        max_rounds = plan["max_rounds"]
         rounds = "until the evidence stops rising"
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
         if self.selects:
-            rounds = rounds if most is None else f"up to {counted(most, 'round')}"
+            rounds = rounds if max_rounds is None else f"up to {counted(max_rounds, 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"
-        found = (
+        partitions = (
             f"{counted(plan['partitions'], 'partition')} of "
             f"{counted(plan['partition_size'], 'candidate')}"
         )
         if self.merges:
             levels = plan["rounds"] - 1
-            return found + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
-        return f"{found} in order" + (f", at most {most:,} of them" if most is not None else "")
+            return partitions + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
+        return f"{partitions} in order" + (
+            f", at most {max_rounds:,} of them" if max_rounds is not None else ""
+        )

@@ -186,14 +186,14 @@ def residual_stage_bytes(
     """
     width = shape.n_features + shape.n_targets + RESIDUAL_COLUMNS
     k = min(neighbours, RESIDUAL_NEIGHBOURS)
-    few = min(neighbours, RESIDUAL_TRIAL[1])
+    trial_neighbours = min(neighbours, RESIDUAL_TRIAL[1])
     tried = min(rows, RESIDUAL_TRIAL[0])
     teachers = min(rows, RESIDUAL_TEACHERS)
     judges = min(rows, JUDGES)
     left_out = rows * (3 * width + shape.n_features + LEFT_OUT_NUMBERS * shape.n_targets)
     near = teachers * (k + neighbours) * width
-    searching = tried * few**2 * (shape.n_features + 6) // 2
-    learning = max(teachers * few**2, judges * k**2)
+    searching = tried * trial_neighbours**2 * (shape.n_features + 6) // 2
+    learning = max(teachers * trial_neighbours**2, judges * k**2)
     judging = judges * neighbours * (neighbours + 4 * width) // 2
     stage = FLOAT * (left_out + near + max(searching, learning, judging))
     if rows == shape.n_rows:
@@ -323,19 +323,36 @@ def batch_elements(
     shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH
 ) -> int:
     """Compute E for ``spare`` bytes: at least one fit of ``candidates`` columns, at most ``BATCH``
-    or ``fits``."""
-    one = (candidates + shape.n_leading) ** 2
-    return min(max(spare // _batch_element(shape, threads), one), min(BATCH, fits) * one)
+    or ``fits``.
+
+    Args:
+        shape: the sizes of the data.
+        candidates: the number of candidates of a fit.
+        threads: the number of threads of a process.
+        spare: the bytes for the fits in parallel.
+        fits: the number of fits.
+    """
+    of_fit = (candidates + shape.n_leading) ** 2
+    return min(max(spare // _batch_element(shape, threads), of_fit), min(BATCH, fits) * of_fit)
 
 
 def kept_bytes(
-    shape: DataShape, columns: int, threads: int, budget: int, *, pool: int = 0, **how: Any
+    shape: DataShape, columns: int, threads: int, budget: int, *, pool: int = 0, **options: Any
 ) -> int:
     """Compute the bytes of ``budget`` that a fit of ``columns`` columns leaves for kept kernel
-    blocks."""
+    blocks.
+
+    Args:
+        shape: the sizes of the data.
+        columns: the number of columns of the fit.
+        threads: the number of threads of a process.
+        budget: the bytes available to the fit.
+        pool: the number of trial columns.
+        options: further arguments of ``step_bytes``.
+    """
     steps = (
-        step_bytes(shape, 0, columns, threads, **how),
-        step_bytes(shape, columns, 0, threads, pool=pool, **how),
+        step_bytes(shape, 0, columns, threads, **options),
+        step_bytes(shape, columns, 0, threads, pool=pool, **options),
     )
     peak = max(step.peak for step in steps)
     return max(budget - peak - threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns, 0)
@@ -347,13 +364,19 @@ def sample_bytes(shape: DataShape, rows: int) -> int:
 
 
 def max_columns_within(
-    shape: DataShape, candidates: int, threads: int, budget: int, **how: Any
+    shape: DataShape, candidates: int, threads: int, budget: int, **options: Any
 ) -> int:
     """Return the maximum number of columns, including ``candidates`` new ones, whose peak fits in
     ``budget`` bytes.
 
-    Returns 0 if memory is too small for the candidates alone. ``how`` holds further ``step_bytes``
-    arguments.
+    Returns 0 if memory is too small for the candidates alone.
+
+    Args:
+        shape: the sizes of the data.
+        candidates: the number of new columns.
+        threads: the number of threads of a process.
+        budget: the bytes available to the fit.
+        options: further arguments of ``step_bytes``.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
     >>> most = max_columns_within(shape, 64, 2, 200 << 20)
@@ -362,8 +385,10 @@ def max_columns_within(
     >>> step_bytes(shape, most - 63, 64, 2).peak <= 200 << 20
     False
     """
-    kept = range(shape.n_leading, 1 << 40)
+    kept_columns = range(shape.n_leading, 1 << 40)
     fitting = bisect_right(
-        kept, budget, key=lambda M: step_bytes(shape, M, candidates, threads, **how).peak
+        kept_columns,
+        budget,
+        key=lambda M: step_bytes(shape, M, candidates, threads, **options).peak,
     )
     return shape.n_leading + candidates + fitting - 1 if fitting else 0

@@ -128,8 +128,8 @@ def _curves(
     lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
         values = np.array([entry.get(key) for entry in fits], dtype=np.float64)
-        there = np.flatnonzero(np.isfinite(values))
-        lines |= {name: (there + 1, values[there])} if len(there) else {}
+        finite = np.flatnonzero(np.isfinite(values))
+        lines |= {name: (finite + 1, values[finite])} if len(finite) else {}
 
     def paint(axis: Any) -> None:
         for (name, points), form, colour in zip(

@@ -97,7 +97,7 @@ def status_text(facts: Mapping[str, Any]) -> str:
 def _noise(facts: Mapping[str, Any]) -> str:
     if "targets" in facts:
         noises = ", ".join(
-            f"{name} {formatted(each, 'noise_sd')}" for name, each in facts["targets"].items()
+            f"{name} {formatted(figures, 'noise_sd')}" for name, figures in facts["targets"].items()
         )
         return f"{noises} (standard deviations)"
     form = "standard deviation"
@@ -111,18 +111,21 @@ def _noise(facts: Mapping[str, Any]) -> str:
 
 def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return text on what the errors of the nearest rows change, or would change."""
-    if not (found := facts.get("residuals")):
+    if not (residuals := facts.get("residuals")):
         return None
-    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+z.2f} nats per row"
-    if found["lacking"]:
-        need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
+    density = f"log density {residuals['density_gain']:+z.2f} nats per row"
+    gains = f"{-residuals['rmse_gain']:+.0%}, {density}"
+    if residuals["lacking"]:
+        need = (
+            f"their {format_bytes(residuals['lacking'])} need a job folder or a larger memory_limit"
+        )
         return f"not used, but would change the RMSE of left-out rows by {gains}: {need}"
     if not is_corrected(facts):
         return f"not used: RMSE of left-out rows {gains}"
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
     return (
-        f"RMSE of left-out rows {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; "
-        f"{alone}"
+        f"RMSE of left-out rows {residuals['rmse']:.4g} ({gains}), "
+        f"{format_bytes(residuals['bytes'])}; {alone}"
     )
 
 
@@ -266,7 +269,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         **QUANTITIES,
     }
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    beside = {
+    others = {
         "job",
         "since",
         "attempt",
@@ -277,7 +280,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         "parameters",
         "versions",
     }
-    beside |= {
+    others |= {
         "lost_workers",
         "kind",
         "number",
@@ -286,17 +289,23 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         "vectors",
         "model",
     }  # of the last fit
-    keys = [key for key in jobs[0] if key not in beside]
+    keys = [key for key in jobs[0] if key not in others]
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in keys
     ]
-    asked = {name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
-    asked["data"] = [job["data"] for job in jobs]
-    differ = {name: own for name, own in asked.items() if any(value != own[0] for value in own)}
+    parameters = {
+        name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]
+    }
+    parameters["data"] = [job["data"] for job in jobs]
+    differ = {
+        name: values
+        for name, values in parameters.items()
+        if any(value != values[0] for value in values)
+    }
     rows += [
-        [spell(name), *(named(parameter_text(name, each)) for each in own)]
-        for name, own in differ.items()
+        [spell(name), *(named(parameter_text(name, setting)) for setting in values)]
+        for name, values in differ.items()
     ]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     return printable(aligned(header, [row for row in rows if set(row[1:]) != {MISSING}]), keep="\n")

@@ -93,7 +93,7 @@ class Codec:
         kind: str,
         version: int,
         about: Any = None,
-        beside: Beside | None = None,
+        copies: Beside | None = None,
     ) -> None:
         """Write a value to a new folder or URL, replacing an unfinished group.
 
@@ -114,7 +114,7 @@ class Codec:
             The name of a folder in the group, and a function that writes it; it is complete if the
             group is.
         """
-        write_group(*self.encode(value), location, kind, version, about, beside)
+        write_group(*self.encode(value), location, kind, version, about, copies)
 
     def read(self, location: str, kind: str, version: int) -> Any:
         """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for
@@ -204,10 +204,10 @@ def _is_number(value: Any) -> bool:
 
 def plain(dtype: str) -> np.dtype[Any]:
     """Return the dtype with this name. Raises ``ValueError`` unless it is numeric or bool."""
-    found: np.dtype[Any] = np.dtype(dtype)
-    if found.kind not in KINDS:
+    named: np.dtype[Any] = np.dtype(dtype)
+    if named.kind not in KINDS:
         raise ValueError(f"arrays of dtype {dtype!r} are never stored")
-    return found
+    return named
 
 
 def write_group(
@@ -217,12 +217,21 @@ def write_group(
     kind: str,
     version: int,
     about: Any = None,
-    beside: Beside | None = None,
+    copies: Beside | None = None,
 ) -> None:
     """Write an encoded value's JSON and arrays. An error leaves nothing behind, a kill an
     unfinished group.
 
     The parameters and errors are those of ``Codec.write``.
+
+    Args:
+        tree: the JSON of the value.
+        arrays: its arrays.
+        location: the folder or URL.
+        kind: the kind of the group.
+        version: the version of its format.
+        about: facts about the writer, as plain JSON.
+        copies: a name in the group, and a function that writes it.
     """
     folder = open_folder(location)
     parts = list[tuple[int, str]]()
@@ -230,14 +239,14 @@ def write_group(
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
     flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
     with storing(location):
-        _remove_unfinished(folder, "" if beside is None else beside[0])
+        _remove_unfinished(folder, "" if copies is None else copies[0])
         try:
             for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
                 folder.write(f"{len(parts):06d}", part)
                 parts.append((len(part), _hash(part)))
-            if beside is not None:
-                beside[1]()
-                folder.flush(beside[0])
+            if copies is not None:
+                copies[1]()
+                folder.flush(copies[0])
             head = {
                 "kind": kind,
                 "format": version,
@@ -303,13 +312,13 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
     """Yield the bytes of flat arrays in parts of ``PART`` bytes each."""
     part = bytearray()
     for array in arrays:
-        rest = array.view(np.uint8).data
-        while len(part) + len(rest) >= PART:
+        remaining = array.view(np.uint8).data
+        while len(part) + len(remaining) >= PART:
             split = PART - len(part)
-            yield b"".join([part, rest[:split]])
+            yield b"".join([part, remaining[:split]])
             part = bytearray()
-            rest = rest[split:]
-        part += rest
+            remaining = remaining[split:]
+        part += remaining
     yield bytes(part)
 
 
@@ -321,11 +330,11 @@ def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable
 
     def following(n_bytes: int) -> Array:
         while len(held) < n_bytes:
-            number, (size, right) = next(names, (len(parts), (0, "")))
+            number, (size, expected) = next(names, (len(parts), (0, "")))
             place = f"{folder.location}: part {number:06d} of the {what}"
             with reading(place, again, MissingDataError):
                 part = folder.read(f"{number:06d}", min(size, PART) + 1)
-            if (len(part), _hash(part)) != (size, right):
+            if (len(part), _hash(part)) != (size, expected):
                 raise MissingDataError(
                     f"{place} is damaged: its bytes differ from those written: {again}"
                 )

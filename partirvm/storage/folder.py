@@ -92,7 +92,7 @@ class Folder:
     def sibling(self, name: str) -> "Folder":
         """Return the folder with this name in the same parent folder."""
         location, root = (
-            posixpath.join(posixpath.dirname(each), name) for each in (self.location, self._root)
+            posixpath.join(posixpath.dirname(path), name) for path in (self.location, self._root)
         )
         return Folder(location, root, self._fs)
 
@@ -144,13 +144,13 @@ class Folder:
             with _creating:
                 self._send(name, data, mode="create")
         except Exception as error:
-            found = None
+            existing = None
             self._fs.invalidate_cache(self._at(name))  # an earlier listing does not show the object
             with suppress(Exception):
-                found = self.read(name)
-            if found is None:
+                existing = self.read(name)
+            if existing is None:
                 raise
-            if found != data:  # if the bytes are equal, only the reply was lost
+            if existing != data:  # if the bytes are equal, only the reply was lost
                 raise FileExistsError(errno.EEXIST, "already exists", self.place(name)) from error
 
     def require_exclusive(self, name: str) -> None:
@@ -267,9 +267,9 @@ class Folder:
         """Return the path of an object on this machine or in the file system."""
         return self.path / name if self.path is not None else f"{self._root}/{name}".rstrip("/")
 
-    def _send(self, name: str, data: bytes, **how: str) -> None:
+    def _send(self, name: str, data: bytes, **options: str) -> None:
         limit = {"timeout": REPLY_SECONDS} if self._fs.async_impl else {}
-        self._fs.pipe_file(self._at(name), data, **limit, **how)
+        self._fs.pipe_file(self._at(name), data, **limit, **options)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert the errors of a read request, since store libraries have their own error

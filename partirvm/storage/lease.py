@@ -129,11 +129,11 @@ class Holder:
 def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
     """Return the claim of each epoch, or only of the last."""
     while True:
-        found = numbers(folder, "lease")[-1 if last else 0 :]
+        epochs = numbers(folder, "lease")[-1 if last else 0 :]
         try:
-            return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in found}
+            return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in epochs}
         except MissingDataError:
-            if set(found) <= set(
+            if set(epochs) <= set(
                 numbers(folder, "lease")
             ):  # otherwise another process removed the folder
                 raise

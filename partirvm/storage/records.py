@@ -57,6 +57,12 @@ def read_json(
 
     Raises ``MissingDataError``, with a message that begins with ``missing``, if it does not exist,
     and ``FormatError`` if it is damaged, moved or of another schema.
+
+    Args:
+        folder: the folder.
+        name: the name of the object.
+        schema: the fields that it must have.
+        missing: the beginning of the message if it does not exist.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -99,7 +105,7 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, dict):
-        return {key: _cleaned(each) for key, each in value.items()}
+        return {key: _cleaned(item) for key, item in value.items()}
     return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
 
 
@@ -230,11 +236,18 @@ def _has_parts(value: Any, kind: type, parts: tuple[Any, ...]) -> bool:
     return True
 
 
-def require_format(found: Any, known: int, place: str, what: str) -> None:
-    """Raise ``FormatError`` if the format is not ``known``."""
-    if found != known:
+def require_format(version: Any, known: int, place: str, what: str) -> None:
+    """Raise ``FormatError`` if the format is not ``known``.
+
+    Args:
+        version: the format that was found.
+        known: the format that this version reads.
+        place: the place of the file.
+        what: what the file is, for the message.
+    """
+    if version != known:
         raise FormatError(
-            f"{place}: the {what} has format {found!r:.40}, this version reads format {known}: "
+            f"{place}: the {what} has format {version!r:.40}, this version reads format {known}: "
             f"make the {what} again, or use the version of partirvm that wrote it"
         )
 
@@ -249,7 +262,15 @@ def checksum(block: NDArray[Any]) -> str:
 def create_blosc(
     place: str, shape: Sequence[int], chunk: Sequence[int], dtype: Any, fill: Any = math.nan
 ) -> Any:
-    """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``."""
+    """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``.
+
+    Args:
+        place: the path or URL.
+        shape: the shape of the array.
+        chunk: the shape of a chunk.
+        dtype: the type of its numbers.
+        fill: the value of missing chunks.
+    """
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
@@ -269,7 +290,14 @@ def create_blosc(
 
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
     """Read a chunk compressed by Blosc and protected by CRC-32C. Raises ``ValueError`` if it is
-    damaged."""
+    damaged.
+
+    Args:
+        folder: the folder.
+        name: the name of the chunk.
+        shape: its shape.
+        dtype: the type of its numbers.
+    """
     import numcodecs.blosc
 
     numcodecs.blosc.use_threads = False  # as Zarr does: Blosc's threads and the caller's do not mix
