@@ -250,7 +250,9 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         for callback in display.callbacks:
             callback.on_end(outcome.reason)
         assert log.model is not None
-        self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
+        self.history_ = log.history
+        self.termination_ = outcome.reason
+        self.plan_ = spec.plan
         self._take(log.model, spec.input_variance)
         return spec
 

@@ -124,7 +124,8 @@ class BlockStore:
         with self._lock:
             if keeping.run == self._run:
                 return
-            self._run, self._budget = keeping.run, keeping.budget
+            self._run = keeping.run
+            self._budget = keeping.budget
             outdated = [
                 key for key, panel in self._panels.items() if panel.run < keeping.run - STALE
             ]

@@ -337,7 +337,8 @@ def bases_of(model: FittedModel) -> Bases:
     weights = np.zeros(shape)
     relevance = np.zeros(shape)
     alpha = np.full((len(names), *model.alpha.shape[1:]), np.inf)
-    weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
+    weights[mine] = model.mean[:count]
+    alpha[mine] = model.alpha[:count]
     leading_alpha = model.alpha[:count].reshape(
         count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:]
     )

@@ -56,7 +56,9 @@ MOST_NEIGHBOURS = 1000
 """Maximum number of rows whose errors correct a prediction; each prediction solves a system of this
 size."""
 
-ANY, SWITCH, POSITIVE = Check("any"), Check("switch"), Check("real", above=0.0)
+ANY = Check("any")
+SWITCH = Check("switch")
+POSITIVE = Check("real", above=0.0)
 
 
 def one_of(literal: Any) -> Check:
@@ -126,12 +128,12 @@ def _number(check: Check, name: str, value: Any) -> Any:
     if check.kind == "name" and isinstance(value, str) and value.isidentifier():
         return value
     is_whole = check.kind == "whole"
-    is_valid = isinstance(value, numbers.Integral if is_whole else numbers.Real) and not isinstance(
-        value, bool
-    )
-    is_valid = is_valid and math.isfinite(value) and (check.least is None or value >= check.least)
+    is_number = isinstance(value, numbers.Integral if is_whole else numbers.Real)
     is_valid = (
-        is_valid
+        is_number
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and (check.least is None or value >= check.least)
         and (check.above is None or value > check.above)
         and (check.below is None or value < check.below)
     )

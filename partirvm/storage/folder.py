@@ -75,7 +75,8 @@ class Folder:
         )
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
         self.location = location if self.path is not None else location.rstrip("/")
-        self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
+        self.name = PurePosixPath(self._root).name
+        self.suffix = PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
         """Return the path or URL of an object, for use by other libraries."""
