@@ -81,15 +81,12 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        if (
-            not name.strip()
-            or name.strip() in numbers
-            or not isinstance(number(value), int | float)
-        ):
+        name = name.strip()
+        if not name or name in numbers or not isinstance(number(value), int | float):
             raise UsageError(
                 f"{part!r} is not {kind}, or its name was given before; example: {example}"
             )
-        numbers[name.strip()] = number(value)
+        numbers[name] = number(value)
     return numbers
 
 
@@ -231,12 +228,9 @@ def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Comman
 
     def decorate(command: Command) -> Command:
         for parameter in reversed(parameters):  # decorators apply from the last to the first
-            adds = (
-                SHARED.get(parameter, click.argument(parameter))
-                if isinstance(parameter, str)
-                else parameter
-            )
-            command = adds(command)
+            if isinstance(parameter, str):
+                parameter = SHARED.get(parameter, click.argument(parameter))
+            command = parameter(command)
         return command
 
     return decorate

@@ -216,9 +216,15 @@ def _ignore() -> None:
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool) -> int:
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
-    ``work`` takes a watcher and returns what ``jobs.fit`` returns, or None if another process has
-    finished the job. The first Ctrl-C aborts the fit; the second stops the process. Without a
-    usable model, the exit status is 4, and a message gives the reason.
+    The first Ctrl-C aborts the fit; the second stops the process. Without a usable model, the exit
+    status is 4, and a message gives the reason.
+
+    Args:
+        work: takes a watcher and returns what ``jobs.fit`` returns, or None if another process has
+            finished the job.
+        job: the job folder.
+        quiet: True if no progress is shown.
+        as_json: True if the result is printed as JSON.
     """
     from partirvm.model.fitted import targets_json
 

@@ -267,29 +267,40 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def predict(
         self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False
     ) -> Any:
-        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a
-        new noisy target.
+        """Predict the mean of the target, and optionally its standard deviation and gradients.
 
-        For T targets, both are (n, T). Mean ± 1.645 standard deviations is the 90 % interval of
-        ``predict_interval``. With local residuals, the standard deviation maximises the log density
-        of left-out rows, and the multiples of ``predict_interval`` are quantiles of their errors. X
-        is of any kind that ``fit`` takes.
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        return_std : bool
+            Also return the standard deviation of a new noisy target. Mean ± 1.645 standard
+            deviations is the 90 % interval of ``predict_interval``. With local residuals, the
+            standard deviation maximises the log density of left-out rows, and the multiples of
+            ``predict_interval`` are quantiles of their errors.
+        augment : (X, y), (X, y, sample_weight) or a dataset, optional
+            The rows of the fit again, in any order. Each row of X is then predicted by RVM*
+            (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself (of
+            the first of several kernels): away from the training rows, the standard deviation grows
+            to √(noise variance + variance of y) instead of falling to the noise. This takes N·n·M
+            products for N rows of the fit, n rows of X and M basis functions. Local residuals are
+            not used.
+        return_gradient : bool
+            Also return the gradient (n, d) of the mean with respect to ``model_.columns.features``,
+            and with ``return_std`` that of the standard deviation, in the units of X; for T
+            targets, (n, T, d). The gradient is 0 for categories, and for a kernel with a kink
+            (Laplacian) at its centre. Local residuals, Python functions as kernel or basis, and
+            rows with missing values have no gradient.
 
-        ``augment`` takes the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or
-        a dataset. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one
-        more basis function at the row itself (of the first of several kernels): away from the
-        training rows, the standard deviation grows to √(noise variance + variance of y) instead of
-        falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X and M
-        basis functions. Local residuals are not used.
+        Returns
+        -------
+        ndarray of shape (n,), or (n, T) for T targets, or a tuple of arrays
+            The mean, then what was requested besides, in the order of the parameters.
 
-        ``return_gradient`` adds the gradient (n, d) of the mean with respect to
-        ``model_.columns.features``, and with ``return_std`` that of the standard deviation, in the
-        units of X; for T targets, (n, T, d). The gradient is 0 for categories, and for a kernel
-        with a kink (Laplacian) at its centre. Local residuals, Python functions as kernel or basis,
-        and rows with missing values have no gradient.
-
-        Raises ``DataError`` or ``ValueError`` if X's features or the number of ``augment`` rows
-        differ from the fit's.
+        Raises
+        ------
+        DataError, UsageError
+            If X's features or the number of ``augment`` rows differ from the fit's (a
+            ``ValueError``), and for rows or models that have no gradient.
         """
         check_is_fitted(self)
         model: Model = self.model_
@@ -331,22 +342,31 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
     ) -> tuple[Float, Float]:
-        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's
-        units.
+        """Central intervals: their lower and upper ends, (n,) each, in the target's units.
 
-        ``kind="prediction"`` is for a new, noisy target, ``"credible"`` for its mean (or its
-        median, if the target is warped). With ``hyperparameters``, the covariance of the weights
-        includes the uncertainty of α and of the noise (``core.predictive``), and quantiles and
-        noise variance come from leave-one-out errors (``core.left_out``). Credible intervals, and
-        those of a fit with given noise or fewer than 20 rows, use quantiles of Student's t.
-        ``hyperparameters=False`` uses the posterior alone, at the maximum-evidence noise (Tipping
-        2001, eqs. 20 to 22), without local residuals. With local residuals, the variance is that of
-        the local kernel, and the quantiles are those of corrected left-out rows. Several targets
-        have intervals, (n, T) each, only with local residuals: otherwise fit each with
-        ``MultiOutputRegressor``.
+        Several targets have intervals, (n, T) each, only with local residuals: otherwise fit each
+        with ``MultiOutputRegressor``.
 
-        Raises ``UsageError`` for an invalid level or kind, ``DataError`` if features differ; both
-        are ``ValueError``.
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        level : float
+            The probability of each interval, between 0 and 1.
+        kind : {"prediction", "credible"}
+            "prediction" is for a new, noisy target, "credible" for its mean (or its median, if the
+            target is warped). With local residuals, the variance is that of the local kernel, and
+            the quantiles of "prediction" are those of corrected left-out rows.
+        hyperparameters : bool
+            If True, the covariance of the weights includes the uncertainty of α and of the noise
+            (``core.predictive``), and quantiles and noise variance come from leave-one-out errors
+            (``core.left_out``). Credible intervals, and those of a fit with given noise or fewer
+            than 20 rows, use quantiles of Student's t. If False, intervals use the posterior alone,
+            at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22), without local residuals.
+
+        Raises
+        ------
+        UsageError, DataError
+            For an invalid level or kind, or if features differ (a ``ValueError``).
         """
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
@@ -363,14 +383,25 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False
     ) -> Float:
-        """Functions drawn from the posterior at X (n, d), in the target's units: an array (n,
-        n_samples).
+        """Functions drawn from the posterior, in the target's units: an array (n, n_samples).
 
         Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is
         the mean plus a random multiple, the same at all X, of the mean's standard deviation.
-        ``noise`` adds the noise of a new target to each value; without it, the functions of a
-        warped target are medians. ``random_state`` is an int, a RandomState or None. Raises
-        ``DataError`` if the features differ, ``UsageError`` for several targets.
+
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        n_samples : int
+            The number of functions.
+        random_state : int, RandomState or None
+        noise : bool
+            Add the noise of a new target to each value. Without it, the functions of a warped
+            target are medians.
+
+        Raises
+        ------
+        DataError, UsageError
+            If the features differ, and for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

@@ -86,11 +86,9 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        f, low, high = (
-            self._logits(f, f),
-            self._logits(f + half, f - half),
-            self._logits(f - half, f + half),
-        )
+        low = self._logits(f + half, f - half)
+        high = self._logits(f - half, f + half)
+        f = self._logits(f, f)
         if (variance := self._level_variances(X)) is not None:
             further = multiple**2 * variance
             low = f - np.sqrt((f - low) ** 2 + further)

@@ -351,10 +351,11 @@ class Model(FittedModel):
     def _prior_slopes(self, rows: Float, block: Float, variance: Float, slopes: Float) -> Float:
         """Return the gradients (n, T, d) of the variances ``_with_prior``.
 
-        rows : (m, d), the n raw inputs and m − n rows that do not count
-        block : (m, M), the design at the rows
-        variance : (n,) or (n, T), variances without the prior
-        slopes : (n, T, d), their gradients
+        Args:
+            rows: (m, d), the n raw inputs, and m − n rows that do not count.
+            block: (m, M), the design at the rows.
+            variance: (n,) or (n, T), variances without the prior.
+            slopes: (n, T, d), their gradients.
         """
         n, T, _ = slopes.shape
         ratios = block[:, self.design.n_leading :] / self.design.peaks()

@@ -113,8 +113,15 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
 
 
 def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
-    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the
-    diagonal."""
+    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the diagonal.
+
+    Args:
+        x: the predicted shares.
+        hits: the number of hits of each share.
+        rows: the number of rows of each share.
+        labels: the labels of the axes.
+        axis: the axes.
+    """
     share = hits / rows
     spread = Z**2 / rows
     centre = (share + spread / 2) / (1 + spread)

@@ -65,14 +65,11 @@ class Folder:
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
         from fsspec.implementations.local import LocalFileSystem
 
-        if filesystem is None and str(root).startswith(
-            "~"
-        ):  # fsspec would expand it to the home folder
+        # fsspec would expand ~ to the home folder
+        if filesystem is None and str(root).startswith("~"):
             root = Path(root).absolute()
-        self._fs, self._root = (
-            filesystem or LocalFileSystem(),
-            str(root).replace(os.sep, "/").rstrip("/"),
-        )
+        self._fs = filesystem or LocalFileSystem()
+        self._root = str(root).replace(os.sep, "/").rstrip("/")
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
         self.location = location if self.path is not None else location.rstrip("/")
         self.name = PurePosixPath(self._root).name
