@@ -522,12 +522,12 @@ class Model(FittedModel):
             deviations = np.sqrt(noisy - mean)
         return deviations[:, None], np.ones(len(X))
 
-    def nearest_rows(self, X: Float, rows: Float | None = None) -> dict[str, Any]:
+    def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
-        target's units."""
+        target's units; ``own`` (n,) are numbers of rows to ignore."""
         residuals = self.own_residuals
         factor = self.design.noise_factor(X, products)
-        neighbours = residuals.explained(self.design.scaling.inputs(X), factor, rows)
+        neighbours = residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**neighbours, "errors": self.design.scaling.t_scale * neighbours["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:

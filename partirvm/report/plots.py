@@ -386,8 +386,8 @@ class DiagnosticsDisplay:
 
     axes_: list[Any]
 
-    def __init__(self, diagnostics: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:
-        self.found = tuple(diagnostics)
+    def __init__(self, found: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:
+        self.found = tuple(found)
         self.names = tuple(names)
 
     def plot(self, figure: Any = None) -> "DiagnosticsDisplay":
