@@ -219,7 +219,13 @@ def update(job: str, **choices: Any) -> int:
 
 
 def _run_again(
-    job: str, verb: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **how: Any
+    job: str,
+    verb: str,
+    scheduler: str | None,
+    detach: bool,
+    quiet: bool,
+    as_json: bool,
+    **settings: Any,
 ) -> int:
     """Resume or update a job, on a cluster or in this process.
 
@@ -230,20 +236,20 @@ def _run_again(
         detach: True if the command does not wait for the fit.
         quiet: True if no progress is shown.
         as_json: True if the result is shown as JSON.
-        how: options of the attempt.
+        settings: options of the attempt.
     """
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
     with cluster(scheduler) as client:
         try:
             if detach:
-                return detached(getattr(opened, verb)(client=client, **how), as_json)
-            attempt = opened.requeue(client=client, grown=verb == "update", **how).attempt
+                return detached(getattr(opened, verb)(client=client, **settings), as_json)
+            attempt = opened.requeue(client=client, grown=verb == "update", **settings).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
         work = partial(
-            jobs.run_job, job, attempt=attempt, client=client, allow_code=how["allow_code"]
+            jobs.run_job, job, attempt=attempt, client=client, allow_code=settings["allow_code"]
         )
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 

@@ -131,7 +131,7 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
         }
     else:
         if isinstance(default, tuple):
-            default = ",".join(f"{each:g}" for each in default)
+            default = ",".join(f"{part:g}" for part in default)
         metavar = option.metavar or METAVARS.get(option.check.kind)
         read = READ.get(option.name) or READ.get(option.check.kind, number)
         checked = Text("TEXT", lambda text: option.check(option.flag, read(text)))

@@ -42,13 +42,13 @@ def loaded(estimator: Any, X: Any) -> Any:
     """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of
     the limit."""
     lazy = hasattr(X, "npartitions")
-    asked = estimator.memory_limit
+    memory_limit = estimator.memory_limit
     if not (lazy or issparse(X)):
         return X
     size = 8 * X.shape[-1] * (sum(lengths_of(X)) if lazy else X.shape[0])
     limit = (
         LocalExecutor()
-        .machine(None if asked == "auto" else parse_bytes(asked, "memory_limit"))
+        .machine(None if memory_limit == "auto" else parse_bytes(memory_limit, "memory_limit"))
         .limit
     )
     if 4 * size > limit:
@@ -83,17 +83,17 @@ def finite(name: str, values: Any) -> NDArray[Any]:
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
     if wrong.any():
-        found = (
+        kind = (
             "NaN"
             if np.isnan(numbers).any()
             else "infinity or a value too large for dtype('float64')"
         )
-        many = (
+        count = (
             f"{int(wrong.sum()):,} such values, the first in row {int(np.argwhere(wrong)[0, 0]):,} "
             "(counted from 0)"
         )
         raise DataError(
-            f"Input {name} contains {found}: {many}: remove these rows, or fill the values in"
+            f"Input {name} contains {kind}: {count}: remove these rows, or fill the values in"
         )
     return numbers
 
@@ -145,8 +145,15 @@ def rows_of(
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with positive weight: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels
-    (K,) of codes y."""
+    """Rows with positive weight.
+
+    Attributes:
+        X: the inputs (n, d).
+        y: targets (n,) or (n, T), or class codes (n,).
+        weights: the weights (n,), or None.
+        columns: the columns of X.
+        labels: the labels (K,) of the codes, or None.
+    """
 
     X: Float
     y: Any

@@ -150,18 +150,20 @@ class BlockStore:
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
-        _, kept, there = np.intersect1d(
+        _, of_panel, places = np.intersect1d(
             labels, panel.labels, assume_unique=True, return_indices=True
         )
-        rows[kept] = values[there]
-        missing = np.setdiff1d(np.arange(len(labels)), kept)
+        rows[of_panel] = values[places]
+        missing = np.setdiff1d(np.arange(len(labels)), of_panel)
         rows[missing] = new = design.take(missing, leading=NONE).block(X).T
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
                 self._delete(panel)  # two runs of one task overlapped
 
-    def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
+    def _keep(
+        self, panel: _Panel, of_panel: Float, requested: Int, labels: Int, values: Float
+    ) -> None:
         """Keep the columns that this run has requested, and as many new columns as fit."""
         stay = np.isin(panel.labels, requested) | (panel.run == self._run)
         size = 8 * values.shape[1]
@@ -175,7 +177,7 @@ class BlockStore:
             return
         _remove(panel.values)
         panel.labels = np.concatenate([panel.labels[stay], labels[:count]])
-        panel.values = np.concatenate([kept[stay], values[:count]])
+        panel.values = np.concatenate([of_panel[stay], values[:count]])
         if self._folder is not None:
             panel.values = _written(panel.values, self._folder)
 

@@ -107,7 +107,7 @@ class _Tile(Tile):
         noise = next((design for design in designs if design.weighs_rows), None)
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
-            panel = self._panel(numbers[start : start + PANEL_ROWS], noise, whole=is_whole)
+            panel = self._panel(numbers[start : start + PANEL_ROWS], noise, is_whole=is_whole)
             blocks = []
             for design, place in zip(designs, places, strict=True):
                 size = len(panel.X) * design.n_columns
@@ -116,11 +116,13 @@ class _Tile(Tile):
                 blocks.append(block)
             yield panel, *blocks
 
-    def _panel(self, numbers: Int, noise: Design | None, *, whole: bool) -> Panel:
-        """Return the panel of these row numbers, weighted by the ``noise`` of a design; ``whole``
-        is true if all rows of the tile are selected."""
+    def _panel(self, numbers: Int, noise: Design | None, *, is_whole: bool) -> Panel:
+        """Return the panel of these row numbers, weighted by the ``noise`` of a design.
+
+        ``is_whole`` is true if all rows of the tile are selected.
+        """
         places: Any = numbers - self.start
-        if whole:  # the usual case: slices are no copies
+        if is_whole:  # the usual case: slices are no copies
             places = slice(int(places[0]), int(places[-1]) + 1)
         X = self.X[places]
         weights = None if self.weights is None else self.weights[places]

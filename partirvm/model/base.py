@@ -48,12 +48,14 @@ row."""
 
 @dataclass(frozen=True)
 class Pruned:
-    """What ``prune`` deleted and at what cost: ``vectors`` is their number, ``log_evidence`` the
-    loss in nats.
+    """What ``prune`` deleted and at what cost.
 
-    ``squared_error`` is the growth of the training rows' mean weighted squared error, in the
-    target's units squared (for a warped target, those of its map); (T,) for T targets, 0 for
-    classes.
+    Attributes:
+        vectors: the number of deleted vectors.
+        log_evidence: the loss of log evidence in nats.
+        squared_error: the growth of the training rows' mean weighted squared error, in the target's
+            units squared (for a warped target, those of its map); (T,) for T targets, 0 for
+            classes.
     """
 
     vectors: int = 0
@@ -68,12 +70,19 @@ class Pruned:
 
 @dataclass(frozen=True)
 class FittedModel(DeclaredState):
-    """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
+    """A model of M columns.
 
-    ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and
-    ``root`` is R with Σ = RRᵀ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
-    ``relevance`` (d,) is that of each feature (``model.relevance``), or None if no rows were at
-    hand.
+    Attributes:
+        design: the M columns: bias, basis functions, and kernels at the relevance vectors.
+        mean: posterior means of the weights, (M,) or, with C linear predictors or targets, (M, C).
+        root: R with Σ = RRᵀ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
+        alpha: prior precisions of the weights, (M,).
+        log_evidence: the log evidence in nats.
+        n_rows: the number of training rows.
+        columns: names of the features and targets, categories and classes.
+        pruned: what ``prune`` deleted, and at what cost.
+        relevance: relevance (d,) of each feature (``model.relevance``); None if no rows were at
+            hand.
     """
 
     one_unit: ClassVar[bool] = False
@@ -312,13 +321,15 @@ def nearness_to_others(design: Design, X: Float) -> Float:
 
 @dataclass(frozen=True)
 class Bases:
-    """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias
-    first.
+    """The bias and the B basis functions, including pruned functions, for C outputs or T targets.
 
-    ``weights`` and ``alpha``, (B + 1,) or (B + 1, C or T) for C outputs or T targets, refer to the
-    standardised problem; pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log
-    evidence, in nats, if only that function is deleted (Tipping & Faul 2003, eq. 27), summed over
-    outputs: low if functions can replace each other.
+    Attributes:
+        names: their names (B + 1,), the bias first.
+        weights: their weights in the standardised problem, (B + 1,) or (B + 1, C or T); 0 if
+            pruned.
+        alpha: their precisions in the standardised problem, of the same shape; ∞ if pruned.
+        relevance: the loss of log evidence in nats if only that function is deleted (Tipping & Faul
+            2003, eq. 27), summed over outputs, (B + 1,): low if functions can replace each other.
     """
 
     names: tuple[str, ...]

@@ -29,9 +29,32 @@ class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2,
     otherwise C = K. Two classes with a ``ramp`` have C = 2.
 
-    ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M,
-    M) if predictors share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns
-    indicator predictors into logits. ``columns.classes`` are the labels of the codes 0 … K−1.
+    Parameters
+    ----------
+    design : Design
+        The M columns: bias, basis functions, and kernels at the relevance vectors.
+    mean : ndarray of shape (M, C)
+        Posterior means of the weights.
+    root : ndarray of shape (C, M, M), or (1, M, M) if predictors share Σ
+        R_k with Σ_k = R_k R_kᵀ.
+    alpha : ndarray of shape (M,)
+        Prior precisions of the weights, which the predictors share.
+    log_evidence : float
+        In nats.
+    n_rows : int
+        The number of training rows.
+    columns : Columns
+        Names of the features and targets, categories and classes.
+    likelihood : str
+        One of ``core.link.LINKS``.
+    moderate : bool
+        True if probabilities take the variance of the linear predictors into account.
+    ramp : Ramp or None
+        A function that turns predictors of class indicators into logits.
+    pruned : Pruned
+        What ``prune`` deleted, and at what cost.
+    relevance : ndarray of shape (d,) or None
+        Relevance of each feature (``model.relevance``); None if no rows were at hand.
     """
 
     one_unit = True

@@ -89,20 +89,52 @@ class Gradients(NamedTuple):
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and
-    ``log_evidence`` are in the target's own units, or in those of its map (``Scaling.target``), as
-    are ``moments`` and ``samples``. For T targets that share columns and α, ``noise_variance`` is
-    (T,), and predictions are (n, T); the evidence is that of all targets together. ``calibration``
-    is the uncertainty estimated from left-out rows, including ``noise_variance``
-    (``core.left_out``); it is None for given noise and for several targets. For an overconfident
-    fit, it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
-    ``mean`` and ``root`` belong. With local noise (``design.noise``), both are means over the
-    training rows, and the noise variance at x is a multiple of them. ``known_noise`` is true if the
-    noise was given, ``known_alpha`` are the positions of given α. ``residuals`` are errors of the
-    training rows, which correct the mean and determine variances and quantiles
-    (``local.residuals``). ``prior_variance``, a number or (T,), is that of the function far from
-    all vectors: target minus noise variance. Training rows but outliers have at least the nearness
-    ``reach``; it is 0 if variances do not depend on nearness.
+    ``mean`` and ``alpha`` refer to the scaled problem; all other values are in the target's own
+    units, or in those of its map (``Scaling.target``), as are ``moments`` and ``samples``. T
+    targets share columns and α, and predictions are (n, T). With local noise (``design.noise``),
+    noise variances are means over the training rows, and the noise variance at x is a multiple of
+    them.
+
+    Parameters
+    ----------
+    design : Design
+        The M columns: bias, basis functions, and kernels at the relevance vectors.
+    mean : ndarray of shape (M,) or (M, T)
+        Posterior means of the weights.
+    root : ndarray of shape (M, M) or (T, M, M)
+        R with Σ = RRᵀ.
+    alpha : ndarray of shape (M,)
+        Prior precisions of the weights.
+    log_evidence : float
+        In nats; for T targets, that of all of them together.
+    n_rows : int
+        The number of training rows.
+    columns : Columns
+        Names of the features and targets, categories and classes.
+    noise_variance : float or ndarray of shape (T,)
+        The noise variance of predictions, estimated from left-out rows if there are any.
+    evidence_noise : float or ndarray of shape (T,)
+        The noise variance of maximum evidence, to which ``mean`` and ``root`` belong. It differs
+        much from ``noise_variance`` for an overconfident fit.
+    calibration : Calibration or None
+        The uncertainty estimated from left-out rows (``core.left_out``); None for given noise and
+        for several targets.
+    known_noise : bool
+        True if the noise was given.
+    known_alpha : tuple of int
+        Positions of given precisions.
+    residuals : LocalResiduals or None
+        Errors of the training rows, which correct the mean and determine variances and quantiles
+        (``local.residuals``).
+    prior_variance : float or ndarray of shape (T,)
+        The variance of the function far from all vectors: that of the target minus the noise.
+    reach : float
+        The nearness of all training rows but outliers is at least this; 0 if variances do not
+        depend on nearness.
+    pruned : Pruned
+        What ``prune`` deleted, and at what cost.
+    relevance : ndarray of shape (d,) or None
+        Relevance of each feature (``model.relevance``); None if no rows were at hand.
     """
 
     far_values = (
@@ -151,8 +183,8 @@ class Model(FittedModel):
         """As for all models; the noise variance of predictions grows by the mean squared error that
         this costs.
 
-        ``evidence_noise``, local noise and interval quantiles stay. The loss does not include the
-        prior of α.
+        ``evidence_noise``, local noise and interval quantiles are unchanged. The loss does not
+        include the prior of α.
         """
         if self.residuals is not None:
             raise UsageError(

@@ -225,10 +225,10 @@ def _require_residuals(residuals: LocalResiduals) -> None:
     _require("boxes", (boxes[:, 0] <= boxes[:, 1]).all(), "are reversed")
     for kernel in residuals.kernels:
         numbers = [kernel.variance, kernel.length, kernel.noise, kernel.inflation, kernel.least]
-        right = np.isfinite(numbers).all() and min(numbers) >= 0
-        _require("kernel of residuals", right, "has numbers below 0")
-        right = kernel.length > 0 and kernel.freedom > 0
-        _require("kernel of residuals", right, "has numbers that are not above 0")
+        is_valid = np.isfinite(numbers).all() and min(numbers) >= 0
+        _require("kernel of residuals", is_valid, "has numbers below 0")
+        is_valid = kernel.length > 0 and kernel.freedom > 0
+        _require("kernel of residuals", is_valid, "has numbers that are not above 0")
     if residuals.cells.records is not None:
         rows = residuals.cells.records[:, NUMBER]
         _require("row numbers", (rows == np.rint(rows)).all(), "must be integers")

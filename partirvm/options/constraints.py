@@ -17,15 +17,20 @@ from partirvm.errors import UsageError
 
 @dataclass(frozen=True)
 class Check:
-    """The values that an option accepts: those of a ``kind`` within bounds, the ``words``, and None
-    if ``optional``.
+    """The values that an option accepts.
 
-    Each of the ``aliases`` is a pair: a word, and the word that it stands for.
-
-    Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
-    (numbers), "name" (a real number, or a name checked where resolved), "numbers" (several real
-    numbers, or exactly ``size``), "by name" (a dict of positive numbers), "seconds" and "bytes" (a
-    number, or a string such as ``1h`` or ``512MiB``).
+    Attributes:
+        kind: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
+            (numbers), "name" (a real number, or a name checked where resolved), "numbers" (several
+            real numbers), "by name" (a dict of positive numbers), "seconds" and "bytes" (a number,
+            or a string such as ``1h`` or ``512MiB``).
+        words: the words that are accepted besides.
+        optional: True if None is accepted.
+        least: the minimum of a number.
+        above: a number must be larger.
+        below: a number must be smaller.
+        size: the exact number of ``numbers``; 0 for any.
+        aliases: pairs of a word and the word that it stands for.
     """
 
     kind: str
@@ -185,8 +190,17 @@ Group: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a fit. ``metavar`` stands for the value in its flag's ``help``; ``flag_name``
-    replaces the name."""
+    """One option of a fit.
+
+    Attributes:
+        default: its default.
+        check: the values that it accepts.
+        group: its group in the help of the command line.
+        metavar: what stands for the value in its flag's help.
+        flag_name: what replaces the name in its flag.
+        name: its name.
+        help: the help text.
+    """
 
     default: Any
     check: Check

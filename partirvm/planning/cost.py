@@ -72,8 +72,13 @@ def comparison_operations(n_rows: int) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read and per kernel element, and flops per
-    second."""
+    """Measured rates of one thread.
+
+    Attributes:
+        read: seconds to read a row.
+        element: seconds to evaluate a kernel element.
+        product: floating-point operations per second.
+    """
 
     read: float
     element: float
@@ -82,8 +87,14 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """The cost of one round, or of a level of fits: columns per fit, passes over all rows, and
-    seconds."""
+    """The cost of one round, or of a level of fits.
+
+    Attributes:
+        columns: the number of columns of a fit.
+        passes: the number of passes over all rows.
+        pass_seconds: seconds of the passes.
+        solve_seconds: seconds of the dense fits.
+    """
 
     columns: int
     passes: int
@@ -97,12 +108,17 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What intermediate fits read: ``rows`` rows each, and rows and columns for selecting
-    candidates.
+    """What intermediate fits read.
 
-    ``sampled`` is True if the rows are a random sample, which grows to at least ``per_column`` rows
-    per column. Candidates are selected by the residuals of ``searched`` rows, by a pass for
-    ``pool`` trial columns, or at random.
+    Candidates are selected by the residuals of ``searched`` rows, by a pass for ``pool`` trial
+    columns, or at random.
+
+    Attributes:
+        rows: the number of rows of a fit.
+        sampled: True if the rows are a random sample.
+        per_column: the sample grows to at least this number of rows per column.
+        searched: the number of rows whose residuals select candidates.
+        pool: the number of trial columns.
     """
 
     rows: int
@@ -119,8 +135,16 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs depend on: total ``threads``, whether local residuals are tried, whether trees
-    are compared."""
+    """What all costs depend on.
+
+    Attributes:
+        shape: the sizes of the data.
+        read: the rows that intermediate fits read.
+        rates: measured rates of one thread.
+        threads: the number of threads of all processes.
+        residuals: True if local residuals are tried.
+        compared: True if the model is compared with boosted trees.
+    """
 
     shape: DataShape
     read: RowsRead
@@ -272,10 +296,12 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
 class Schedule:
     """The schedule of a strategy; by default, rounds whose candidates join the vectors kept so far.
 
-    ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in
-        parallel and merged in
-    pairs. ``selects``: ``selection`` chooses candidates among all rows; otherwise every row joins
-        once.
+    Attributes:
+        name: the name of the strategy.
+        one_fit: True if all rows are candidates of a single fit.
+        merges: True if partitions are fitted in parallel and merged in pairs.
+        selects: True if ``selection`` chooses candidates among all rows; otherwise every row joins
+            once.
     """
 
     name: str

@@ -54,12 +54,15 @@ STORE_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class Machine:
-    """The processes that run tasks: threads, bytes used before the fit, and memory limit in bytes,
-    each per process.
+    """The processes that run tasks.
 
-    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
-    ``libraries`` is the number of bytes of libraries that a comparison with boosted trees would
-    load.
+    Attributes:
+        threads: the number of threads of a process.
+        base: bytes that a process uses before the fit.
+        limit: the memory limit of a process in bytes.
+        workers: the number of processes.
+        least_threads: a fit may use fewer threads if memory is short, but not fewer than these.
+        libraries: the bytes of libraries that a comparison with boosted trees would load.
     """
 
     threads: int

@@ -178,8 +178,8 @@ def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
     """Return the means of values (n,) in tenths of the rows and half widths of their 95 %
     intervals, (10,) each."""
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
-    means = [each.mean() for each in groups]
-    errors = [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
+    means = [tenth.mean() for tenth in groups]
+    errors = [tenth.std(ddof=1) / len(tenth) ** 0.5 for tenth in groups]
     return np.array(means), Z * np.array(errors)
 
 

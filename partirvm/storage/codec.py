@@ -176,17 +176,17 @@ class Codec:
                 case {"array": int(number)}:
                     return arrays[number]
                 case {"object": name, "fields": values}:
-                    found = {field: decoded(value) for field, value in values.items()}
+                    values_by_name = {field: decoded(value) for field, value in values.items()}
                     kind = self._classes[name]
                     hints = get_type_hints(self._classes[name])
                     names = {each.name for each in fields(kind)}
-                    if found.keys() != names or not all(
-                        has_type(found[field], hints[field]) for field in names
+                    if values_by_name.keys() != names or not all(
+                        has_type(values_by_name[field], hints[field]) for field in names
                     ):
                         raise ValueError(
                             f"the fields of {name} are not those that this version writes"
                         )
-                    return kind(**found)
+                    return kind(**values_by_name)
                 case {"scalar": dtype, "bytes": text}:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
                 case {"enum": name, "member": member}:
@@ -262,7 +262,7 @@ def write_group(
             raise
 
 
-def _remove_unfinished(folder: Folder, beside: str) -> None:
+def _remove_unfinished(folder: Folder, copies: str) -> None:
     """Remove the group that a killed writer left without its head. Raises ``ExistsError`` for
     anything else.
 
@@ -272,7 +272,7 @@ def _remove_unfinished(folder: Folder, beside: str) -> None:
         return
     names = folder.list()
     known = not folder.is_file() and all(
-        name == beside or PART_NAME.fullmatch(name) for name in names
+        name == copies or PART_NAME.fullmatch(name) for name in names
     )
     if known and names:
         known = names[0] == f"{0:06d}" and folder.read(names[0], len(START)) == START

@@ -171,11 +171,11 @@ class Folder:
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
         """Return the sorted names of a folder's children; empty if there is no folder."""
         path = self._fs._strip_protocol(str(self._at(name)))
-        found = set[str]()
+        listed = set[str]()
         with suppress(FileNotFoundError), self._reading(name):
             self._fs.invalidate_cache(path)
-            found = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)} - {path}
-        names = (entry.rpartition("/")[2] for entry in found)
+            listed = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)} - {path}
+        names = (entry.rpartition("/")[2] for entry in listed)
         return sorted(child for child in names if hidden or not child.startswith("."))
 
     def empty(self) -> bool:
