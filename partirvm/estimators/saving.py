@@ -78,9 +78,8 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = T
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}
     for attribute, value in attributes.items():
-        if (
-            isinstance(value, np.ndarray) and value.dtype.kind in "OU"
-        ):  # arrays of strings or objects: with their kind
+        # arrays of strings or objects are stored with their kind
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
             attributes[attribute] = value.dtype.kind, tuple(value.tolist())
     parameters = {
         name: value for name, value in model.get_params(deep=False).items() if name != "client"

@@ -45,12 +45,8 @@ def connect(address: str) -> Any:
 
     try:
         return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # the last two: TLS on one side only
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        # the last two: TLS on one side only
         text = (
             f"{error} {error.__cause__ or ''}".rstrip()
         )  # some ssl errors appear only in the text
@@ -210,9 +206,8 @@ class Cluster:
             finally:
                 if called is not None:
                     called.cancel()
-                if (
-                    inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-                ):  # the event loop has ended
+                # the event loop may have ended before it began
+                if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                     coroutine.close()
 
     def ask(self, coroutine: Coroutine[Any, Any, R]) -> R:

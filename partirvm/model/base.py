@@ -201,9 +201,8 @@ class FittedModel(DeclaredState):
         pruned_model = replace(
             self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
         )
-        if (
-            self.relevance is not None
-        ):  # of the model before; features of deleted vectors alone are switched off
+        # the relevance is that of the unpruned model; features of deleted vectors alone get 0
+        if self.relevance is not None:
             pruned_model = replace(
                 pruned_model, relevance=np.where(pruned_model.used_features, self.relevance, 0.0)
             )

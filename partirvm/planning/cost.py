@@ -240,9 +240,8 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
         kept = lead + int(stays * (kept - lead + partition_size))
     last = costs.pop()
     sampled = work.read.rows < n_rows
-    if (
-        sampled or not work.shape.newton
-    ):  # once its candidates have joined, it takes as many iterations as a single fit
+    # once its candidates have joined, it takes as many iterations as a single fit
+    if sampled or not work.shape.newton:
         last += gram_cost(work, n_rows if sampled else 0, 0, kept)
     return [*costs, _settled(work, last, kept)]
 

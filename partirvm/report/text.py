@@ -213,10 +213,9 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         begun = (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
-        if (
-            state.doing and state.doing.partition(":")[0] != doing
-        ):  # the rest has a rate, which always changes
-            doing = state.doing.partition(":")[0]
+        step = state.doing.partition(":")[0]  # a rate follows, which always changes
+        if state.doing and step != doing:
+            doing = step
             yield state.doing
         lost = lost_workers_text(lost_workers_of(state))
         if lost and lost != losses:

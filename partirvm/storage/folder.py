@@ -341,9 +341,8 @@ def _make(folder: Path) -> None:
     """Create a folder whose name survives a power failure."""
     if not folder.is_dir():
         _make(folder.parent)
-        with suppress(
-            FileExistsError
-        ):  # created by another process; if it is a file, the next write reports that
+        # another process may create it; if it is a file, the next write reports that
+        with suppress(FileExistsError):
             folder.mkdir()
         sync(folder.parent)
 

@@ -133,9 +133,8 @@ def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
         try:
             return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in epochs}
         except MissingDataError:
-            if set(epochs) <= set(
-                numbers(folder, "lease")
-            ):  # otherwise another process removed the folder
+            # without these epochs, another process has removed the folder
+            if set(epochs) <= set(numbers(folder, "lease")):
                 raise
 
 
@@ -143,9 +142,8 @@ def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
         beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
-        with suppress(
-            MissingDataError, FormatError, StorageError
-        ):  # a network disk may be replacing it
+        # a network disk may be replacing it
+        with suppress(MissingDataError, FormatError, StorageError):
             beat = read_json(
                 folder,
                 numbered("lease", epoch, ".beat"),
@@ -189,9 +187,8 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 }
                 name = numbered("lease", epoch)  # may raise MissingDataError
                 claim["mark"] = mark()
-                with suppress(
-                    FileExistsError, FileNotFoundError
-                ):  # another process got there first, or withdrew
+                # another process got there first, or withdrew
+                with suppress(FileExistsError, FileNotFoundError):
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
                     return Lease(folder, epoch, token)
