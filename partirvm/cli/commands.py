@@ -224,17 +224,15 @@ def ingest(
         ]
     else:
         following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
-    show(facts, f"{data}: {_described(dataset)}", as_json, *following)
+    show(facts, f"{data}: {_described(dataset, target)}", as_json, *following)
 
 
-def _described(dataset: Any) -> str:
+def _described(dataset: Any, target: str | None) -> str:
     """Return the size of a new dataset, its target, its order, and what was done to its columns."""
     columns = dataset.columns
-    target = ", no target"
-    if dataset.n_targets:
-        target = f" → {named(columns.target)}"
+    to = ", no target" if target is None else f" → {named(target)}"
     if columns.classes is not None:
-        target += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
+        to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
     order = "in the order of the source"
     if dataset.seed is not None:
         order = f"shuffled with seed {dataset.seed}"
@@ -242,7 +240,7 @@ def _described(dataset: Any) -> str:
     features = counted(dataset.n_features, "feature")
     tiles = counted(dataset.n_tiles, "tile")
     notes = "".join(f"\n  {named(column)}: {text}" for column, text in dataset.notes.items())
-    return f"{rows} × {features}{target}, {tiles} of {dataset.tile_rows:,} rows, {order}{notes}"
+    return f"{rows} × {features}{to}, {tiles} of {dataset.tile_rows:,} rows, {order}{notes}"
 
 
 @partirvm.command(cls=GroupedCommand)
