@@ -73,63 +73,84 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     return run(partirvm, output, memory_limit, quiet)
 
 
+INGEST_OPTIONS = (
+    click.option(
+        "--target",
+        metavar="COLUMN[,..]",
+        multiple=True,
+        callback=lambda context, option, names: ",".join(names) or None,
+        help="Target column, or a comma-separated list of columns; required for tables without "
+        "--like.",
+    ),
+    click.option(
+        "--auto", is_flag=True, help="Accept all proposals, and list what was done to each column."
+    ),
+    click.option(
+        "--features",
+        type=options.NAMES,
+        help="Feature columns, in this order.  [default: all others]",
+    ),
+    click.option(
+        "--exclude",
+        "--drop",
+        "exclude",
+        type=options.NAMES,
+        default=(),
+        help="Columns to leave out.",
+    ),
+    click.option(
+        "--categorical",
+        type=options.NAMES,
+        default="auto",
+        help="Categories: auto (all text columns) or none.",
+    ),
+    click.option(
+        "--missing",
+        type=options.NAMES,
+        default=(),
+        help="Strings that mean a missing value, such as ? or inf.",
+    ),
+    click.option(
+        "--dates",
+        type=options.FORMATS,
+        default=None,
+        help="Date formats, for example day=%d/%m/%Y.",
+    ),
+    click.option(
+        "--weights", metavar="COLUMN", help="Column of precision weights, zero or positive."
+    ),
+    click.option(
+        "--noise",
+        metavar="COLUMN",
+        help="Column of relative noise, which replaces the weights (by 1/noise²).",
+    ),
+    click.option("--classes", is_flag=True, help="The target is a class, not a number."),
+    click.option(
+        "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
+    ),
+    click.option(
+        "--like",
+        metavar="DATA",
+        help="Use the columns, categories and classes of this dataset (for test rows).",
+    ),
+    click.option(
+        "--shuffle",
+        type=click.IntRange(0),
+        metavar="SEED",
+        help="Seed for shuffling.  [default: 0]",
+    ),
+    click.option("--no-shuffle", is_flag=True, help="Keep the source order."),
+    click.option("--append", is_flag=True, help="Append the rows to an existing dataset."),
+    click.option(
+        "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
+    ),
+)
+"""Options of ``ingest`` alone."""
+
+
 @partirvm.command()
-@takes("source", "data")
-@click.option(
-    "--target",
-    metavar="COLUMN[,..]",
-    multiple=True,
-    callback=lambda context, option, given: ",".join(given) or None,
-    help="Target column, or a comma-separated list of columns; required for tables without --like.",
-)
-@click.option(
-    "--auto", is_flag=True, help="Accept all proposals, and list what was done to each column."
-)
-@click.option(
-    "--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]"
-)
-@click.option(
-    "--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out."
-)
-@click.option(
-    "--categorical",
-    type=options.NAMES,
-    default="auto",
-    help="Categories: auto (all text columns) or none.",
-)
-@click.option(
-    "--missing",
-    type=options.NAMES,
-    default=(),
-    help="Strings that mean a missing value, such as ? or inf.",
-)
-@click.option(
-    "--dates", type=options.FORMATS, default=None, help="Date formats, for example day=%d/%m/%Y."
-)
-@click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
-@click.option(
-    "--noise",
-    metavar="COLUMN",
-    help="Column of relative noise, which replaces the weights (by 1/noise²).",
-)
-@click.option("--classes", is_flag=True, help="The target is a class, not a number.")
-@click.option(
-    "--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing."
-)
-@click.option(
-    "--like",
-    metavar="DATA",
-    help="Use the columns, categories and classes of this dataset (for test rows).",
-)
-@click.option(
-    "--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed for shuffling.  [default: 0]"
-)
-@click.option("--no-shuffle", is_flag=True, help="Keep the source order.")
-@click.option("--append", is_flag=True, help="Append the rows to an existing dataset.")
-@click.option(
-    "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
-)
 @takes(
+    *("source", "data", *INGEST_OPTIONS),
     options.flag(
         TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."
     ),
@@ -178,31 +199,48 @@ def ingest(
             "--shuffle and --no-shuffle exclude each other.", click.get_current_context()
         )
     choices["shuffle"] = None if no_shuffle else shuffle or 0
-    choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
+    if choices["memory_limit"] == "auto":
+        choices["memory_limit"] = None
     with shown_progress(quiet=quiet) as progress:
-        made = ingest_table(source, data, progress=progress.on_rows, **choices)
-    columns = made.columns
-    target = made.columns.target if made.n_targets else None
-    facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
-    facts |= {
+        dataset = ingest_table(source, data, progress=progress.on_rows, **choices)
+    target = dataset.columns.target if dataset.n_targets else None
+    facts = {
+        "n_rows": dataset.n_rows,
+        "n_features": dataset.n_features,
+        "n_tiles": dataset.n_tiles,
+        "tile_rows": dataset.tile_rows,
         "data": data,
-        "shuffle": made.seed,
-        **asdict(columns),
+        "shuffle": dataset.seed,
+        **asdict(dataset.columns),
         "target": target,
-        "notes": made.notes,
+        "notes": dataset.notes,
     }
+    if target is None:
+        following = [f"partirvm predict JOB {data} predictions.csv"]
+    elif choices["like"] is not None:
+        following = [
+            f"partirvm evaluate JOB {data}",
+            f"partirvm predict JOB {data} predictions.csv",
+        ]
+    else:
+        following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
+    show(facts, f"{data}: {_described(dataset, target)}", as_json, *following)
+
+
+def _described(dataset: Any, target: str | None) -> str:
+    """Return the size of a new dataset, its target, its order, and what was done to its columns."""
+    columns = dataset.columns
     to = ", no target" if target is None else f" → {named(target)}"
     if columns.classes is not None:
         to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
-    following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
-    if target is None or choices["like"] is not None:
-        scored = [f"partirvm evaluate JOB {data}"] if target is not None else []
-        following = [*scored, f"partirvm predict JOB {data} predictions.csv"]
-    order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
-    size = f"{counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}"
-    tiles = f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows"
-    notes = "".join(f"\n  {named(column)}: {text}" for column, text in made.notes.items())
-    show(facts, f"{data}: {size}, {tiles}, {order}{notes}", as_json, *following)
+    order = "in the order of the source"
+    if dataset.seed is not None:
+        order = f"shuffled with seed {dataset.seed}"
+    rows = counted(dataset.n_rows, "row")
+    features = counted(dataset.n_features, "feature")
+    tiles = counted(dataset.n_tiles, "tile")
+    notes = "".join(f"\n  {named(column)}: {text}" for column, text in dataset.notes.items())
+    return f"{rows} × {features}{to}, {tiles} of {dataset.tile_rows:,} rows, {order}{notes}"
 
 
 @partirvm.command(cls=GroupedCommand)
@@ -268,15 +306,19 @@ def fit(
     quiet, as_json, overwrite, verify = (
         choices.pop(name) for name in ("quiet", "as_json", "overwrite", "verify")
     )
-    asked = options.parameters(choices)
+    request = options.parameters(choices)
     if verify:
         open_sources(data, None)[0].verify()
     with cluster(scheduler) as client:
-        how: dict[str, Any] = {"validation": validation, "client": client, "overwrite": overwrite}
+        how_to_run: dict[str, Any] = {
+            "validation": validation,
+            "client": client,
+            "overwrite": overwrite,
+        }
         if detach:
-            return job_commands.detached(jobs.submit(asked, data, job, **how), as_json)
+            return job_commands.detached(jobs.submit(request, data, job, **how_to_run), as_json)
         return in_foreground(
-            partial(jobs.fit, data, job, asked, **how), job, quiet=quiet, as_json=as_json
+            partial(jobs.fit, data, job, request, **how_to_run), job, quiet=quiet, as_json=as_json
         )
 
 
@@ -292,7 +334,13 @@ def fit(
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(
-    job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any
+    job: str,
+    data: str,
+    output: str,
+    scheduler: str | None,
+    quiet: bool,
+    as_json: bool,
+    **choices: Any,
 ) -> None:
     """Predict every row of a dataset or a table.
 
@@ -326,7 +374,7 @@ def predict(
 
     with cluster(scheduler) as client, shown_progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "predicting")
-        rows = predict.predict(job, data, output, client=client, progress=hears, **how)
+        rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 

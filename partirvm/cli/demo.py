@@ -8,25 +8,58 @@ with longitude, latitude and height in metres. The cells are split at random int
 
 import shlex
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
 from partirvm.cli.running import DEMO, ExitStatus, echo
 from partirvm.errors import ExistsError, UsageError
-from partirvm.types import Float
+from partirvm.types import Float, Int
 
 MARK = ".partirvm-demo"
 """An empty file in a folder of the demo, whose other files may then be replaced."""
 
 FIT = ("--max-vectors", "200", "--neighbours", "20")
+"""Options of the demo's fit."""
 
 
-def load_terrain() -> tuple[Float, Float, Float]:
-    """Return heights (ny, nx) in metres, longitudes (nx,) and latitudes (ny,). ``UsageError``
-    without matplotlib."""
+class Terrain(NamedTuple):
+    """The elevation model.
+
+    Attributes:
+        heights: heights of the cells in metres, (ny, nx).
+        longitudes: longitudes of the columns, (nx,).
+        latitudes: latitudes of the rows, (ny,).
+    """
+
+    heights: Float
+    longitudes: Float
+    latitudes: Float
+
+
+class Map(NamedTuple):
+    """One of the maps of the picture.
+
+    Attributes:
+        title: its title.
+        values: the values of the cells, (ny, nx).
+        colours: the name of matplotlib's colour map.
+        lowest: the value of the first colour.
+        highest: the value of the last colour.
+    """
+
+    title: str
+    values: Float
+    colours: str
+    lowest: float
+    highest: float
+
+
+def load_terrain() -> Terrain:
+    """Return the elevation model. Raises ``UsageError`` without matplotlib."""
     try:
         from matplotlib.cbook import get_sample_data
 
@@ -37,65 +70,103 @@ def load_terrain() -> tuple[Float, Float, Float]:
         ) from error
     with sample:
         heights = sample["elevation"].astype(np.float64)
-        west, north, dx, dy = (float(sample[name]) for name in ("xmin", "ymin", "dx", "dy"))
-    rows, columns = (np.arange(n) + 0.5 for n in heights.shape)
-    return heights, west + dx * columns, north - dy * rows
+        longitudes = float(sample["xmin"]) + float(sample["dx"]) * _centres(heights.shape[1])
+        latitudes = float(sample["ymin"]) - float(sample["dy"]) * _centres(heights.shape[0])
+    return Terrain(heights, longitudes, latitudes)
+
+
+def _centres(n: int) -> Float:
+    """Return the positions of the centres of n cells of width 1."""
+    return np.arange(n, dtype=np.float64) + 0.5
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A run of the demo.
+
+    Attributes:
+        verbs: the commands.
+        folder: the output folder.
+        limit: the flag for the memory limit, and its value.
+        quiet: True if the commands are not shown and print no progress.
+    """
+
+    verbs: click.Group
+    folder: Path
+    limit: tuple[str, str]
+    quiet: bool
+
+    def command(self, *arguments: str) -> Any:
+        """Show and run a command, and return its result."""
+        if not self.quiet:
+            echo(f"\n$ partirvm {shlex.join(arguments)}", err=True)
+        quiet = ("--quiet",) if self.quiet else ()
+        return self.verbs.main(
+            (*arguments, *quiet), prog_name="partirvm", standalone_mode=False, obj=DEMO
+        )
+
+    def place(self, name: str) -> str:
+        """Return the path of a file or folder of the demo."""
+        return str(self.folder / name)
+
+    def ingest(self, terrain: Terrain) -> None:
+        """Write the tables of training, validation and test cells, and of all cells, and make
+        datasets of them."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        longitudes, latitudes = np.meshgrid(terrain.longitudes, terrain.latitudes)
+        columns = {"longitude": longitudes, "latitude": latitudes, "elevation": terrain.heights}
+        cells = pa.table({name: values.ravel() for name, values in columns.items()})
+        for name, rows in _parts(len(cells)).items():
+            table = self.place(f"{name}.parquet")
+            pq.write_table(cells.take(rows), table)
+            data = self.place(f"{name}.zarr")
+            self.command("ingest", table, data, "--target", "elevation", *self.limit, "--overwrite")
+
+    def fit(self) -> int:
+        """Fit the training cells, and return the exit status."""
+        places = (self.place("train.zarr"), self.place("job"))
+        validation = ("--validation", self.place("validation.zarr"))
+        status: int = self.command("fit", *places, *FIT, *validation, *self.limit, "--overwrite")
+        return status
+
+
+def _parts(n: int) -> dict[str, Int]:
+    """Return the cells of each dataset, of n cells: 10 % test, 10 % validation and 80 % training
+    cells, and the grid of all cells."""
+    order = np.random.default_rng(20060101).permutation(n)
+    ends = np.round(np.array([0.1, 0.2]) * n).astype(int)
+    test, validation, train = np.split(order, ends)
+    return {"test": test, "validation": validation, "train": train, "grid": np.arange(n)}
 
 
 def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
-    """Run the demo with these commands, write its files to the folder ``output``, and return the
-    exit status.
+    """Run the demo and return the exit status.
 
     Raises ``UsageError`` for a folder that is not on this machine, ``ExistsError`` if it has files
     that no demo wrote.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    Args:
+        verbs: the commands.
+        output: the folder to which all files are written.
+        memory_limit: the memory limit in bytes.
+        quiet: True if the commands are not shown and print no progress.
+    """
     began = time.perf_counter()
     terrain = load_terrain()
-    folder = _own_folder(output)
-    heights = terrain[0].ravel()
-    points = np.stack(np.meshgrid(*terrain[1:]), axis=-1).reshape(-1, 2)
-    order = np.random.default_rng(20060101).permutation(len(heights))
-    test, validation, train = np.split(
-        order, np.round(np.array([0.1, 0.2]) * len(heights)).astype(int)
-    )
-    parts = {
-        "test": test,
-        "validation": validation,
-        "train": train,
-        "grid": np.arange(len(heights)),
-    }
-
-    def command(*arguments: str) -> Any:
-        if not quiet:
-            echo(f"\n$ partirvm {shlex.join(arguments)}", err=True)
-        return verbs.main(
-            (*arguments, *["--quiet"] * quiet),
-            prog_name="partirvm",
-            standalone_mode=False,
-            obj=DEMO,
-        )
-
-    limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
-    data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}
-    for name, rows in parts.items():
-        longitude, latitude = points[rows].T
-        columns = {"longitude": longitude, "latitude": latitude, "elevation": heights[rows]}
-        table = str(folder / f"{name}.parquet")
-        pq.write_table(pa.table(columns), table)
-        command("ingest", table, data[name], "--target", "elevation", *limit, "--overwrite")
-    job = str(folder / "job")
-    picture = folder / "terrain.png"
-    status: int = command(
-        "fit", data["train"], job, *FIT, "--validation", data["validation"], *limit, "--overwrite"
-    )
+    limit = ("--memory-limit", f"{memory_limit >> 20}MiB")
+    demo = Demo(verbs, _own_folder(output), limit, quiet)
+    demo.ingest(terrain)
+    status = demo.fit()
     if status != ExitStatus.DONE:
         return status
-    scores = command("evaluate", job, data["test"])
-    command("predict", job, data["grid"], data["prediction"], "--overwrite")
-    draw(terrain, job, data["prediction"], picture)
+    job = demo.place("job")
+    prediction = demo.place("prediction.zarr")
+    picture = demo.folder / "terrain.png"
+    scores = demo.command("evaluate", job, demo.place("test.zarr"))
+    demo.command("predict", job, demo.place("grid.zarr"), prediction, "--overwrite")
+    draw(terrain, job, prediction, picture)
     echo(
         f"\ntest RMSE {scores['rmse']:.2f} m; the 95 % interval covers "
         f"{100 * scores['coverage_95']:.1f} % of {scores['n_rows']:,} test cells; "
@@ -118,27 +189,22 @@ def _own_folder(output: str) -> Path:
     return folder
 
 
-def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: Path) -> None:
+def draw(terrain: Terrain, job: str, prediction: str, path: Path) -> None:
     """Write the picture: terrain with relevance vectors, predicted mean, its standard deviation,
-    and errors."""
-    import zarr
+    and errors.
+
+    Args:
+        terrain: the elevation model.
+        job: the folder of the fit.
+        prediction: the predictions of all cells, a Zarr group.
+        path: the file to write.
+    """
     from matplotlib.figure import Figure
 
     from partirvm.jobs import open_job
     from partirvm.report.plots import styled
 
-    heights, x, y = terrain
     model = open_job(job).model()
-    arrays = zarr.open_group(prediction, mode="r")
-    mean, std = (np.asarray(arrays[name]).reshape(heights.shape) for name in ("mean", "std"))
-    low, high = np.quantile(heights, [0.005, 0.995])
-    wide = float(np.quantile(np.abs(mean - heights), 0.99))
-    maps: list[tuple[str, Float, str, float, float]] = [
-        (f"Terrain (m) and {model.n_vectors:,} relevance vectors", heights, "terrain", low, high),
-        ("Predicted mean (m)", mean, "terrain", low, high),
-        ("Predicted standard deviation (m)", std, "magma", 0.0, wide),
-        ("Predicted mean − terrain (m)", mean - heights, "RdBu_r", -wide, wide),
-    ]
     with styled():
         figure = Figure(figsize=(9.0, 7.8), dpi=110, layout="constrained")
         figure.suptitle(
@@ -146,17 +212,43 @@ def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: P
         )
         axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
         axes[0].locator_params("x", nbins=5)
-        for axis, (title, values, colours, least, most) in zip(axes, maps, strict=True):
-            form: dict[str, Any] = {
-                "extent": (x[0], x[-1], y[-1], y[0]),
-                "aspect": 1 / np.cos(np.radians(y.mean())),
-            }
-            image = axis.imshow(
-                values, cmap=colours, vmin=least, vmax=most, interpolation="bilinear", **form
-            )
-            figure.colorbar(image, ax=axis, extend="both", fraction=0.05, pad=0.02)
-            axis.set_title(title)
-        axes[0].scatter(
-            *model.design.centres.T, s=4, c="#bf4f2c", edgecolors="white", linewidths=0.2
-        )
+        for axis, map_ in zip(axes, _maps(terrain, prediction, model.n_vectors), strict=True):
+            _draw_map(axis, map_, terrain)
+        longitudes, latitudes = model.design.centres.T
+        axes[0].scatter(longitudes, latitudes, s=4, c="#bf4f2c", edgecolors="white", linewidths=0.2)
         figure.savefig(path)
+
+
+def _maps(terrain: Terrain, prediction: str, n_vectors: int) -> list[Map]:
+    """Return the maps of the picture, for a model with this number of relevance vectors."""
+    import zarr
+
+    heights = terrain.heights
+    arrays = zarr.open_group(prediction, mode="r")
+    mean = np.asarray(arrays["mean"]).reshape(heights.shape)
+    std = np.asarray(arrays["std"]).reshape(heights.shape)
+    low, high = np.quantile(heights, [0.005, 0.995])
+    error = float(np.quantile(np.abs(mean - heights), 0.99))
+    return [
+        Map(f"Terrain (m) and {n_vectors:,} relevance vectors", heights, "terrain", low, high),
+        Map("Predicted mean (m)", mean, "terrain", low, high),
+        Map("Predicted standard deviation (m)", std, "magma", 0.0, error),
+        Map("Predicted mean − terrain (m)", mean - heights, "RdBu_r", -error, error),
+    ]
+
+
+def _draw_map(axis: Any, map_: Map, terrain: Terrain) -> None:
+    """Draw a map with its colour bar."""
+    x = terrain.longitudes
+    y = terrain.latitudes
+    image = axis.imshow(
+        map_.values,
+        cmap=map_.colours,
+        vmin=map_.lowest,
+        vmax=map_.highest,
+        interpolation="bilinear",
+        extent=(x[0], x[-1], y[-1], y[0]),
+        aspect=1 / np.cos(np.radians(y.mean())),
+    )
+    axis.figure.colorbar(image, ax=axis, extend="both", fraction=0.05, pad=0.02)
+    axis.set_title(map_.title)

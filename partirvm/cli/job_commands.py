@@ -77,13 +77,13 @@ def list_jobs(folder: str, as_json: bool) -> None:
     """
     from partirvm.report.text import jobs_table
 
-    found: list[dict[str, Any]] = []
+    states: list[dict[str, Any]] = []
     for job in jobs.jobs_in(folder):
         try:
-            found.append(job.progress())
+            states.append(job.progress())
         except PartirvmError as error:
-            found.append({"job": job.location, "error": str(error)})
-    show(found, jobs_table(found, width_of(sys.stdout)), as_json)
+            states.append({"job": job.location, "error": str(error)})
+    show(states, jobs_table(states, width_of(sys.stdout)), as_json)
 
 
 @click.command()
@@ -147,13 +147,13 @@ def cancel(job: str, reason: str, as_json: bool) -> None:
 def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
     opened = jobs.open_job(job)
     aborting = getattr(opened, verb)(reason).value == "aborting"
-    found = opened.progress()
+    state = opened.progress()
     text = (
         f"{job}: the request to end it is recorded"
         if aborting
-        else f"{job} is {found['status']}. {found['advice']}"
+        else f"{job} is {state['status']}. {state['advice']}"
     )
-    show(found, text, as_json, *[f"partirvm wait {job}"] * aborting)
+    show(state, text, as_json, *[f"partirvm wait {job}"] * aborting)
 
 
 again = takes(
@@ -219,21 +219,37 @@ def update(job: str, **choices: Any) -> int:
 
 
 def _run_again(
-    job: str, verb: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **how: Any
+    job: str,
+    verb: str,
+    scheduler: str | None,
+    detach: bool,
+    quiet: bool,
+    as_json: bool,
+    **settings: Any,
 ) -> int:
-    """Resume or update a job, on a cluster or in this process."""
+    """Resume or update a job, on a cluster or in this process.
+
+    Args:
+        job: the job folder.
+        verb: the name of the command.
+        scheduler: the address of a Dask scheduler, if the fit runs there.
+        detach: True if the command does not wait for the fit.
+        quiet: True if no progress is shown.
+        as_json: True if the result is shown as JSON.
+        settings: options of the attempt.
+    """
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
     with cluster(scheduler) as client:
         try:
             if detach:
-                return detached(getattr(opened, verb)(client=client, **how), as_json)
-            attempt = opened.requeue(client=client, grown=verb == "update", **how).attempt
+                return detached(getattr(opened, verb)(client=client, **settings), as_json)
+            attempt = opened.requeue(client=client, grown=verb == "update", **settings).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
         work = partial(
-            jobs.run_job, job, attempt=attempt, client=client, allow_code=how["allow_code"]
+            jobs.run_job, job, attempt=attempt, client=client, allow_code=settings["allow_code"]
         )
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
@@ -305,9 +321,9 @@ def export(
             f"{output!r} must end in .onnx, .h or .npz.", click.get_current_context()
         )
     check_export(output, overwrite=overwrite)
-    given = {name: value for name, value in choices.items() if value is not None}
+    settings = {name: value for name, value in choices.items() if value is not None}
     model = jobs.open_job(job).model(allow_code=allow_code)
-    FORMATS[place.suffix](model, output, outputs=outputs.split(",") if outputs else (), **given)
+    FORMATS[place.suffix](model, output, outputs=outputs.split(",") if outputs else (), **settings)
     echo(f"{output}: written, {format_bytes(place.size())}")
 
 
@@ -326,8 +342,8 @@ def compare(locations: tuple[str, ...], as_json: bool) -> None:
     """
     from partirvm.report import text
 
-    found = [text.job_facts(jobs.open_job(job)) for job in locations]
-    show(found, text.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
+    facts = [text.job_facts(jobs.open_job(job)) for job in locations]
+    show(facts, text.compare_text(facts, lambda name: FLAGS.get(name, name)), as_json)
 
 
 VERBS = (status, list_jobs, wait, abort, cancel, resume, update, compare, report, export)

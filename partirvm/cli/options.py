@@ -36,13 +36,13 @@ def as_flags(message: str) -> str:
     """Replace Python option names in a message with flags, for example ``solver='fast'`` with
     ``--solver fast``."""
 
-    def given(found: re.Match[str]) -> str:
-        flag = FLAGS[found[1]]
-        value = found[2].strip("'\"")
+    def with_flag(match: re.Match[str]) -> str:
+        flag = FLAGS[match[1]]
+        value = match[2].strip("'\"")
         switches = {"True": flag, "False": f"--no-{flag[2:]}", "None": f"{flag} none"}
         return switches.get(value, f"{flag} {value}")
 
-    return _NAME.sub(lambda found: FLAGS[found[1]], _VALUE.sub(given, message))
+    return _NAME.sub(lambda match: FLAGS[match[1]], _VALUE.sub(with_flag, message))
 
 
 def help_of(text: str) -> str:
@@ -78,15 +78,16 @@ def number(text: str) -> Any:
 
 def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     """Parse numbers by name, such as ``bias=1e-6``; a name ends at the last ``=`` of its part."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
-        if not name.strip() or name.strip() in found or not isinstance(number(value), int | float):
+        name = name.strip()
+        if not name or name in numbers or not isinstance(number(value), int | float):
             raise UsageError(
                 f"{part!r} is not {kind}, or its name was given before; example: {example}"
             )
-        found[name.strip()] = number(value)
-    return found
+        numbers[name] = number(value)
+    return numbers
 
 
 LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
@@ -130,7 +131,7 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
         }
     else:
         if isinstance(default, tuple):
-            default = ",".join(f"{each:g}" for each in default)
+            default = ",".join(f"{part:g}" for part in default)
         metavar = option.metavar or METAVARS.get(option.check.kind)
         read = READ.get(option.name) or READ.get(option.check.kind, number)
         checked = Text("TEXT", lambda text: option.check(option.flag, read(text)))
@@ -155,8 +156,8 @@ SHOWN = "partirvm.shown"
 """Key in a command's context for the groups of options that its help shows."""
 
 
-def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
+def _show_all(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         ctx.meta[SHOWN] = (*ORDER, "other options")
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
@@ -226,9 +227,10 @@ def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Comman
     arguments or ``SHARED``."""
 
     def decorate(command: Command) -> Command:
-        for each in reversed(parameters):  # decorators apply from the last to the first
-            adds = SHARED.get(each, click.argument(each)) if isinstance(each, str) else each
-            command = adds(command)
+        for parameter in reversed(parameters):  # decorators apply from the last to the first
+            if isinstance(parameter, str):
+                parameter = SHARED.get(parameter, click.argument(parameter))
+            command = parameter(command)
         return command
 
     return decorate

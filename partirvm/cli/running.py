@@ -74,10 +74,10 @@ def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int
     """Print the facts about a job and ``more``; return the corresponding exit status."""
     from partirvm.report.text import job_facts, status_text
 
-    found = {**job_facts(opened), **more}
-    show(found, as_flags(status_text(found)), as_json, *following)
+    facts = {**job_facts(opened), **more}
+    show(facts, as_flags(status_text(facts)), as_json, *following)
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(
-        found["status"], ExitStatus.FAILED
+        facts["status"], ExitStatus.FAILED
     )
 
 
@@ -89,11 +89,11 @@ def cluster(address: str | None) -> AbstractContextManager[Any]:
     return nullcontext() if address is None else connect(address)
 
 
-def shown_progress(**how: Any) -> Any:
+def shown_progress(**options: Any) -> Any:
     """Return a ``Progress``, a context manager; its module is slow to import."""
     from partirvm.report.progress import Progress
 
-    return Progress(**how)
+    return Progress(**options)
 
 
 def explain(error: BaseException) -> ExitStatus:
@@ -216,9 +216,15 @@ def _ignore() -> None:
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool) -> int:
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
-    ``work`` takes a watcher and returns what ``jobs.fit`` returns, or None if another process has
-    finished the job. The first Ctrl-C aborts the fit; the second stops the process. Without a
-    usable model, the exit status is 4, and a message gives the reason.
+    The first Ctrl-C aborts the fit; the second stops the process. Without a usable model, the exit
+    status is 4, and a message gives the reason.
+
+    Args:
+        work: takes a watcher and returns what ``jobs.fit`` returns, or None if another process has
+            finished the job.
+        job: the job folder.
+        quiet: True if no progress is shown.
+        as_json: True if the result is printed as JSON.
     """
     from partirvm.model.fitted import targets_json
 

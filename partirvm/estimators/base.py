@@ -1,15 +1,12 @@
-"""Base class of the estimators: parameters and their documentation, fitting, and tile-by-tile
-values of rows."""
+"""Base class of the estimators: parameters, fitting, and tile-by-tile values of rows."""
 
-import re
-import textwrap
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +27,7 @@ from partirvm.jobs.run import run, with_new_rows
 from partirvm.kernels.permission import FunctionParameters
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
-from partirvm.options import TABLE, Request
+from partirvm.options import Request
 from partirvm.options.table import (
     Auto,
     AutoOrNone,
@@ -40,7 +37,7 @@ from partirvm.options.table import (
     SolverName,
     StrategyName,
 )
-from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
+from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, flat
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
@@ -48,42 +45,6 @@ from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.types import Float, unfolded_inputs
-
-Documented = TypeVar("Documented", bound=type)
-
-PARAMETERS, ATTRIBUTES = (
-    "    (The parameters of both estimators.)\n",
-    "    (The attributes of both estimators.)\n",
-)
-"""Docstring lines that ``documented`` replaces with these entries of the base class."""
-
-ENTRY = re.compile(r"^    (\w+) : (.*)\n((?: {8}.*\n)*)", re.MULTILINE)
-
-
-def documented(estimator: Documented) -> Documented:
-    """Insert the common entries into a docstring, and each option's words, default and help text
-    into its entry."""
-    if estimator.__doc__ is None:  # python -OO has no docstrings
-        return estimator
-    defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
-
-    def completed(found: re.Match[str]) -> str:
-        name, kind, text = found.groups()
-        if name not in defaults:
-            return "" if name in TABLE else found[0]
-        if name in TABLE:
-            kind = kind.replace("words", listed_words(TABLE[name]))
-            text = f"{TABLE[name].meaning} {text}"
-        return textwrap.indent(entry(name, f"{kind}, ", defaults[name], text), " " * 4) + "\n"
-
-    _, parameters, attributes = re.split(
-        r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or ""
-    )
-    whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(
-        ATTRIBUTES, attributes.rstrip(" ")
-    )
-    estimator.__doc__ = ENTRY.sub(completed, whole)
-    return estimator
 
 
 @dataclass(eq=False, repr=False)
@@ -94,84 +55,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class
     codes.
 
-    Parameters
-    ----------
-    kernel : str, option value, kernel, callable, list of these, or None
-        An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes its own
-        options. ``partirvm.kernels`` has kernels with fixed parameters, and their sums and
-        products.
-    gamma : {"learn", "learn-shared", "learn-per-feature", "scale"}, float or array of shape (d,)
-        "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number
-        of features).
-    max_vectors : int or None
-    max_rounds : int or None
-        Other libraries call this ``max_iter`` or ``n_estimators``.
-    effort : words
-    noise : words, float or Noise
-        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². Local noise needs a single
-        target; its logarithm is a small RVM fitted to the errors of left-out rows. Its mean over
-        the training rows is ``noise_variance_``, which also applies far from all of them.
-    memory_limit : "auto", int or str
-        A number is in bytes.
-    random_state : int, RandomState or None
-        Seed for all random choices: the order of rows in memory, samples and random candidates.
-    time_limit : float, str or None
-        A number is in seconds.
-    basis : None, "linear", str, callable or list of these
-        Any callable works if the fit runs in this process. Functions receive the same inputs as the
-        kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and
-        each of its columns has an α.
-    warp : words or Warp
-        ``Warp(target="log")`` also warps the target of a regression.
-    strategy : words or strategy object
-        A strategy object takes its own options: ``WorkingSet(selection="gain", fit_rows="sample",
-        sample_rows=5000)``.
-    partition_size : "auto" or int
-    solver : words
-        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a
-        regression with one target and without priors or fixed α. If all rows of such a regression
-        are candidates, "auto" uses the better of the two; otherwise, it is the fixed point.
-    max_iterations : int or None
-    alpha_prior : pair of float or AlphaPrior
-        See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` also fixes
-        precisions by name.
-    fit_intercept : bool
-        The mean of a numeric target is removed and added back in any case.
-    standardize : bool
-    tol : float
-    kernel_store : words
-        With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
-    client : distributed.Client or None
-        Client of the Dask cluster on which to run the fit; None uses all cores available to this
-        process.
-    verbose : bool
-        Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
-
-    Attributes
-    ----------
-    n_relevance_vectors_ : int
-        M, the number of relevance vectors, not counting the bias and basis functions.
-    relevance_vectors_ : ndarray of shape (M, d), in the units of X
-    basis_names_ : list of str
-        "bias", then the names of the basis functions (B + 1,).
-    basis_relevance_ : ndarray of shape (B + 1,)
-        The loss of log evidence if only that function is deleted: 0 for a pruned function, small
-        if other functions can replace it.
-    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,)
-        In the standardised problem; 0 and ∞ where pruned. For T targets or K > 2 classes, their
-        shape is (T, B + 1) or (K, B + 1).
-    kernel_ : kernel with its learned parameters
-    gamma_ : float or ndarray of shape (d,)
-        Only if the kernel has a gamma, or one for each kind of column.
-    feature_relevance_ : ndarray of shape (d,)
-        The share of the variance of the predictions due to each feature, alone or with others
-        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
-    history_ : list of dict
-        One for each fit; with several targets, errors are root mean squares over the targets.
-    termination_ : Termination, a value with ``advice``
-    plan_ : Plan
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, if X has feature names
+    The subclasses document the parameters and the attributes; a test compares these entries with
+    the table of options.
     """
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
@@ -217,10 +102,10 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         on; pickles and saved files do not. Raises ``UsageError`` for an object that is not a
         ``FitCallback``.
         """
-        for one in callbacks:
-            if not isinstance(one, FitCallback):
+        for callback in callbacks:
+            if not isinstance(callback, FitCallback):
                 raise UsageError(
-                    f"{one!r} is not a callback: derive its class from partirvm.FitCallback"
+                    f"{callback!r} is not a callback: derive its class from partirvm.FitCallback"
                 )
         self._callbacks = callbacks
         return self
@@ -252,14 +137,14 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             if isinstance(state, int | np.integer)
             else int(check_random_state(state).randint(2**31))
         )
-        asked = flat(values)
-        if isinstance(asked["gamma"], np.ndarray):
-            asked["gamma"] = asked["gamma"].tolist()
-        if isinstance(weights := asked.get("class_weight"), Mapping):
-            asked["class_weight"] = {
+        options = flat(values)
+        if isinstance(options["gamma"], np.ndarray):
+            options["gamma"] = options["gamma"].tolist()
+        if isinstance(weights := options.get("class_weight"), Mapping):
+            options["class_weight"] = {
                 text_of_label(label): weight for label, weight in weights.items()
             }
-        return Request(**asked, seed=seed, classify=is_classifier(self))
+        return Request(**options, seed=seed, classify=is_classifier(self))
 
     def fit(
         self,
@@ -319,13 +204,21 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self,
         source: Source,
         held_out: Source | None,
-        asked: Request,
+        request: Request,
         log: MemoryJournal,
-        before: Any,
+        state: Any,
     ) -> FitSpec:
         """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return
-        the fit's spec."""
-        parameters = check_parameters(asked)
+        the fit's spec.
+
+        Args:
+            source: the training rows.
+            held_out: validation rows, if any.
+            request: the options.
+            log: the journal of the fit.
+            state: the spec and the checkpoint of the fit to continue; None for a new fit.
+        """
+        parameters = check_parameters(request)
         checkpoint = None
         if self.client is not None:
             portable(parameters)
@@ -340,15 +233,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no
                 # model
-                if before is not None and log.model is None:
+                if state is not None and log.model is None:
                     return None
                 return Termination.ABORTED if display.ended else over()
 
-            if before is None:
+            if state is None:
                 spec = resolve(source, parameters, executor, held_out, over, display.on_learning)
             else:
-                spec = continued(before[0], source, parameters, executor)
-                checkpoint = with_new_rows(before[1], spec)
+                spec = continued(state[0], source, parameters, executor)
+                checkpoint = with_new_rows(state[1], spec)
             display.on_plan(spec.plan)
             driver = Driver(
                 executor, source, held_out, display, interrupted, elapsed=time.monotonic() - began
@@ -357,7 +250,9 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         for callback in display.callbacks:
             callback.on_end(outcome.reason)
         assert log.model is not None
-        self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
+        self.history_ = log.history
+        self.termination_ = outcome.reason
+        self.plan_ = spec.plan
         self._take(log.model, spec.input_variance)
         return spec
 
@@ -380,15 +275,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self._input_variance = variance
         self.__dict__.pop("gamma_", None)
         gamma = getattr(self.kernel_, "gamma", None)
-        own = self.kernel_.relevances(len(variance))
+        relevances = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
         elif (
-            own is not None
+            relevances is not None
             and isinstance(self.kernel, str | Value)
             and not hasattr(self.kernel_, "kernels")
         ):
-            self.gamma_ = own
+            self.gamma_ = relevances
         self.feature_relevance_ = model.relevance
 
     def __call__(self, X: Any) -> Any:
@@ -425,11 +320,11 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         for a negative number and with local residuals.
         """
         check_is_fitted(self)
-        found = copy(self)
-        found.client = self.client
-        found.__dict__.pop("_stream", None)
-        found._take(self.model_.prune(max_vectors), self._input_variance)
-        return found
+        pruned = copy(self)
+        pruned.client = self.client
+        pruned.__dict__.pop("_stream", None)
+        pruned._take(self.model_.prune(max_vectors), self._input_variance)
+        return pruned
 
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for
@@ -442,21 +337,21 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             tiles = partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
-                found = np.concatenate(
+                records = np.concatenate(
                     [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
                 )
-            found = found[np.argsort(found[:, 0])]
-            values = found[:, 1:-1]
-            far = int(found[:, -1].sum())
+            records = records[np.argsort(records[:, 0])]
+            values = records[:, 1:-1]
+            far = int(records[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)
         return values
 
-    def _interval(self, X: Any, level: float, kind: str, **how: bool) -> tuple[Float, Float]:
+    def _interval(self, X: Any, level: float, kind: str, **options: bool) -> tuple[Float, Float]:
         """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is
         1."""
         check_is_fitted(self)
         lower, upper = np.split(
-            self._values(self.model_.interval(level, kind, **how), X), 2, axis=1
+            self._values(self.model_.interval(level, kind, **options), X), 2, axis=1
         )
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
 
@@ -494,11 +389,11 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
                 raise UsageError(
                     "the fit has no held-out rows: pass X and y, or fit with X_val and y_val"
                 )
-            found = from_json(stored)
+            diagnostics = from_json(stored)
         else:
             labels = getattr(self, "classes_", None)
             with data_errors():
                 source = source_of(self, X if y is None else (X, y), self.model_.columns, labels)
             with closing(executor_for(self.client)) as executor:
-                found = list(score(self.model_, source, executor).diagnostics)
-        return DiagnosticsDisplay(found, self.model_.output_names).plot(figure)
+                diagnostics = list(score(self.model_, source, executor).diagnostics)
+        return DiagnosticsDisplay(diagnostics, self.model_.output_names).plot(figure)

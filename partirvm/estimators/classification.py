@@ -11,13 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from partirvm.core.link import LINKS
 from partirvm.data.arrays import in_process
 from partirvm.data.labels import Labels, coded, find_classes
-from partirvm.estimators.base import RelevanceVectorMachine, documented
+from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.model import ClassModel
 from partirvm.options.table import Auto, MultiClass
 from partirvm.types import Float
 
 
-@documented
 @dataclass(eq=False, repr=False)
 class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for classification (Tipping 2001, §3), trained out of core.
@@ -30,17 +29,99 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     Parameters
     ----------
-    (The parameters of both estimators.)
-    multi_class : {"auto", "pooled", "multinomial"}
-        With a given kernel, "auto" is "multinomial" for two classes with at most 50,000 rows,
-        whether or not they overlap.
-    moderate : {"auto", True, False}
-        A linear predictor f with variance σ² is shrunk to f/√(1 + πσ²/8) (MacKay 1992, "The
-        evidence framework applied to classification networks"). "auto" is True for two classes and
-        at most 10,000 rows.
-    class_weight : None, "balanced" or dict of label and weight
-        These multiply the row weights. "balanced" is n/(K·count); for weighted rows, the count is
-        the sum of weights.
+    kernel : str, option value, kernel, callable, list of these, or None, default="auto"
+        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "polynomial",
+        "categorical", "linear", "linear-spline", "none", or "module:function" (see Kernels in the
+        guide). An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes
+        its own options. ``partirvm.kernels`` has kernels with fixed parameters, and their sums and
+        products.
+    gamma : str, float or array of shape (d,), default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide). "auto" is an alias of
+        "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+    max_vectors : int or None, default=None
+        Maximum number of relevance vectors. A fit of all rows at once deletes the others in steps.
+    max_rounds : int or None, default=None
+        Maximum number of rounds for "working-set" or "incremental". Other libraries call this
+        ``max_iter`` or ``n_estimators``.
+    effort : {"quick", "balanced", "thorough"}, default="balanced"
+        When the "working-set" rounds end: once doubling the work would lower the error by less than
+        about 20 % ("quick") or 5 % ("balanced"; for classes, the log loss by less than 3 %), or
+        once the evidence stops rising ("thorough"). "quick" also learns the kernel from fewer rows.
+    memory_limit : "auto", int or str, default="auto"
+        Maximum resident memory of each process, for example 512MiB or 2GiB; "auto" means 70 % of
+        the memory of the machine, container or worker. A number is in bytes.
+    random_state : int, RandomState or None, default=None
+        Seed for all random choices: the order of rows in memory, samples and random candidates.
+    time_limit : float, str or None, default=None
+        Time after which the fit ends and keeps its model, for example 90s, 15m or 8h. It includes
+        kernel learning and planning. A number is in seconds.
+    basis : None, "linear", str, callable or list of these, default=None
+        Basis functions in addition to those of the kernel, each with its own α: "linear" (the
+        features), "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of
+        these. Any callable works if the fit runs in this process. Functions receive the same inputs
+        as the kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design
+        matrix, and each of its columns has an α.
+    warp : {"auto", "none"} or Warp, default="auto"
+        Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence,
+        a long-tailed feature is replaced by the inverse hyperbolic sine of its distance from a
+        centre, a smooth logarithm) or "none". ``Warp(target="log")`` also warps the target of a
+        regression.
+    strategy : str or strategy object, default="auto"
+        How rows become candidates: "basic" (all rows in one fit, for a few thousand rows),
+        "split-merge" (partitions of P rows are fitted in parallel and their vectors are merged in
+        pairs), "incremental" (one partition after another joins the vectors kept so far),
+        "working-set" (in each round, the P most promising rows join the vectors kept so far), or
+        "auto" ("basic" for up to 200 rows, "working-set" for more). A strategy object takes its own
+        options: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
+    partition_size : "auto" or int, default="auto"
+        P, the number of candidates added in each fit; "auto" derives it from the sparsity of a
+        basic RVM fitted to √(rows·features) random rows.
+    solver : {"auto", "fixed-point", "fast"}, default="auto"
+        How the evidence is maximised: "fixed-point" (updates all precisions together), "fast"
+        (updates one column at a time, the one with the largest gain), or "auto" ("fixed-point"; the
+        last fit of a regression then adds columns back as long as this raises the evidence). The
+        fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a
+        regression with one target and without priors or fixed α. If all rows of such a regression
+        are candidates, "auto" uses the better of the two; otherwise, it is the fixed point.
+    max_iterations : int or None, default=None
+        Maximum number of iterations per fit or, for multinomial classes, of passes per fit.
+    alpha_prior : pair of float or AlphaPrior, default=(0.0, 0.0)
+        Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised
+        problem. 0,0 is flat. See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias":
+        1e-6})`` also fixes precisions by name.
+    fit_intercept : bool, default=True
+        Add a bias, a constant basis function with its own α. The mean of a numeric target is
+        removed and added back in any case.
+    standardize : bool, default=True
+        Standardise features and numeric targets using their means and standard deviations.
+    tol : float, default=1e-07
+        The last fit has converged once the log evidence changes by less than this amount per row.
+    kernel_store : {"auto", "memory", "zarr", "none"}, default="auto"
+        Where kernel values are stored between passes: "memory" (in the part of memory_limit that
+        the fit does not need), "zarr" (on disk, in the job folder), "none" (they are recomputed in
+        every pass), or "auto" ("memory" for multinomial classes, whose passes reuse the same
+        columns; otherwise "none"). The result does not depend on this option. With an "auto"
+        ``memory_limit``, "auto" uses at most a quarter of it.
+    client : distributed.Client or None, default=None
+        Client of the Dask cluster on which to run the fit; None uses all cores available to this
+        process.
+    verbose : bool, default=False
+        Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
+    multi_class : {"auto", "pooled", "multinomial"}, default="auto"
+        Classification model: "pooled" (least squares on class indicators, calibrated on left-out
+        rows), "multinomial" (logistic link or softmax), or "auto" ("multinomial" for two
+        overlapping classes in at most 50,000 rows). With a given kernel, "auto" is "multinomial"
+        for two classes with at most 50,000 rows, whether or not they overlap.
+    moderate : {"auto", True, False}, default="auto"
+        Take the uncertainty of the weights into account in class probabilities. Has no effect for
+        "pooled", whose probabilities are calibrated on left-out rows. A linear predictor f with
+        variance σ² is shrunk to f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to
+        classification networks"). "auto" is True for two classes and at most 10,000 rows.
+    class_weight : None, "balanced" or dict of label and weight, default=None
+        Row weights by class: "balanced" (the same total weight for every class), or LABEL=WEIGHT,…
+        (1 for classes not listed). These multiply the row weights. "balanced" is n/(K·count); for
+        weighted rows, the count is the sum of weights.
 
     Attributes
     ----------
@@ -50,7 +131,29 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     intercept_ : float for two classes with a logistic link, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats
         A prior adds its log density with respect to log α, minus the maximum of that density.
-    (The attributes of both estimators.)
+    n_relevance_vectors_ : int
+        M, the number of relevance vectors, not counting the bias and basis functions.
+    relevance_vectors_ : ndarray of shape (M, d), in the units of X
+    basis_names_ : list of str
+        "bias", then the names of the basis functions (B + 1,).
+    basis_relevance_ : ndarray of shape (B + 1,)
+        The loss of log evidence if only that function is deleted: 0 for a pruned function, small
+        if other functions can replace it.
+    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,)
+        In the standardised problem; 0 and ∞ where pruned. For T targets or K > 2 classes, their
+        shape is (T, B + 1) or (K, B + 1).
+    kernel_ : kernel with its learned parameters
+    gamma_ : float or ndarray of shape (d,)
+        Only if the kernel has a gamma, or one for each kind of column.
+    feature_relevance_ : ndarray of shape (d,)
+        The share of the variance of the predictions due to each feature, alone or with others
+        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
+    history_ : list of dict
+        One for each fit; with several targets, errors are root mean squares over the targets.
+    termination_ : Termination, a value with ``advice``
+    plan_ : Plan
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, if X has feature names
 
     Examples
     --------

@@ -42,13 +42,13 @@ def loaded(estimator: Any, X: Any) -> Any:
     """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of
     the limit."""
     lazy = hasattr(X, "npartitions")
-    asked = estimator.memory_limit
+    memory_limit = estimator.memory_limit
     if not (lazy or issparse(X)):
         return X
     size = 8 * X.shape[-1] * (sum(lengths_of(X)) if lazy else X.shape[0])
     limit = (
         LocalExecutor()
-        .machine(None if asked == "auto" else parse_bytes(asked, "memory_limit"))
+        .machine(None if memory_limit == "auto" else parse_bytes(memory_limit, "memory_limit"))
         .limit
     )
     if 4 * size > limit:
@@ -83,17 +83,17 @@ def finite(name: str, values: Any) -> NDArray[Any]:
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
     if wrong.any():
-        found = (
+        kind = (
             "NaN"
             if np.isnan(numbers).any()
             else "infinity or a value too large for dtype('float64')"
         )
-        many = (
+        count = (
             f"{int(wrong.sum()):,} such values, the first in row {int(np.argwhere(wrong)[0, 0]):,} "
             "(counted from 0)"
         )
         raise DataError(
-            f"Input {name} contains {found}: {many}: remove these rows, or fill the values in"
+            f"Input {name} contains {kind}: {count}: remove these rows, or fill the values in"
         )
     return numbers
 
@@ -108,18 +108,27 @@ def rows_of(
     **checks: Any,
 ) -> tuple[Float, Columns, Any]:
     """Return rows in memory as an array (n, d), their columns and checked targets; ``columns`` come
-    from the fit."""
+    from the fit.
+
+    Args:
+        estimator: the estimator, for messages and its memory limit.
+        X: rows in memory.
+        columns: the columns of the fit; None if these rows define them.
+        y: targets or labels.
+        reset: True if the estimator's number and names of features are set.
+        checks: further arguments of scikit-learn's checks.
+    """
     checks |= {"dtype": np.float64, "ensure_all_finite": "allow-nan", "estimator": estimator}
     if y is not None:
         numbers = is_regressor(estimator)
         y = finite("y", y) if numbers else label_values(y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
-    given = X = loaded(estimator, pandas_frame(X))
+    frame = X = loaded(estimator, pandas_frame(X))
     refuse_masked(X, "X")
     with data_errors():
         if is_frame(X):
-            given = X if columns is None else in_order(X, columns)
-            X, columns = frame_rows(given, columns)
+            frame = X if columns is None else in_order(X, columns)
+            X, columns = frame_rows(frame, columns)
         elif columns is not None and columns.given != columns.features:
             raise DataError(
                 "the model was trained on dates: pass the rows as a data frame with these columns"
@@ -129,15 +138,22 @@ def rows_of(
         else:
             rows, y = check_X_y(X, y, **checks)
         validate_data(
-            estimator, given if is_frame(given) else rows, reset=reset, skip_check_array=True
+            estimator, frame if is_frame(frame) else rows, reset=reset, skip_check_array=True
         )
     return rows, columns or Columns(default_names(rows.shape[1])), y
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows with positive weight: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels
-    (K,) of codes y."""
+    """Rows with positive weight.
+
+    Attributes:
+        X: the inputs (n, d).
+        y: targets (n,) or (n, T), or class codes (n,).
+        weights: the weights (n,), or None.
+        columns: the columns of X.
+        labels: the labels (K,) of the codes, or None.
+    """
 
     X: Float
     y: Any
@@ -150,7 +166,15 @@ def training_rows(
     estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None
 ) -> TrainingRows:
     """Check rows in memory and return those with positive weight; with ``columns``, they must match
-    earlier rows."""
+    earlier rows.
+
+    Args:
+        estimator: the estimator.
+        X: rows in memory.
+        y: targets or labels.
+        sample_weight: weights of the rows, or None.
+        columns: the columns of earlier rows, which these must match.
+    """
     if not in_memory(X):
         raise UsageError(
             f"X is {type(X).__name__}, but an estimator is updated with rows in memory: use a job "
@@ -163,9 +187,9 @@ def training_rows(
     )
     if sample_weight is not None:
         weights = finite("sample_weight", sample_weight)
-        given = weights if weights.ndim else float(weights)
+        weight = weights if weights.ndim else float(weights)
         with data_errors():
-            weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+            weights = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
         present = weights > 0
         if present.any() and not present.all():  # a source whose weights are all 0 is refused
             X = X[present]
@@ -179,7 +203,15 @@ def training_source(
     estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int
 ) -> tuple[Source, Labels | None]:
     """Return the training rows and, for classification, their class labels. Sets the feature
-    attributes."""
+    attributes.
+
+    Args:
+        estimator: the estimator.
+        X: rows of any kind.
+        y: targets or labels.
+        sample_weight: weights of the rows, or None.
+        seed: the seed for the order of rows in memory.
+    """
     if in_memory(X):
         rows = training_rows(estimator, X, y, sample_weight)
         source = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns)
@@ -202,17 +234,25 @@ def training_source(
 
 
 def source_of(
-    estimator: Any, given: Any, columns: Columns, labels: Any = None, *, name: str = "validation"
+    estimator: Any, rows: Any, columns: Columns, labels: Any = None, *, name: str = "validation"
 ) -> Source:
     """Return (X, y), (X, y, sample_weight) or a dataset as rows with the training ``columns`` and
-    classes."""
-    if not isinstance(given, tuple | list):
-        return as_source(given)
-    if len(given) not in (2, 3):
+    classes.
+
+    Args:
+        estimator: the estimator.
+        rows: a dataset, or X, y and optionally weights.
+        columns: the columns of the fit.
+        labels: the class labels, for a classification.
+        name: the name of the argument, for messages.
+    """
+    if not isinstance(rows, tuple | list):
+        return as_source(rows)
+    if len(rows) not in (2, 3):
         raise UsageError(
-            f"{name} has {len(given)} parts: it must be (X, y), (X, y, sample_weight), or a dataset"
+            f"{name} has {len(rows)} parts: it must be (X, y), (X, y, sample_weight), or a dataset"
         )
-    X, y, *weights = given
+    X, y, *weights = rows
     if X is None or y is None:
         raise UsageError(f"{name} rows need both X and y: {'X' if X is None else 'y'} is None")
     X = pandas_frame(X, f"the {name} X")

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from partirvm.data import ArraySource, as_source, shuffled_rows
 from partirvm.data.source import require_like
 from partirvm.errors import UsageError
-from partirvm.estimators.base import RelevanceVectorMachine, documented
+from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.inputs import (
     TrainingRows,
     data_errors,
@@ -46,7 +46,6 @@ class Stream:
     checkpoint: Any
 
 
-@documented
 @dataclass(eq=False, repr=False)
 class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
@@ -58,12 +57,103 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
     Parameters
     ----------
-    (The parameters of both estimators.)
-    residual : words or Local
-        Nearness is measured in the kernel's metric; ``model_.sparse()`` is the model without these
-        rows. This needs an estimated noise variance; each target has its own local kernel.
-        ``Local(neighbours=30)`` sets its option.
-    reference : words
+    kernel : str, option value, kernel, callable, list of these, or None, default="auto"
+        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "polynomial",
+        "categorical", "linear", "linear-spline", "none", or "module:function" (see Kernels in the
+        guide). An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes
+        its own options. ``partirvm.kernels`` has kernels with fixed parameters, and their sums and
+        products.
+    gamma : str, float or array of shape (d,), default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide). "auto" is an alias of
+        "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+    max_vectors : int or None, default=None
+        Maximum number of relevance vectors. A fit of all rows at once deletes the others in steps.
+    max_rounds : int or None, default=None
+        Maximum number of rounds for "working-set" or "incremental". Other libraries call this
+        ``max_iter`` or ``n_estimators``.
+    effort : {"quick", "balanced", "thorough"}, default="balanced"
+        When the "working-set" rounds end: once doubling the work would lower the error by less than
+        about 20 % ("quick") or 5 % ("balanced"; for classes, the log loss by less than 3 %), or
+        once the evidence stops rising ("thorough"). "quick" also learns the kernel from fewer rows.
+    noise : {"auto", "constant", "local"}, float or Noise, default="auto"
+        Noise variance: a number (fixed, in squared units of the target), "constant" (estimated),
+        "local" (depends on the inputs), or "auto" ("local" if it predicts left-out rows clearly
+        better). ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². Local noise needs
+        a single target; its logarithm is a small RVM fitted to the errors of left-out rows. Its
+        mean over the training rows is ``noise_variance_``, which also applies far from all of them.
+    memory_limit : "auto", int or str, default="auto"
+        Maximum resident memory of each process, for example 512MiB or 2GiB; "auto" means 70 % of
+        the memory of the machine, container or worker. A number is in bytes.
+    random_state : int, RandomState or None, default=None
+        Seed for all random choices: the order of rows in memory, samples and random candidates.
+    time_limit : float, str or None, default=None
+        Time after which the fit ends and keeps its model, for example 90s, 15m or 8h. It includes
+        kernel learning and planning. A number is in seconds.
+    basis : None, "linear", str, callable or list of these, default=None
+        Basis functions in addition to those of the kernel, each with its own α: "linear" (the
+        features), "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of
+        these. Any callable works if the fit runs in this process. Functions receive the same inputs
+        as the kernel. With ``kernel=None, basis="linear", standardize=False``, X is the design
+        matrix, and each of its columns has an α.
+    warp : {"auto", "none"} or Warp, default="auto"
+        Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence,
+        a long-tailed feature is replaced by the inverse hyperbolic sine of its distance from a
+        centre, a smooth logarithm) or "none". ``Warp(target="log")`` also warps the target of a
+        regression.
+    strategy : str or strategy object, default="auto"
+        How rows become candidates: "basic" (all rows in one fit, for a few thousand rows),
+        "split-merge" (partitions of P rows are fitted in parallel and their vectors are merged in
+        pairs), "incremental" (one partition after another joins the vectors kept so far),
+        "working-set" (in each round, the P most promising rows join the vectors kept so far), or
+        "auto" ("basic" for up to 200 rows, "working-set" for more). A strategy object takes its own
+        options: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
+    partition_size : "auto" or int, default="auto"
+        P, the number of candidates added in each fit; "auto" derives it from the sparsity of a
+        basic RVM fitted to √(rows·features) random rows.
+    solver : {"auto", "fixed-point", "fast"}, default="auto"
+        How the evidence is maximised: "fixed-point" (updates all precisions together), "fast"
+        (updates one column at a time, the one with the largest gain), or "auto" ("fixed-point"; the
+        last fit of a regression then adds columns back as long as this raises the evidence). The
+        fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a
+        regression with one target and without priors or fixed α. If all rows of such a regression
+        are candidates, "auto" uses the better of the two; otherwise, it is the fixed point.
+    max_iterations : int or None, default=None
+        Maximum number of iterations per fit or, for multinomial classes, of passes per fit.
+    alpha_prior : pair of float or AlphaPrior, default=(0.0, 0.0)
+        Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised
+        problem. 0,0 is flat. See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias":
+        1e-6})`` also fixes precisions by name.
+    fit_intercept : bool, default=True
+        Add a bias, a constant basis function with its own α. The mean of a numeric target is
+        removed and added back in any case.
+    standardize : bool, default=True
+        Standardise features and numeric targets using their means and standard deviations.
+    tol : float, default=1e-07
+        The last fit has converged once the log evidence changes by less than this amount per row.
+    kernel_store : {"auto", "memory", "zarr", "none"}, default="auto"
+        Where kernel values are stored between passes: "memory" (in the part of memory_limit that
+        the fit does not need), "zarr" (on disk, in the job folder), "none" (they are recomputed in
+        every pass), or "auto" ("memory" for multinomial classes, whose passes reuse the same
+        columns; otherwise "none"). The result does not depend on this option. With an "auto"
+        ``memory_limit``, "auto" uses at most a quarter of it.
+    client : distributed.Client or None, default=None
+        Client of the Dask cluster on which to run the fit; None uses all cores available to this
+        process.
+    verbose : bool, default=False
+        Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
+    residual : {"auto", "none", "local"} or Local, default="auto"
+        Whether a regression corrects each prediction with the errors of the nearest training rows:
+        "none", "local" (the model then keeps the training rows), or "auto" ("local" if there are at
+        least 400 rows and at most 4 targets, the correction raises the log density of left-out rows
+        by 0.02 nats per row or lowers their error by 2 %, and the rows fit in memory or in the
+        job's files). Nearness is measured in the kernel's metric; ``model_.sparse()`` is the model
+        without these rows. This needs an estimated noise variance; each target has its own local
+        kernel. ``Local(neighbours=30)`` sets its option.
+    reference : {"auto", "none"}, default="auto"
+        "auto": after a fit of at least 1,000 rows with a learned kernel, compare the model with
+        boosted trees on left-out rows, and warn if the trees are clearly better. "none": skip this
+        comparison.
 
     Attributes
     ----------
@@ -78,7 +168,29 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     log_evidence_ : float, nats
         For the target in its own units (a warped target after its map, T targets together); a prior
         adds its log density with respect to log α and log σ², minus the maximum of that density.
-    (The attributes of both estimators.)
+    n_relevance_vectors_ : int
+        M, the number of relevance vectors, not counting the bias and basis functions.
+    relevance_vectors_ : ndarray of shape (M, d), in the units of X
+    basis_names_ : list of str
+        "bias", then the names of the basis functions (B + 1,).
+    basis_relevance_ : ndarray of shape (B + 1,)
+        The loss of log evidence if only that function is deleted: 0 for a pruned function, small
+        if other functions can replace it.
+    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,)
+        In the standardised problem; 0 and ∞ where pruned. For T targets or K > 2 classes, their
+        shape is (T, B + 1) or (K, B + 1).
+    kernel_ : kernel with its learned parameters
+    gamma_ : float or ndarray of shape (d,)
+        Only if the kernel has a gamma, or one for each kind of column.
+    feature_relevance_ : ndarray of shape (d,)
+        The share of the variance of the predictions due to each feature, alone or with others
+        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
+    history_ : list of dict
+        One for each fit; with several targets, errors are root mean squares over the targets.
+    termination_ : Termination, a value with ``advice``
+    plan_ : Plan
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, if X has feature names
 
     Examples
     --------
@@ -120,19 +232,19 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             )
         request = self.parameters()
         journal = MemoryJournal()
-        before = None
+        state = None
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:
             request = self._continued(stream, request)
-            before = (stream.spec, stream.checkpoint)
+            state = (stream.spec, stream.checkpoint)
             calls = stream.calls
         calls += (training_rows(self, X, y, sample_weight, calls[0].columns if calls else None),)
-        spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
+        spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, state)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
         return self
 
-    def _continued(self, stream: Stream, asked: Request) -> Request:
+    def _continued(self, stream: Stream, request: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are set
         now."""
         if not is_growable(stream.checkpoint, stream.spec):
@@ -141,43 +253,54 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 "all rows"
             )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
-            before = getattr(stream.request, name)
-            now = getattr(asked, name)
-            if before is not now and before != now:
+            first = getattr(stream.request, name)
+            current = getattr(request, name)
+            if first is not current and first != current:
                 raise UsageError(
-                    f"{name} is {now!r}, but partial_fit began with {before!r}: set it back"
+                    f"{name} is {current!r}, but partial_fit began with {first!r}: set it back"
                 )
-        limits = {name: getattr(asked, name) for name in LIMITS}
-        rounds = asked.max_rounds
+        limits = {name: getattr(request, name) for name in LIMITS}
+        rounds = request.max_rounds
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
         return replace(stream.request, **limits)
 
     def predict(
         self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False
     ) -> Any:
-        """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a
-        new noisy target.
+        """Predict the mean of the target, and optionally its standard deviation and gradients.
 
-        For T targets, both are (n, T). Mean ± 1.645 standard deviations is the 90 % interval of
-        ``predict_interval``. With local residuals, the standard deviation maximises the log density
-        of left-out rows, and the multiples of ``predict_interval`` are quantiles of their errors. X
-        is of any kind that ``fit`` takes.
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        return_std : bool
+            Also return the standard deviation of a new noisy target. Mean ± 1.645 standard
+            deviations is the 90 % interval of ``predict_interval``. With local residuals, the
+            standard deviation maximises the log density of left-out rows, and the multiples of
+            ``predict_interval`` are quantiles of their errors.
+        augment : (X, y), (X, y, sample_weight) or a dataset, optional
+            The rows of the fit again, in any order. Each row of X is then predicted by RVM*
+            (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself (of
+            the first of several kernels): away from the training rows, the standard deviation grows
+            to √(noise variance + variance of y) instead of falling to the noise. This takes N·n·M
+            products for N rows of the fit, n rows of X and M basis functions. Local residuals are
+            not used.
+        return_gradient : bool
+            Also return the gradient (n, d) of the mean with respect to ``model_.columns.features``,
+            and with ``return_std`` that of the standard deviation, in the units of X; for T
+            targets, (n, T, d). The gradient is 0 for categories, and for a kernel with a kink
+            (Laplacian) at its centre. Local residuals, Python functions as kernel or basis, and
+            rows with missing values have no gradient.
 
-        ``augment`` takes the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or
-        a dataset. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one
-        more basis function at the row itself (of the first of several kernels): away from the
-        training rows, the standard deviation grows to √(noise variance + variance of y) instead of
-        falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X and M
-        basis functions. Local residuals are not used.
+        Returns
+        -------
+        ndarray of shape (n,), or (n, T) for T targets, or a tuple of arrays
+            The mean, then what was requested besides, in the order of the parameters.
 
-        ``return_gradient`` adds the gradient (n, d) of the mean with respect to
-        ``model_.columns.features``, and with ``return_std`` that of the standard deviation, in the
-        units of X; for T targets, (n, T, d). The gradient is 0 for categories, and for a kernel
-        with a kink (Laplacian) at its centre. Local residuals, Python functions as kernel or basis,
-        and rows with missing values have no gradient.
-
-        Raises ``DataError`` or ``ValueError`` if X's features or the number of ``augment`` rows
-        differ from the fit's.
+        Raises
+        ------
+        DataError, UsageError
+            If X's features or the number of ``augment`` rows differ from the fit's (a
+            ``ValueError``), and for rows or models that have no gradient.
         """
         check_is_fitted(self)
         model: Model = self.model_
@@ -187,19 +310,19 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             )
         if augment is not None:
             training = source_of(self, augment, model.columns, name="augment")
-            own = in_memory(X)
+            has_arrays = in_memory(X)
             source = as_source(
-                rows_of(self, X, model.columns)[0] if own else X,
-                columns=model.columns if own else None,
+                rows_of(self, X, model.columns)[0] if has_arrays else X,
+                columns=model.columns if has_arrays else None,
             )
             require_like(source, model.columns)
             with closing(executor_for(self.client)) as executor:
                 augmenting = Augmenting.of(model, training, executor)
-                found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
-            _, mean, std, _ = found[np.argsort(found[:, 0])].T
+                predictions = np.concatenate([records for records, *_ in augmenting.pieces(source)])
+            _, mean, std, _ = predictions[np.argsort(predictions[:, 0])].T
             return (mean, std) if return_std else mean
-        found = self._values(model.predictions(std=return_std, gradient=return_gradient), X)
-        return model.parted(found, std=return_std, gradient=return_gradient)
+        predictions = self._values(model.predictions(std=return_std, gradient=return_gradient), X)
+        return model.parted(predictions, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
         """The training rows whose errors correct the predictions at X (n, d), in memory, through
@@ -219,22 +342,31 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
     ) -> tuple[Float, Float]:
-        """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's
-        units.
+        """Central intervals: their lower and upper ends, (n,) each, in the target's units.
 
-        ``kind="prediction"`` is for a new, noisy target, ``"credible"`` for its mean (or its
-        median, if the target is warped). With ``hyperparameters``, the covariance of the weights
-        includes the uncertainty of α and of the noise (``core.predictive``), and quantiles and
-        noise variance come from leave-one-out errors (``core.left_out``). Credible intervals, and
-        those of a fit with given noise or fewer than 20 rows, use quantiles of Student's t.
-        ``hyperparameters=False`` uses the posterior alone, at the maximum-evidence noise (Tipping
-        2001, eqs. 20 to 22), without local residuals. With local residuals, the variance is that of
-        the local kernel, and the quantiles are those of corrected left-out rows. Several targets
-        have intervals, (n, T) each, only with local residuals: otherwise fit each with
-        ``MultiOutputRegressor``.
+        Several targets have intervals, (n, T) each, only with local residuals: otherwise fit each
+        with ``MultiOutputRegressor``.
 
-        Raises ``UsageError`` for an invalid level or kind, ``DataError`` if features differ; both
-        are ``ValueError``.
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        level : float
+            The probability of each interval, between 0 and 1.
+        kind : {"prediction", "credible"}
+            "prediction" is for a new, noisy target, "credible" for its mean (or its median, if the
+            target is warped). With local residuals, the variance is that of the local kernel, and
+            the quantiles of "prediction" are those of corrected left-out rows.
+        hyperparameters : bool
+            If True, the covariance of the weights includes the uncertainty of α and of the noise
+            (``core.predictive``), and quantiles and noise variance come from leave-one-out errors
+            (``core.left_out``). Credible intervals, and those of a fit with given noise or fewer
+            than 20 rows, use quantiles of Student's t. If False, intervals use the posterior alone,
+            at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22), without local residuals.
+
+        Raises
+        ------
+        UsageError, DataError
+            For an invalid level or kind, or if features differ (a ``ValueError``).
         """
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
@@ -251,14 +383,25 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False
     ) -> Float:
-        """Functions drawn from the posterior at X (n, d), in the target's units: an array (n,
-        n_samples).
+        """Functions drawn from the posterior, in the target's units: an array (n, n_samples).
 
         Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is
         the mean plus a random multiple, the same at all X, of the mean's standard deviation.
-        ``noise`` adds the noise of a new target to each value; without it, the functions of a
-        warped target are medians. ``random_state`` is an int, a RandomState or None. Raises
-        ``DataError`` if the features differ, ``UsageError`` for several targets.
+
+        Parameters
+        ----------
+        X : rows (n, d) of any kind that ``fit`` takes
+        n_samples : int
+            The number of functions.
+        random_state : int, RandomState or None
+        noise : bool
+            Add the noise of a new target to each value. Without it, the functions of a warped
+            target are medians.
+
+        Raises
+        ------
+        DataError, UsageError
+            If the features differ, and for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

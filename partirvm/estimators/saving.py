@@ -77,11 +77,10 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = T
         raise UsageError(f"a {kind} cannot be saved: only {' and '.join(CLASSES)} can")
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}
-    for each, value in attributes.items():
-        if (
-            isinstance(value, np.ndarray) and value.dtype.kind in "OU"
-        ):  # arrays of strings or objects: with their kind
-            attributes[each] = value.dtype.kind, tuple(value.tolist())
+    for attribute, value in attributes.items():
+        # arrays of strings or objects are stored with their kind
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
+            attributes[attribute] = value.dtype.kind, tuple(value.tolist())
     parameters = {
         name: value for name, value in model.get_params(deep=False).items() if name != "client"
     }
@@ -96,7 +95,14 @@ def _write(
     copy: bool,
     estimator: Any = None,
 ) -> None:
-    """Write a model, and warn if it needs rows that stay in a job."""
+    """Write a model, and warn if it needs rows that stay in a job.
+
+    Args:
+        model: the model.
+        location: the folder or URL.
+        copy: True if local residual rows are copied.
+        estimator: the values of the estimator, if it is saved, too.
+    """
     write_model(model, location, {"versions": package_versions()}, estimator=estimator, copy=copy)
     if model.cells_place and not copy:
         warn(
@@ -134,11 +140,11 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     location = os.fspath(location)
     job = Job(location)
     if job.store.exists():
-        found = job.store.model(allow_code=allow_code)
+        job_model = job.store.model(allow_code=allow_code)
         warn_of_versions(
             f"{location}: the model", job.state().versions or job.state().request["versions"]
         )
-        return found
+        return job_model
     model, saved = load_saved(location, allow_code=allow_code)
     warn_of_versions(f"{location}: the model", versions_of(location))
     if saved is None:
@@ -146,21 +152,20 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
         parameters = saved["parameters"]
         attributes = saved["attributes"]
-        if (
-            not allow_code
-        ):  # the parameters name the functions of the next fit; the model may use others
+        # the parameters name the functions of the next fit; the model may use others
+        if not allow_code:
             require_no_code((parameters["kernel"], parameters["basis"]), location)
-        found = CLASSES[saved["class"]](**parameters)
+        estimator = CLASSES[saved["class"]](**parameters)
         for name in STORED & attributes.keys():
             value = attributes[name]
             if isinstance(value, tuple):  # strings and objects with their dtype kind
                 value = np.array(value[1], dtype=value[0])
-            setattr(found, name, value)
-        variance = found._input_variance
+            setattr(estimator, name, value)
+        variance = estimator._input_variance
         if np.shape(variance) != (model.design.scaling.n_inputs,):
             raise ValueError("the variance of its inputs has another number of inputs")
         classes = model.columns.classes
-        if classes is not None and np.shape(getattr(found, "classes_", ())) != (len(classes),):
+        if classes is not None and np.shape(getattr(estimator, "classes_", ())) != (len(classes),):
             raise ValueError("its classes_ have another number of labels than the model")
-        found._take(model, variance)  # type: ignore[arg-type]
-        return found
+        estimator._take(model, variance)  # type: ignore[arg-type]
+        return estimator

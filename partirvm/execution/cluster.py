@@ -45,12 +45,8 @@ def connect(address: str) -> Any:
 
     try:
         return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # the last two: TLS on one side only
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        # the last two: TLS on one side only
         text = (
             f"{error} {error.__cause__ or ''}".rstrip()
         )  # some ssl errors appear only in the text
@@ -166,9 +162,9 @@ class Cluster:
     def _count_lost(self, workers: Collection[str]) -> None:
         """Count the known workers that have left without being retired, for example by
         ``cluster.adapt``."""
-        gone = self._known_workers.difference(workers)
+        lost = self._known_workers.difference(workers)
         self._known_workers = set(workers)
-        for address in sorted(gone):
+        for address in sorted(lost):
             removals = [
                 event
                 for event in self._events_of(address)
@@ -210,9 +206,8 @@ class Cluster:
             finally:
                 if called is not None:
                     called.cancel()
-                if (
-                    inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-                ):  # the event loop has ended
+                # the event loop may have ended before it began
+                if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                     coroutine.close()
 
     def ask(self, coroutine: Coroutine[Any, Any, R]) -> R:
@@ -279,8 +274,8 @@ class Cluster:
         question = {"op": "versions", "packages": list(PACKAGES)}
         ours = get_versions(PACKAGES)["packages"]
         self.workers()  # workers that leave in the meantime do not answer
-        found = self.ask(self.client.scheduler.broadcast(msg=question, on_error="ignore"))
-        for worker, theirs in found.items():
+        answers = self.ask(self.client.scheduler.broadcast(msg=question, on_error="ignore"))
+        for worker, theirs in answers.items():
             for name in ("python", *PACKAGES):
                 if (other := theirs["packages"][name]) != ours[name]:
                     raise ClusterError(
@@ -306,7 +301,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
         # pickled by value, since this package may be missing on the scheduler's machine
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(
-            one.client_key == "fire-and-forget" for one in task.who_wants
+            client.client_key == "fire-and-forget" for client in task.who_wants
         )
 
     async def accepted() -> None:

@@ -41,11 +41,15 @@ from partirvm.process import (
 
 R = TypeVar("R")
 
-TASKS_PER_THREAD = (
-    4  # in a batch of passes: enough for load balancing, few enough for the scheduler
-)
-MOST_TILES = 256  # maximum number of tiles per task, so that a lost worker costs little
-AHEAD = 2  # maximum number of pending fits or mapped tiles per worker thread
+TASKS_PER_THREAD = 4
+"""Tasks per thread in a batch of passes: enough for load balancing, few enough for the
+scheduler."""
+
+MOST_TILES = 256
+"""Maximum number of tiles per task, so that a lost worker costs little."""
+
+AHEAD = 2
+"""Maximum number of pending fits or mapped tiles per worker thread."""
 
 
 class DaskExecutor:
@@ -57,7 +61,8 @@ class DaskExecutor:
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
-        self._client, self._cluster = client, Cluster(client, patience)
+        self._client = client
+        self._cluster = Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
         """Rows on the cluster, for each in-process source: a level, and futures for runs of
         2**level tiles."""
@@ -99,46 +104,91 @@ class DaskExecutor:
         keeping: Keeping | None = None,
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after
-        each tile."""
+        each tile.
+
+        Args:
+            passes: the passes.
+            source: the rows.
+            progress: called with the numbers of finished tasks and of all tasks.
+            keeping: the settings for kept kernel blocks.
+        """
         return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
         """Delete a fit's kept kernel blocks on all workers that respond."""
-        with suppress(
-            Exception
-        ):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
+        # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
+        with suppress(Exception):
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
     def _run(
-        self, groups: list[Any], source: Source, progress: Progress | None, keeping: Keeping | None
+        self,
+        groups: list[tuple[list[int], list[Pass]]],
+        source: Source,
+        progress: Progress | None,
+        keeping: Keeping | None,
     ) -> list[Any]:
+        """Run each group of passes over its tiles, and return the statistics of all passes.
+
+        Args:
+            groups: the numbers of the tiles, and the passes, of each group.
+            source: the rows.
+            progress: called with the numbers of finished tiles and of all tiles.
+            keeping: the settings for kept kernel blocks.
+        """
         self._cluster.workers()
-        n_tiles = sum(len(numbers) for numbers, _ in groups)
-        level = self._level(n_tiles)
+        level = self._level(sum(len(numbers) for numbers, _ in groups))
         tiles: dict[Any, int] = {}
         roots: list[Any] = []
-        sent = self._send([own for _, own in groups], "pass")
+        sent = self._send([passes for _, passes in groups], "pass")
         try:
-            for (numbers, own), passes in zip(groups, sent, strict=True):
+            for (numbers, passes), sent_passes in zip(groups, sent, strict=True):
                 total = TreeSum(len(numbers), partial(self._submit, "sum", added))
                 for index, run in aligned_runs(len(numbers), level):
-                    parts, places = self._parts(source, [numbers[position] for position in run])
-                    future = self._submit(own[0].name, run_tiles, passes, parts, places, keeping)
+                    of_run = numbers[run.start : run.stop]
+                    future = self._submit_tiles(
+                        passes[0].name, sent_passes, source, of_run, keeping
+                    )
                     tiles[future] = len(run)
                     total.add(index, future, level)
                 roots.append(total.result())
-            waiting = {*tiles, *roots}
-            done = 0
-            while waiting:
-                finished = self._finished(waiting)
-                waiting -= finished
-                # removed from the dict, so that workers can free a node as soon as it is added
-                done += sum(tiles.pop(future, 0) for future in finished)
-                if progress is not None:
-                    progress(done, n_tiles)
+            self._await(tiles, roots, progress)
             return [part for root in roots for part in self._cluster.result(root)]
         finally:
             _release([*tiles, *roots, *sent])
+
+    def _submit_tiles(
+        self, name: str, passes: Any, source: Source, tiles: list[int], keeping: Keeping | None
+    ) -> Any:
+        """Submit the passes over a run of tiles, and return the task's future.
+
+        Args:
+            name: the name of the task.
+            passes: the future of the passes.
+            source: the rows.
+            tiles: the numbers of the tiles.
+            keeping: the settings for kept kernel blocks.
+        """
+        parts, places = self._parts(source, tiles)
+        return self._submit(name, run_tiles, passes, parts, places, keeping)
+
+    def _await(self, tiles: dict[Any, int], roots: list[Any], progress: Progress | None) -> None:
+        """Wait for all tasks, and remove the finished ones from ``tiles``, so that workers can free
+        a node as soon as it is added.
+
+        Args:
+            tiles: the number of tiles of each task.
+            roots: the tasks whose results are the sums.
+            progress: called with the numbers of finished tiles and of all tiles.
+        """
+        n_tiles = sum(tiles.values())
+        done = 0
+        waiting = {*tiles, *roots}
+        while waiting:
+            finished = self._finished(waiting)
+            waiting -= finished
+            done += sum(tiles.pop(future, 0) for future in finished)
+            if progress is not None:
+                progress(done, n_tiles)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
         """Run dense fits, one task each, results in order. If ``progress``, called after each,
@@ -157,7 +207,14 @@ class DaskExecutor:
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yield results in tile order, with a bounded number of pending tiles, which are released
-        at the end."""
+        at the end.
+
+        Args:
+            function: a function of a source and a tile's number.
+            source: the rows.
+            tiles: the numbers of the tiles.
+            progress: called with the numbers of finished tasks and of all tasks.
+        """
         sent: list[Any] = []
 
         def begin(number: int) -> Any:
@@ -177,7 +234,14 @@ class DaskExecutor:
         sent: list[Any],
     ) -> Generator[Any, None, None]:
         """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data,
-        emptied on a loss."""
+        emptied on a loss.
+
+        Args:
+            begin: submits the task of a thing, and returns its future.
+            things: the arguments of the tasks.
+            progress: called with the numbers of finished tasks and of all tasks.
+            sent: futures of shared data, emptied if a worker is lost.
+        """
         waiting: deque[Any] = deque()
         report = progress or (lambda done, total: None)
 
@@ -212,12 +276,8 @@ class DaskExecutor:
     def _level(self, n_tiles: int) -> int:
         """Return the level of a task's run of tiles (log2 of its length), given the total number of
         tiles."""
-        return (
-            min(
-                max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES
-            ).bit_length()
-            - 1
-        )
+        per_task = n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads)
+        return min(max(per_task, 1), MOST_TILES).bit_length() - 1
 
     def _parts(
         self, source: Source, tiles: Sequence[int]
@@ -259,15 +319,10 @@ class DaskExecutor:
                 {_key(name): value for value in values}, hash=False, asynchronous=True
             )
             futures: dict[str, Any] = self._cluster.call(sent)
-        except (
-            PartirvmError,
-            TypeError,
-            ValueError,
-        ):  # the last two: values that cannot be pickled
+        except (PartirvmError, TypeError, ValueError):  # the last two: it cannot be pickled
             raise
-        except (
-            Exception
-        ) as error:  # a worker left: missing entries in distributed's tables, or OSError
+        except Exception as error:
+            # a worker left: missing entries in distributed's tables, or OSError
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
@@ -291,13 +346,11 @@ class DaskExecutor:
 
         self._cluster.call(ended())
         status = {future: future.status for future in waiting}
-        for kind in (
-            "error",
-            "cancelled",
-            "lost",
-        ):  # an error is the cause of anything else that was cancelled
-            for future in (future for future in waiting if status[future] == kind):
-                self._cluster.result(future)
+        # an error first: it is the cause of anything else that was cancelled
+        for kind in ("error", "cancelled", "lost"):
+            for future in waiting:
+                if status[future] == kind:
+                    self._cluster.result(future)
         self._cluster.poll_if_due()
         return {future for future in waiting if status[future] != "pending"}
 
@@ -319,7 +372,14 @@ def run_tiles(
     passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None
 ) -> Any:
     """Return the node for an aligned run of tiles. Each tile is given by its number and the index
-    of its part."""
+    of its part.
+
+    Args:
+        passes: the passes.
+        parts: the source, or parts of it.
+        tiles: the number of each tile, and the index of its part.
+        keeping: the settings for kept kernel blocks.
+    """
     total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):
         total.add(position, tile_statistics(passes, parts[part], number, keeping))

@@ -55,25 +55,25 @@ KeepBlocks: TypeAlias = Callable[[int], Keeping]
 
 @contextmanager
 def keeping_blocks(
-    plan: Plan, forget: Callable[[str], Any], beside: Path | None = None
+    plan: Plan, forget: Callable[[str], Any], job_folder: Path | None = None
 ) -> Iterator[KeepBlocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` block, when ``forget`` is called
     with their token.
 
-    ``beside`` is the folder for blocks on disk, emptied first, or None for a temporary one. Raises
-    ``StorageError``.
+    ``job_folder`` is the folder for blocks on disk, emptied first, or None for a temporary one.
+    Raises ``StorageError``.
     """
     store = plan.kernel_store
     folder = None
-    if beside is not None:
-        shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
+    if job_folder is not None:
+        shutil.rmtree(job_folder, ignore_errors=True)  # left by a killed process
     if store.where == "none":
         yield None
         return
     token = uuid.uuid4().hex
     runs = count(1)
     if store.where == "zarr":
-        folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
+        folder = str(job_folder or tempfile.mkdtemp(prefix="partirvm-kernel-"))
         with storing(folder, ADVICE):
             Path(folder).mkdir(exist_ok=True)
 
@@ -124,7 +124,8 @@ class BlockStore:
         with self._lock:
             if keeping.run == self._run:
                 return
-            self._run, self._budget = keeping.run, keeping.budget
+            self._run = keeping.run
+            self._budget = keeping.budget
             outdated = [
                 key for key, panel in self._panels.items() if panel.run < keeping.run - STALE
             ]
@@ -135,25 +136,34 @@ class BlockStore:
 
     def fill(self, key: Key, design: Design, X: Float, out: Float) -> None:
         """Write Φ at the rows X into ``out`` (n, M), stored column by column; ``key`` identifies
-        panel and design."""
+        panel and design.
+
+        Args:
+            key: the panel and the design.
+            design: the design.
+            X: rows (n, d).
+            out: the block (n, M), stored column by column.
+        """
         design.lead(X, out)
         rows = out.T[design.n_leading :]
         labels = design.labels
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
-        _, kept, there = np.intersect1d(
+        _, of_panel, places = np.intersect1d(
             labels, panel.labels, assume_unique=True, return_indices=True
         )
-        rows[kept] = values[there]
-        missing = np.setdiff1d(np.arange(len(labels)), kept)
+        rows[of_panel] = values[places]
+        missing = np.setdiff1d(np.arange(len(labels)), of_panel)
         rows[missing] = new = design.take(missing, leading=NONE).block(X).T
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
                 self._delete(panel)  # two runs of one task overlapped
 
-    def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
+    def _keep(
+        self, panel: _Panel, of_panel: Float, requested: Int, labels: Int, values: Float
+    ) -> None:
         """Keep the columns that this run has requested, and as many new columns as fit."""
         stay = np.isin(panel.labels, requested) | (panel.run == self._run)
         size = 8 * values.shape[1]
@@ -167,7 +177,7 @@ class BlockStore:
             return
         _remove(panel.values)
         panel.labels = np.concatenate([panel.labels[stay], labels[:count]])
-        panel.values = np.concatenate([kept[stay], values[:count]])
+        panel.values = np.concatenate([of_panel[stay], values[:count]])
         if self._folder is not None:
             panel.values = _written(panel.values, self._folder)
 
@@ -239,13 +249,21 @@ def fill_block(
     keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float
 ) -> None:
     """Write Φ at a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key``
-    begins a ``Key``."""
-    kept = design.origin is not None and len(design.centres) > 0
+    begins a ``Key``.
+
+    Args:
+        keeping: the settings for kept blocks; None if none are kept.
+        key: the number of the tile, a digest of its selected rows, and the number of the panel.
+        design: the design.
+        X: the panel's rows (n, d).
+        out: the block (n, M), stored column by column.
+    """
+    is_kept = design.origin is not None and len(design.centres) > 0
     d = design.scaling.n_inputs
     if (
         keeping is not None
-        and kept
-        and all(independent(each, d, len(X)) for each in design.kernels)
+        and is_kept
+        and all(independent(kernel, d, len(X)) for kernel in design.kernels)
     ):
         store_of(keeping).fill((*key, design.basis), design, X, out)
     else:

@@ -36,7 +36,7 @@ from partirvm.process import (
     unloaded_bytes,
     usable_cores,
 )
-from partirvm.types import PANEL_ROWS
+from partirvm.types import PANEL_ROWS, Int
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
 POLL = 1.0
@@ -63,17 +63,16 @@ Statistics: TypeAlias = tuple[Any, ...]
 """Statistics of several passes over the same tiles."""
 
 
-def added(one: Statistics, other: Statistics) -> Statistics:
+def added(statistics: Statistics, other: Statistics) -> Statistics:
     """Return the sum of the statistics of each pass."""
-    return tuple(map(add, one, other))
+    return tuple(map(add, statistics, other))
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
     """Group consecutive passes that read the same tiles; return the tiles and passes of each
     group."""
-    return [
-        (tiles, list(own)) for tiles, own in groupby(passes, lambda each: tiles_of(each, source))
-    ]
+    groups = groupby(passes, lambda pass_: tiles_of(pass_, source))
+    return [(tiles, list(of_tiles)) for tiles, of_tiles in groups]
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
@@ -100,36 +99,51 @@ class _Tile(Tile):
         A panel's blocks overwrite those of the previous one: new pages would cost as much as the
         kernel evaluation.
         """
-        noise = next((design for design in designs if design.weighs_rows), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
             numbers = between(rows, numbers[0], numbers[-1])
-        whole = len(numbers) == len(self.X)
-        digest = "" if whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
+        is_whole = len(numbers) == len(self.X)
+        digest = "" if is_whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
+        noise = next((design for design in designs if design.weighs_rows), None)
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
-            here = numbers[start : start + PANEL_ROWS]
-            # whole tiles, the usual case, are sliced without a copy
-            some: Any = slice(start, start + PANEL_ROWS) if whole else here - self.start
-            weights = None if self.weights is None else self.weights[some]
-            factors = None if noise is None else noise.row_weights(self.X[some])
-            if factors is not None:
-                weights = factors if weights is None else weights * factors
-            panel = Panel(here, self.X[some], self.t[some], weights)
+            panel = self._panel(numbers[start : start + PANEL_ROWS], noise, is_whole=is_whole)
             blocks = []
             for design, place in zip(designs, places, strict=True):
-                blocks.append(
-                    place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T
-                )
-                fill_block(self.keeping, (self.number, digest, number), design, panel.X, blocks[-1])
+                size = len(panel.X) * design.n_columns
+                block = place[:size].reshape(design.n_columns, len(panel.X)).T
+                fill_block(self.keeping, (self.number, digest, number), design, panel.X, block)
+                blocks.append(block)
             yield panel, *blocks
+
+    def _panel(self, numbers: Int, noise: Design | None, *, is_whole: bool) -> Panel:
+        """Return the panel of these row numbers, weighted by the ``noise`` of a design.
+
+        ``is_whole`` is true if all rows of the tile are selected.
+        """
+        places: Any = numbers - self.start
+        if is_whole:  # the usual case: slices are no copies
+            places = slice(int(places[0]), int(places[-1]) + 1)
+        X = self.X[places]
+        weights = None if self.weights is None else self.weights[places]
+        factors = None if noise is None else noise.row_weights(X)
+        if factors is not None:
+            weights = factors if weights is None else weights * factors
+        return Panel(numbers, X, self.t[places], weights)
 
 
 def tile_statistics(
     passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
 ) -> Statistics:
     """Return one tile's contributions to each pass. ``keeping`` has the settings for kept kernel
-    blocks."""
+    blocks.
+
+    Args:
+        passes: the passes.
+        source: the rows.
+        number: the number of the tile.
+        keeping: the settings for kept kernel blocks.
+    """
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
     return tuple(pass_.statistic(tile) for pass_ in passes)
@@ -175,7 +189,14 @@ class LocalExecutor:
         keeping: Keeping | None = None,
     ) -> list[Any]:
         """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has the settings
-        for kept blocks."""
+        for kept blocks.
+
+        Args:
+            passes: the passes.
+            source: the rows.
+            progress: called with the numbers of finished tasks and of all tasks.
+            keeping: the settings for kept kernel blocks.
+        """
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(tiles), added) for tiles, _ in groups]
         leaves = [
@@ -183,13 +204,13 @@ class LocalExecutor:
         ]
 
         def statistics(leaf: tuple[int, int]) -> Statistics:
-            tiles, own = groups[leaf[0]]
-            return tile_statistics(own, source, tiles[leaf[1]], keeping)
+            k, position = leaf
+            tiles, of_tiles = groups[k]
+            return tile_statistics(of_tiles, source, tiles[position], keeping)
 
-        for (k, position), found in zip(
-            leaves, self._each(statistics, leaves, progress), strict=True
-        ):
-            totals[k].add(position, found)
+        results = self._each(statistics, leaves, progress)
+        for (k, position), result in zip(leaves, results, strict=True):
+            totals[k].add(position, result)
         return [part for total in totals for part in total.result()]
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
@@ -215,7 +236,14 @@ class LocalExecutor:
         tiles: Sequence[int],
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield ``(number, function(source, number))`` for these tiles, in order."""
+        """Yield ``(number, function(source, number))`` for these tiles, in order.
+
+        Args:
+            function: a function of a source and a tile's number.
+            source: the rows.
+            tiles: the numbers of the tiles.
+            progress: called with the numbers of finished tasks and of all tasks.
+        """
         return zip(
             tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True
         )
@@ -228,7 +256,14 @@ class LocalExecutor:
         ahead: int | None = None,
     ) -> Iterator[Any]:
         """Yield ``function(thing)`` for each of ``things`` in order; at most ``ahead`` calls run in
-        advance."""
+        advance.
+
+        Args:
+            function: the function.
+            things: its arguments.
+            progress: called with the numbers of finished tasks and of all tasks.
+            ahead: the number of calls in advance; None for one a thread.
+        """
         waiting: deque[Future[Any]] = deque()
         report = progress or (lambda done, total: None)
         with one_blas_thread():

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -48,12 +48,14 @@ row."""
 
 @dataclass(frozen=True)
 class Pruned:
-    """What ``prune`` deleted and at what cost: ``vectors`` is their number, ``log_evidence`` the
-    loss in nats.
+    """What ``prune`` deleted and at what cost.
 
-    ``squared_error`` is the growth of the training rows' mean weighted squared error, in the
-    target's units squared (for a warped target, those of its map); (T,) for T targets, 0 for
-    classes.
+    Attributes:
+        vectors: the number of deleted vectors.
+        log_evidence: the loss of log evidence in nats.
+        squared_error: the growth of the training rows' mean weighted squared error, in the target's
+            units squared (for a warped target, those of its map); (T,) for T targets, 0 for
+            classes.
     """
 
     vectors: int = 0
@@ -68,12 +70,19 @@ class Pruned:
 
 @dataclass(frozen=True)
 class FittedModel(DeclaredState):
-    """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
+    """A model of M columns.
 
-    ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and
-    ``root`` is R with Σ = RRᵀ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
-    ``relevance`` (d,) is that of each feature (``model.relevance``), or None if no rows were at
-    hand.
+    Attributes:
+        design: the M columns: bias, basis functions, and kernels at the relevance vectors.
+        mean: posterior means of the weights, (M,) or, with C linear predictors or targets, (M, C).
+        root: R with Σ = RRᵀ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
+        alpha: prior precisions of the weights, (M,).
+        log_evidence: the log evidence in nats.
+        n_rows: the number of training rows.
+        columns: names of the features and targets, categories and classes.
+        pruned: what ``prune`` deleted, and at what cost.
+        relevance: relevance (d,) of each feature (``model.relevance``); None if no rows were at
+            hand.
     """
 
     one_unit: ClassVar[bool] = False
@@ -94,14 +103,14 @@ class FittedModel(DeclaredState):
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
     def __repr__(self) -> str:
-        found = (
+        text = (
             f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, "
             f"{self.design.kernel.name} kernel"
         )
         return (
-            f"<{found}, rows of local residuals in {self.cells_place}>"
+            f"<{text}, rows of local residuals in {self.cells_place}>"
             if self.cells_place
-            else f"<{found}>"
+            else f"<{text}>"
         )
 
     def _repr_html_(self) -> str:
@@ -126,7 +135,7 @@ class FittedModel(DeclaredState):
             for a in arrays
         ]
         text = re.sub(
-            r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree)
+            r'{"array": (\d+)}', lambda match: sums[int(match[1])].hexdigest(), json.dumps(tree)
         )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -160,10 +169,10 @@ class FittedModel(DeclaredState):
 
     def _used_inputs(self) -> Bool:
         """Return the scaled inputs (d',) on which a prediction depends."""
-        found = self.design.effective
+        used = self.design.effective
         if self.design.noise is not None:
-            found = found | self.design.noise.kernel.effective(len(found))
-        return found
+            used = used | self.design.noise.kernel.effective(len(used))
+        return used
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
@@ -181,22 +190,23 @@ class FittedModel(DeclaredState):
             return self
         M = len(self.mean)
         roots = self.root if self.root.ndim == 3 else self.root[None]
-        given = self.alpha, self.mean.reshape(M, -1), roots
-        left = np.delete(np.arange(M), least_loss(*given, first, count))
-        mean, roots, loss, growth = conditioned(*given, left)
+        posterior = self.alpha, self.mean.reshape(M, -1), roots
+        left = np.delete(np.arange(M), least_loss(*posterior, first, count))
+        mean, roots, loss, growth = conditioned(*posterior, left)
         design = self.design.take(left[first:] - first)
         root = roots if self.root.ndim == 3 else roots[0]
         mean = mean.reshape(-1, *self.mean.shape[1:])
         done = self.pruned
         pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
-        found = replace(
+        pruned_model = replace(
             self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
         )
-        if (
-            self.relevance is not None
-        ):  # of the model before; features of deleted vectors alone are switched off
-            found = replace(found, relevance=np.where(found.used_features, self.relevance, 0.0))
-        return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
+        # the relevance is that of the unpruned model; features of deleted vectors alone get 0
+        if self.relevance is not None:
+            pruned_model = replace(
+                pruned_model, relevance=np.where(pruned_model.used_features, self.relevance, 0.0)
+            )
+        return replace(pruned_model, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:
         """Return the model with the ``growth`` (T,) of β‖t − Φμ‖² by pruning recorded; classes have
@@ -220,45 +230,79 @@ class FittedModel(DeclaredState):
             )
 
 
+class LinearValues(NamedTuple):
+    """Linear predictors at n rows.
+
+    Attributes:
+        values: Φw, (n,) or (n, C).
+        variances: φᵀΣφ, of the same shape; None without a root of Σ.
+        nearness: the largest kernel value of a row as a fraction of the kernel's peak, (n,): below
+            ``FAR`` a row is far from all relevance vectors. It is 1 without local kernels.
+    """
+
+    values: Float
+    variances: Any
+    nearness: Float
+
+
 def linear_values(
     design: Design, weights: Float, X: Float, root: Float | None = None
-) -> tuple[Float, Any, Float]:
-    """Return Φw, φᵀΣφ if a root of Σ is passed, and nearness (n,), at raw inputs X (n, d).
+) -> LinearValues:
+    """Return the linear predictors of a design at raw inputs.
 
-    ``weights`` (M,) or (M, C) yield values (n,) or (n, C), and variances have the same shape.
-    Nearness is the largest kernel value of a row as a fraction of the kernel's peak: below ``FAR``
-    a row is far from all relevance vectors. It is 1 without local kernels. Raises ``DataError`` if
-    X and the design differ in the number of features.
+    Raises ``DataError`` if X and the design differ in the number of features.
+
+    Args:
+        design: a design of M columns.
+        weights: weights of the columns, (M,) or (M, C).
+        X: raw inputs, (n, d).
+        root: a root of Σ, (M, M) or (C, M, M); (1, M, M) if all predictors share it.
     """
+    _require_features(design, X)
+    n = len(X)
+    roots: Any = ()
+    if root is not None:
+        roots = root[None] if root.ndim == 2 else root
+    values = np.empty((n, *weights.shape[1:]))
+    variances = np.empty((n, len(roots)))
+    near = np.ones(n)
+    heights = design.peaks()
+    has_nearness = len(design.centres) and design.kernel.local
+    # all full panels share this memory: new memory takes as long as values
+    place = np.empty((design.n_columns, HEIGHT)).T if n >= HEIGHT else None
+    for start in range(0, n, HEIGHT):
+        rows = slice(start, start + HEIGHT)
+        block = design.block(X[rows], place if start + HEIGHT <= n else None)
+        values[rows] = products(block, weights)
+        for k, root_of_output in enumerate(roots):
+            variances[rows, k] = quadratic_forms(block, root_of_output)
+        if has_nearness:
+            near[rows] = _nearness(block[:, design.n_leading :], heights)
+    if root is None:
+        return LinearValues(values, None, near)
+    if weights.ndim == 1:
+        return LinearValues(values, variances[:, 0], near)
+    if len(roots) < weights.shape[1]:
+        variances = np.repeat(variances, weights.shape[1], axis=1)
+    return LinearValues(values, variances, near)
+
+
+def _require_features(design: Design, X: Float) -> None:
     n_features = design.centres.shape[1]
-    near = np.ones(len(X))
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(
             f"the model was trained on {n_features} features, but the given rows have shape "
             f"{X.shape}"
         )
-    values = np.empty((len(X), *weights.shape[1:]))
-    heights = design.peaks()
-    equal = bool((heights == heights[:1]).all())
-    variances = None if root is None else np.empty(values.shape)
-    roots = () if root is None else root[None] if root.ndim == 2 else root
-    place = (
-        np.empty((design.n_columns, HEIGHT)).T if len(X) >= HEIGHT else None
-    )  # new memory takes as long as values
-    for start in range(0, len(X), HEIGHT):
-        rows = slice(start, start + HEIGHT)
-        block = design.block(X[rows], place if start + HEIGHT <= len(X) else None)
-        values[rows] = products(block, weights)
-        for k, each in enumerate(roots):
-            variances.reshape(len(X), -1)[rows, k] = quadratic_forms(block, each)  # type: ignore[union-attr]
-        if len(design.centres) and design.kernel.local:
-            kernels = block[:, design.n_leading :]
-            if not equal:
-                kernels /= heights
-            near[rows] = kernels.max(axis=1) / (heights[0] if equal else 1.0)
-    if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
-        variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
-    return values, variances, near
+
+
+def _nearness(kernels: Float, heights: Float) -> Float:
+    """Return the nearness (n,) from kernel values (n, M) and their peaks (M,); may overwrite the
+    kernel values."""
+    if (heights == heights[0]).all():
+        return np.asarray(kernels.max(axis=1) / heights[0])
+    kernels /= heights
+    return np.asarray(kernels.max(axis=1))
 
 
 def nearness_to_others(design: Design, X: Float) -> Float:
@@ -276,13 +320,15 @@ def nearness_to_others(design: Design, X: Float) -> Float:
 
 @dataclass(frozen=True)
 class Bases:
-    """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias
-    first.
+    """The bias and the B basis functions, including pruned functions, for C outputs or T targets.
 
-    ``weights`` and ``alpha``, (B + 1,) or (B + 1, C or T) for C outputs or T targets, refer to the
-    standardised problem; pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log
-    evidence, in nats, if only that function is deleted (Tipping & Faul 2003, eq. 27), summed over
-    outputs: low if functions can replace each other.
+    Attributes:
+        names: their names (B + 1,), the bias first.
+        weights: their weights in the standardised problem, (B + 1,) or (B + 1, C or T); 0 if
+            pruned.
+        alpha: their precisions in the standardised problem, of the same shape; ∞ if pruned.
+        relevance: the loss of log evidence in nats if only that function is deleted (Tipping & Faul
+            2003, eq. 27), summed over outputs, (B + 1,): low if functions can replace each other.
     """
 
     names: tuple[str, ...]
@@ -301,8 +347,9 @@ def bases_of(model: FittedModel) -> Bases:
     weights = np.zeros(shape)
     relevance = np.zeros(shape)
     alpha = np.full((len(names), *model.alpha.shape[1:]), np.inf)
-    weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
-    own = model.alpha[:count].reshape(
+    weights[mine] = model.mean[:count]
+    alpha[mine] = model.alpha[:count]
+    leading_alpha = model.alpha[:count].reshape(
         count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:]
     )
     variance = np.einsum("...mk,...mk->...m", model.root, model.root)[
@@ -311,7 +358,9 @@ def bases_of(model: FittedModel) -> Bases:
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = 1.0 / variance
         worth = log_contribution(
-            own, np.maximum(precision - own, 0.0), model.mean[:count] * precision
+            leading_alpha,
+            np.maximum(precision - leading_alpha, 0.0),
+            model.mean[:count] * precision,
         )
-    relevance[mine] = np.where(np.isfinite(own) & (variance > 0), worth, 0.0)
+    relevance[mine] = np.where(np.isfinite(leading_alpha) & (variance > 0), worth, 0.0)
     return Bases(tuple(names), weights, alpha, relevance.reshape(len(names), -1).sum(axis=1))

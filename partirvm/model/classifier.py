@@ -29,9 +29,32 @@ class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2,
     otherwise C = K. Two classes with a ``ramp`` have C = 2.
 
-    ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M,
-    M) if predictors share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns
-    indicator predictors into logits. ``columns.classes`` are the labels of the codes 0 … K−1.
+    Parameters
+    ----------
+    design : Design
+        The M columns: bias, basis functions, and kernels at the relevance vectors.
+    mean : ndarray of shape (M, C)
+        Posterior means of the weights.
+    root : ndarray of shape (C, M, M), or (1, M, M) if predictors share Σ
+        R_k with Σ_k = R_k R_kᵀ.
+    alpha : ndarray of shape (M,)
+        Prior precisions of the weights, which the predictors share.
+    log_evidence : float
+        In nats.
+    n_rows : int
+        The number of training rows.
+    columns : Columns
+        Names of the features and targets, categories and classes.
+    likelihood : str
+        One of ``core.link.LINKS``.
+    moderate : bool
+        True if probabilities take the variance of the linear predictors into account.
+    ramp : Ramp or None
+        A function that turns predictors of class indicators into logits.
+    pruned : Pruned
+        What ``prune`` deleted, and at what cost.
+    relevance : ndarray of shape (d,) or None
+        Relevance of each feature (``model.relevance``); None if no rows were at hand.
     """
 
     one_unit = True
@@ -86,11 +109,9 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        f, low, high = (
-            self._logits(f, f),
-            self._logits(f + half, f - half),
-            self._logits(f - half, f + half),
-        )
+        low = self._logits(f + half, f - half)
+        high = self._logits(f - half, f + half)
+        f = self._logits(f, f)
         if (variance := self._level_variances(X)) is not None:
             further = multiple**2 * variance
             low = f - np.sqrt((f - low) ** 2 + further)
@@ -115,9 +136,9 @@ class ClassModel(FittedModel):
         """Return probabilities (n, K) at X (n, d), also interval ends with ``multiples`` (1,), and
         nearness (n,)."""
         f, near = self.predictors(X)
-        found = LINKS[self.likelihood].probabilities(f)
-        return found if multiples is None else np.hstack(
-            [found, self._ends(multiples[0], "probability", X)[0]]
+        probabilities = LINKS[self.likelihood].probabilities(f)
+        return probabilities if multiples is None else np.hstack(
+            [probabilities, self._ends(multiples[0], "probability", X)[0]]
         ), near
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
@@ -148,8 +169,8 @@ class ClassModel(FittedModel):
         class ``first``."""
         if self.ramp is None:
             return second
-        found = self.ramp.logits(second)
-        return found if found.shape[1] > 2 else found[:, 1:] - self.ramp.logits(first)[:, :1]
+        logits = self.ramp.logits(second)
+        return logits if logits.shape[1] > 2 else logits[:, 1:] - self.ramp.logits(first)[:, :1]
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

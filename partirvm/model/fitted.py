@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -48,33 +48,93 @@ from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
 BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
 
-OUTSIDE, LEAST_REACH = 0.01, 1e-20
-"""Maximum share of the training rows that may be less near than the reach, as outliers, and the
-reach below which it is 0: then so many rows are far from all vectors that nearness says nothing
-about errors."""
+OUTSIDE = 0.01
+"""Maximum share of the training rows that may be less near than the reach, as outliers."""
+
+LEAST_REACH = 1e-20
+"""The reach below which it is 0: then so many rows are far from all vectors that nearness says
+nothing about errors."""
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
+
+
+class Gradients(NamedTuple):
+    """Predictions at n rows with their gradients.
+
+    Attributes:
+        means: the means of the targets, (n,) or (n, T).
+        deviations: the standard deviations of new targets, of the same shape.
+        mean_slopes: the gradients of the means, (n, T, d).
+        deviation_slopes: the gradients of the standard deviations, (n, T, d).
+        nearness: nearness of the rows, (n,).
+    """
+
+    means: Float
+    deviations: Float
+    mean_slopes: Float
+    deviation_slopes: Float
+    nearness: Float
+
+    def columns(self, *, std: bool) -> Float:
+        """Return means, standard deviations if ``std``, then the gradients of both, side by
+        side."""
+        parts = [self.means, self.mean_slopes]
+        if std:
+            parts = [self.means, self.deviations, self.mean_slopes, self.deviation_slopes]
+        return np.hstack([part.reshape(len(self.nearness), -1) for part in parts])
 
 
 @dataclass(frozen=True, repr=False)
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and
-    ``log_evidence`` are in the target's own units, or in those of its map (``Scaling.target``), as
-    are ``moments`` and ``samples``. For T targets that share columns and α, ``noise_variance`` is
-    (T,), and predictions are (n, T); the evidence is that of all targets together. ``calibration``
-    is the uncertainty estimated from left-out rows, including ``noise_variance``
-    (``core.left_out``); it is None for given noise and for several targets. For an overconfident
-    fit, it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
-    ``mean`` and ``root`` belong. With local noise (``design.noise``), both are means over the
-    training rows, and the noise variance at x is a multiple of them. ``known_noise`` is true if the
-    noise was given, ``known_alpha`` are the positions of given α. ``residuals`` are errors of the
-    training rows, which correct the mean and determine variances and quantiles
-    (``local.residuals``). ``prior_variance``, a number or (T,), is that of the function far from
-    all vectors: target minus noise variance. Training rows but outliers have at least the nearness
-    ``reach``; it is 0 if variances do not depend on nearness.
+    ``mean`` and ``alpha`` refer to the scaled problem; all other values are in the target's own
+    units, or in those of its map (``Scaling.target``), as are ``moments`` and ``samples``. T
+    targets share columns and α, and predictions are (n, T). With local noise (``design.noise``),
+    noise variances are means over the training rows, and the noise variance at x is a multiple of
+    them.
+
+    Parameters
+    ----------
+    design : Design
+        The M columns: bias, basis functions, and kernels at the relevance vectors.
+    mean : ndarray of shape (M,) or (M, T)
+        Posterior means of the weights.
+    root : ndarray of shape (M, M) or (T, M, M)
+        R with Σ = RRᵀ.
+    alpha : ndarray of shape (M,)
+        Prior precisions of the weights.
+    log_evidence : float
+        In nats; for T targets, that of all of them together.
+    n_rows : int
+        The number of training rows.
+    columns : Columns
+        Names of the features and targets, categories and classes.
+    noise_variance : float or ndarray of shape (T,)
+        The noise variance of predictions, estimated from left-out rows if there are any.
+    evidence_noise : float or ndarray of shape (T,)
+        The noise variance of maximum evidence, to which ``mean`` and ``root`` belong. It differs
+        much from ``noise_variance`` for an overconfident fit.
+    calibration : Calibration or None
+        The uncertainty estimated from left-out rows (``core.left_out``); None for given noise and
+        for several targets.
+    known_noise : bool
+        True if the noise was given.
+    known_alpha : tuple of int
+        Positions of given precisions.
+    residuals : LocalResiduals or None
+        Errors of the training rows, which correct the mean and determine variances and quantiles
+        (``local.residuals``).
+    prior_variance : float or ndarray of shape (T,)
+        The variance of the function far from all vectors: that of the target minus the noise.
+    reach : float
+        The nearness of all training rows but outliers is at least this; 0 if variances do not
+        depend on nearness.
+    pruned : Pruned
+        What ``prune`` deleted, and at what cost.
+    relevance : ndarray of shape (d,) or None
+        Relevance of each feature (``model.relevance``); None if no rows were at hand.
     """
 
     far_values = (
@@ -107,8 +167,8 @@ class Model(FittedModel):
             of_evidence = float(of_evidence[0])
             prior = float(prior[0])
         known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
-        found = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
-        return replace(found, prior_variance=prior)
+        model = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
+        return replace(model, prior_variance=prior)
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields; cached values are computed again."""
@@ -123,20 +183,22 @@ class Model(FittedModel):
         """As for all models; the noise variance of predictions grows by the mean squared error that
         this costs.
 
-        ``evidence_noise``, local noise and interval quantiles stay. The loss does not include the
-        prior of α.
+        ``evidence_noise``, local noise and interval quantiles are unchanged. The loss does not
+        include the prior of α.
         """
         if self.residuals is not None:
             raise UsageError(
                 "local residuals depend on all vectors: prune model_.sparse(), or set max_vectors"
             )
-        found = super().prune(max_vectors)
+        pruned = super().prune(max_vectors)
         others = self.design.centres
-        if found.n_vectors == self.n_vectors or not self.reach:
-            return found
+        if pruned.n_vectors == self.n_vectors or not self.reach:
+            return pruned
         # the former vectors are training rows, which must not be far from the others
-        near = nearness_to_others(found.design, others)
-        return replace(found, reach=usable_reach(min(self.reach, near.min())) if len(near) else 0.0)
+        near = nearness_to_others(pruned.design, others)
+        return replace(
+            pruned, reach=usable_reach(min(self.reach, near.min())) if len(near) else 0.0
+        )
 
     @one_blas_thread()
     def with_reach_of(self, X: Float) -> Self:
@@ -156,12 +218,12 @@ class Model(FittedModel):
         return self.moments(X, variance=False)[0].reshape(len(X), -1)
 
     def _used_inputs(self) -> Bool:
-        found = super()._used_inputs()
+        used = super()._used_inputs()
         if self.residuals is not None:
             metric = self.residuals.metric
-            found = found | (metric.axes != 0.0).any(axis=0)
-            found[[feature for feature, *_ in metric.levels]] = True
-        return found
+            used = used | (metric.axes != 0.0).any(axis=0)
+            used[[feature for feature, *_ in metric.levels]] = True
+        return used
 
     @property
     def own_residuals(self) -> LocalResiduals:
@@ -205,8 +267,8 @@ class Model(FittedModel):
         targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
-        found: Float = scaling.t_shift + scaling.t_scale * bias
-        return found if self.n_targets > 1 else float(found[0])
+        intercepts: Float = scaling.t_shift + scaling.t_scale * bias
+        return intercepts if self.n_targets > 1 else float(intercepts[0])
 
     @property
     def determinedness(self) -> Float:
@@ -234,15 +296,15 @@ class Model(FittedModel):
             return partial(self.gradients, std=std)
         return self.predictive.values if std else self.means
 
-    def parted(self, found: Float, *, std: bool, gradient: bool) -> Any:
+    def parted(self, values: Float, *, std: bool, gradient: bool) -> Any:
         """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T
         targets, (n, T, …)."""
         T = self.n_targets
         shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
-        pieces = np.split(found, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
+        pieces = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
         shaped = [
-            each.reshape(len(found), *shape[T == 1 :])
-            for each, shape in zip(pieces, shapes, strict=True)
+            piece.reshape(len(values), *shape[T == 1 :])
+            for piece, shape in zip(pieces, shapes, strict=True)
         ]
         return tuple(shaped) if len(shaped) > 1 else shaped[0]
 
@@ -261,51 +323,71 @@ class Model(FittedModel):
             )
         if np.isnan(X).any():
             raise DataError("rows with missing values have no gradient: fill the values in")
-        panels = [
-            self.predictive._gradients(X[k : k + HEIGHT]) for k in range(0, max(len(X), 1), HEIGHT)
-        ]
-        columns = [np.concatenate(each).reshape(len(X), -1) for each in zip(*panels, strict=True)]
-        return np.hstack(columns[: 4 if std else 3 : 1 if std else 2]), columns[4][:, 0]
+        starts = range(0, max(len(X), 1), HEIGHT)
+        panels = [self.predictive._gradients(X[start : start + HEIGHT]) for start in starts]
+        values = np.concatenate([panel.columns(std=std) for panel in panels])
+        return values, np.concatenate([panel.nearness for panel in panels])
 
     @one_blas_thread()
-    def _gradients(self, X: Float) -> tuple[Float, ...]:
-        """Means, standard deviations, their gradients, and nearness for a panel, by the chain rule
-        from Φμ and φᵀΣφ."""
-        design = self.design
+    def _gradients(self, X: Float) -> Gradients:
+        """Return the gradients for a panel, by the chain rule from Φμ and φᵀΣφ."""
         n = len(X)
         T = self.n_targets
         mean, variance, near = replace(self, reach=0.0).moments(X)
-        M = len(self.mean)
-        scale = design.scaling.t_scale[:, None]
-        target = design.scaling.target
         rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
-        block = design.block(rows)
-        factors = [np.broadcast_to(each, block.shape) for each in self.mean.reshape(M, T).T]
-        factors += [
-            2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)
-        ]
-        slopes = np.stack([design.raw_gradient(rows, block, each)[:n] for each in factors], axis=1)
-        of_mean = scale * slopes[:, :T]
-        of_variance = scale**2 * slopes[:, T:]
-        if design.noise is not None:  # of one target
+        block = self.design.block(rows)
+        mean_slopes = self._mean_slopes(rows, block)[:n]
+        variance_slopes = self._variance_slopes(rows, block)[:n]
+        if self.design.noise is not None:  # of one target
             power = TEMPER if self.calibration is None else 1.0
-            of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
+            noise_slopes = power * self._noise_at(X) * self.design.noise_gradient(X).T
+            variance_slopes = variance_slopes + noise_slopes.T[:, None]
         if self.reach:
-            of_variance = self._prior_slopes(rows, block, variance, of_variance)
+            variance_slopes = self._prior_slopes(rows, block, variance, variance_slopes)
             variance = self._with_prior(variance, near)
-        (z, v) = (each.reshape(n, T, 1) for each in (mean, variance))
-        h = 1j * STEP
-        moved: Any = target.moments(z + h * of_mean, v + h * of_variance)  # as in ``pulled_back``
+        target = self.design.scaling.target
+        step = 1j * STEP
+        moved: Any = target.moments(  # as in ``pulled_back``
+            mean.reshape(n, T, 1) + step * mean_slopes,
+            variance.reshape(n, T, 1) + step * variance_slopes,
+        )
         mean, variance = target.moments(mean, variance)
-        return mean, np.sqrt(variance), moved[0].imag / STEP, np.sqrt(moved[1]).imag / STEP, near
+        return Gradients(
+            mean,
+            np.sqrt(variance),
+            moved[0].imag / STEP,
+            np.sqrt(moved[1]).imag / STEP,
+            near,
+        )
+
+    def _mean_slopes(self, rows: Float, block: Float) -> Float:
+        """Return the gradients (m, T, d) of the linear means at raw inputs (m, d), from the design
+        ``block`` (m, M) there."""
+        weights = self.mean.reshape(-1, self.n_targets).T
+        slopes = [
+            self.design.raw_gradient(rows, block, np.broadcast_to(column, block.shape))
+            for column in weights
+        ]
+        return np.asarray(self.design.scaling.t_scale[:, None] * np.stack(slopes, axis=1))
+
+    def _variance_slopes(self, rows: Float, block: Float) -> Float:
+        """Return the gradients (m, T, d) of φᵀΣφ at raw inputs (m, d), from the design ``block``
+        (m, M) there."""
+        M = len(self.mean)
+        slopes = []
+        for root in self.root.reshape(self.n_targets, M, M):
+            weights = 2.0 * products(products(block, root), root.T)
+            slopes.append(self.design.raw_gradient(rows, block, weights))
+        return np.asarray(self.design.scaling.t_scale[:, None] ** 2 * np.stack(slopes, axis=1))
 
     def _prior_slopes(self, rows: Float, block: Float, variance: Float, slopes: Float) -> Float:
         """Return the gradients (n, T, d) of the variances ``_with_prior``.
 
-        rows : (m, d), the n raw inputs and m − n rows that do not count
-        block : (m, M), the design at the rows
-        variance : (n,) or (n, T), variances without the prior
-        slopes : (n, T, d), their gradients
+        Args:
+            rows: (m, d), the n raw inputs, and m − n rows that do not count.
+            block: (m, M), the design at the rows.
+            variance: (n,) or (n, T), variances without the prior.
+            slopes: (n, T, d), their gradients.
         """
         n, T, _ = slopes.shape
         ratios = block[:, self.design.n_leading :] / self.design.peaks()
@@ -319,9 +401,9 @@ class Model(FittedModel):
         share = self._prior_share(near)
         of_share = np.where((share > 0.0) & (share < 1.0), -2.0 * near / self.reach**2, 0.0)
         missing = self.prior_variance + self.noise_variance - variance.reshape(n, T)
-        kept = 1.0 - share[:, None] * (missing > 0.0)
+        likelihood_share = 1.0 - share[:, None] * (missing > 0.0)
         added = of_share[:, None] * np.maximum(missing, 0.0)
-        return np.asarray(kept[:, :, None] * slopes + added[:, :, None] * of_nearness)
+        return np.asarray(likelihood_share[:, :, None] * slopes + added[:, :, None] * of_nearness)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and
@@ -442,19 +524,22 @@ class Model(FittedModel):
         ``predictive``."""
         if self.residuals is not None:
             return np.array(
-                [[each.multiple(level) for level in levels] for each in self.residuals.calibrations]
+                [
+                    [calibration.multiple(level) for level in levels]
+                    for calibration in self.residuals.calibrations
+                ]
             )
         if self.n_targets > 1:
             return np.array([[quantile(level) for level in levels]] * self.n_targets)
-        one = self._multiple(GAUSSIAN_LEVEL)
+        half = self._multiple(GAUSSIAN_LEVEL)
         wide = quantile(GAUSSIAN_LEVEL)
-        return np.array([[self._multiple(level) / one * wide for level in levels]])
+        return np.array([[self._multiple(level) / half * wide for level in levels]])
 
     def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
         """Means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness (n,), at
         raw X (n, d)."""
         mean, variance, near = self.moments(X)
-        mean, deviation = (each.reshape(len(X), 1, -1) for each in (mean, np.sqrt(variance)))
+        mean, deviation = (values.reshape(len(X), 1, -1) for values in (mean, np.sqrt(variance)))
         return self.design.scaling.target.back(mean + multiples * deviation).reshape(
             len(X), -1
         ), near
@@ -463,19 +548,19 @@ class Model(FittedModel):
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units,
         and ones (n,)."""
-        found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
+        deviations = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
-            found = np.sqrt(noisy - mean)
-        return found[:, None], np.ones(len(X))
+            deviations = np.sqrt(noisy - mean)
+        return deviations[:, None], np.ones(len(X))
 
     def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
-        target's units."""
+        target's units; ``own`` (n,) are numbers of rows to ignore."""
         residuals = self.own_residuals
         factor = self.design.noise_factor(X, products)
-        found = residuals.explained(self.design.scaling.inputs(X), factor, own)
-        return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
+        neighbours = residuals.explained(self.design.scaling.inputs(X), factor, own)
+        return {**neighbours, "errors": self.design.scaling.t_scale * neighbours["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
         """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the
@@ -510,17 +595,17 @@ class Model(FittedModel):
         Far from all vectors, they are ``shifts`` (S,) standard deviations of the prior from their
         own values.
         """
-        (found, _, near) = linear_values(self.design, weights, X)
+        (values, _, near) = linear_values(self.design, weights, X)
         scaling = self.design.scaling
-        found = scaling.t_shift[0] + scaling.t_scale[0] * found
+        values = scaling.t_shift[0] + scaling.t_scale[0] * values
         far = near < self.reach
         if far.any():
             model = replace(self.predictive, noise_variance=0.0)
-            before, after = (
-                replace(model, reach=each).moments(X[far])[1] for each in (0.0, self.reach)
+            at_vectors, with_prior = (
+                replace(model, reach=reach).moments(X[far])[1] for reach in (0.0, self.reach)
             )
-            found[far] += np.sqrt(after - before)[:, None] * shifts
-        return found, near
+            values[far] += np.sqrt(with_prior - at_vectors)[:, None] * shifts
+        return values, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
         """Values (n, S) of functions that are ``shifts`` (S,) standard deviations from the mean,
@@ -558,9 +643,11 @@ class Model(FittedModel):
         if spread is not None:
             spread = square * spread + self._noise_at(X)
         if self.residuals is not None:
-            correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
+            correction, local_variance = self._corrections(
+                X, noisy=bool(np.any(self.noise_variance))
+            )
             mean += correction
-            spread = own if variance else None
+            spread = local_variance if variance else None
         if spread is not None:
             spread = self._with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
         self._require_finite(X, mean, spread)
@@ -591,7 +678,7 @@ class Model(FittedModel):
         (``FeatureMap.noise_factor``).
         """
         features = self.design.scaling.features
-        found = np.zeros((len(X), *self.mean.shape[1:]))
+        variance = np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
         missing[:, self.design.scaling.embedded] = False
         if features is not None:
@@ -600,13 +687,13 @@ class Model(FittedModel):
         M = self.n_vectors
         if len(rows) and M:
             filled = (
-                np.where(missing[rows], each, X[rows])
-                for each in self.design.centres[:: -(-M // FILLINGS)]
+                np.where(missing[rows], vector, X[rows])
+                for vector in self.design.centres[:: -(-M // FILLINGS)]
             )
-            found[rows] = np.var(
-                [linear_values(self.design, self.mean, each)[0] for each in filled], axis=0
+            variance[rows] = np.var(
+                [linear_values(self.design, self.mean, vector)[0] for vector in filled], axis=0
             )
-        return found
+        return variance
 
     def _of_levels(self, X: Float) -> Float | float:
         """Variance (n, T) of the effects of levels beyond that in the noise variance, for several
@@ -655,7 +742,7 @@ def directions_json(
     directions, for uncorrelated inputs of ``variance`` (d,). The squares of the loadings add up to
     1.
     """
-    found: list[tuple[float, dict[str, float]]] = []
+    directions: list[tuple[float, dict[str, float]]] = []
     for part, columns in inside(kernel, len(features), Directions):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
@@ -663,11 +750,11 @@ def directions_json(
         loadings = (
             dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist()
         )
-        found += zip(weights.tolist(), loadings, strict=True)
-    total = sum(weight for weight, _ in found)
+        directions += zip(weights.tolist(), loadings, strict=True)
+    total = sum(weight for weight, _ in directions)
     return [
         {"share": weight / total if total else 0.0, "loadings": loadings}
-        for weight, loadings in found
+        for weight, loadings in directions
     ]
 
 
@@ -676,11 +763,12 @@ def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
     basis function."""
     if model.design.functions is None:
         return []
-    found = bases_of(model)
-    weights = found.weights.reshape(len(found.names), -1).tolist()
-    parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
+    bases = bases_of(model)
+    weights = bases.weights.reshape(len(bases.names), -1).tolist()
+    parts = zip(bases.names, weights, bases.relevance.tolist(), strict=True)
     return [
-        {"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts
+        {"name": name, "weights": of_outputs, "relevance": relevance}
+        for name, of_outputs, relevance in parts
     ]
 
 
@@ -691,12 +779,12 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
     The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets;
     classes have none.
     """
-    found = list[list[float]]()
+    sizes = list[list[float]]()
     small = model.sparse() if isinstance(model, Model) else None
     while small is not None and small.n_vectors:
-        found.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
+        sizes.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
         small = small.prune(small.n_vectors * 4 // 5)
-    return found
+    return sizes
 
 
 def targets_json(model: FittedModel) -> dict[str, Any]:

@@ -30,8 +30,11 @@ LEAST = 1e-12
 """Relevance of a feature that the model depends on, but that changes no prediction of the sampled
 rows."""
 
-ROWS, FEWEST = 500, 32
-"""Maximum and minimum number of sampled rows."""
+ROWS = 500
+"""Maximum number of sampled rows."""
+
+FEWEST = 32
+"""Minimum number of sampled rows."""
 
 WORK = 4e9
 """Maximum number of rows × features × inputs × columns. With ``FEWEST`` rows above it, indices come
@@ -66,19 +69,19 @@ def feature_relevance(model: FittedModel, X: Float) -> Float:
     """
     X = X[: rows_needed(model)]
     used = model.used_features
-    found = np.zeros(len(used))
     if len(X) < 2:
         return np.where(used, LEAST, 0.0)
     values = model.explained_values(X)
     total = values.var(axis=0)
     if len(X) * _work(model) > 1.5 * WORK:
-        found = _by_gradients(model, X, values)
+        indices = _by_gradients(model, X, values)
     else:
+        indices = np.zeros(len(used))
         for j in np.flatnonzero(used):
             changed = X.copy()
             changed[:, j] = np.roll(X[:, j], 1)
-            found[j] = _share((values - model.explained_values(changed)) ** 2, total, model)
-    return np.where(used, np.maximum(found, LEAST), 0.0)
+            indices[j] = _share((values - model.explained_values(changed)) ** 2, total, model)
+    return np.where(used, np.maximum(indices, LEAST), 0.0)
 
 
 def _share(squares: Float, total: Float, model: FittedModel) -> float:
@@ -106,8 +109,8 @@ def _by_gradients(model: Any, X: Float, values: Float) -> Float:
         filled = np.where(np.isnan(X), np.nan_to_num(np.nanmean(X, axis=0)), X)
         slopes = np.stack(
             [
-                design.raw_gradient(filled, block, np.broadcast_to(each, block.shape))
-                for each in weights
+                design.raw_gradient(filled, block, np.broadcast_to(column, block.shape))
+                for column in weights
             ]
         )
     except UsageError:

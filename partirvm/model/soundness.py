@@ -19,6 +19,7 @@ from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.permission import functions_of
 from partirvm.local.cells import NUMBER
+from partirvm.local.residuals import LocalResiduals
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.quoting import quoted
@@ -41,30 +42,29 @@ def require_sound(model: Model | ClassModel) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless the model predicts finite values; its shapes
     were checked before."""
     for name, array in _arrays(model, type(model).__name__):
-        # a vector may be a row with missing values
-        _require_array(
-            name,
-            np.nan_to_num(array, posinf=np.inf, neginf=-np.inf) if name in WITH_GAPS else array,
-        )
+        if name in WITH_GAPS:  # a vector may be a row with missing values
+            array = np.nan_to_num(array, posinf=np.inf, neginf=-np.inf)
+        _require_array(name, array)
     _require_scaling(model.design.scaling, len(model.columns.features))
     _require_design(model.design)
     _require("alpha", (model.alpha > 0).all(), "must be above 0")
     if isinstance(model, Model):
         _require_regression(model)
     else:
-        classes = model.columns.classes or ()
-        _require(
-            "classes",
-            len(classes) >= 2 and len(set(classes)) == len(classes),
-            "must be two or more labels",
-        )
-        width = model.mean.shape[-1]
-        known = (len(classes),) if len(classes) > 2 or model.ramp is not None else (1, 2)
-        _require("mean", model.mean.ndim == 2 and width in known, "has another number of classes")
-    if not list(
-        functions_of(model.design)
-    ):  # a user's function is not called before the model is used
+        _require_classes(model)
+    # a user's function is not called before the model is used
+    if not list(functions_of(model.design)):
         _require_predictions(model)
+
+
+def _require_classes(model: ClassModel) -> None:
+    """Raise ``ValueError`` unless there are weights for two or more different classes."""
+    classes = model.columns.classes or ()
+    K = len(classes)
+    _require("classes", K >= 2 and len(set(classes)) == K, "must be two or more labels")
+    widths = (K,) if K > 2 or model.ramp is not None else (1, 2)
+    is_known = model.mean.ndim == 2 and model.mean.shape[-1] in widths
+    _require("mean", is_known, "has another number of classes")
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -72,15 +72,15 @@ def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(value, np.ndarray):
         yield name, value
     elif isinstance(value, tuple | list):
-        for position, each in enumerate(value):
-            yield from _arrays(each, f"{name}[{position}]")
+        for position, item in enumerate(value):
+            yield from _arrays(item, f"{name}[{position}]")
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from _arrays(getattr(value, field.name), f"{name}.{field.name}")
 
 
-def _require(name: str, right: Any, problem: str) -> None:
-    if not right:
+def _require(name: str, condition: Any, problem: str) -> None:
+    if not condition:
         raise ValueError(f"its {name} {problem}")
 
 
@@ -186,8 +186,8 @@ def _require_design(design: Design) -> None:
     )
     _require("active", (np.diff(design.active) > 0).all(), "must be increasing")
     for function, size in () if design.functions is None else design.functions.parts:
-        right = size >= 0 and (function != "linear" or size == design.centres.shape[1])
-        _require("basis", right, "has another number of functions than features")
+        is_known = size >= 0 and (function != "linear" or size == design.centres.shape[1])
+        _require("basis", is_known, "has another number of functions than features")
     if design.origin is not None:
         _require(
             "origin",
@@ -199,75 +199,53 @@ def _require_design(design: Design) -> None:
 def _require_regression(model: Model) -> None:
     """Raise ``ValueError`` for noise that is no variance, and for local residuals without rows."""
     T = len(model.design.scaling.t_scale)
-    _require(
-        "mean", model.mean.shape[1:] == (() if T == 1 else (T,)), "has another number of targets"
-    )
-    for name in ("noise_variance", "evidence_noise"):
-        noise = np.asarray(getattr(model, name))
-        right = noise.shape == (() if T == 1 else (T,))
-        _require(
-            name,
-            right and np.isfinite(noise).all() and (noise >= 0).all(),
-            "must be 0 or more for each target",
-        )
-    prior = np.asarray(model.prior_variance)
-    sized = prior.shape in ((), (T,))
-    _require(
-        "prior_variance",
-        sized and np.isfinite(prior).all() and (prior >= 0).all(),
-        "must be 0 or more for each target",
-    )
+    shape = () if T == 1 else (T,)
+    _require("mean", model.mean.shape[1:] == shape, "has another number of targets")
+    _require_variance("noise_variance", model.noise_variance, (shape,))
+    _require_variance("evidence_noise", model.evidence_noise, (shape,))
+    _require_variance("prior_variance", model.prior_variance, ((), (T,)))
     _require("reach", 0 <= model.reach <= 1, "must be from 0 to 1")
-    _require(
-        "reach",
-        not model.reach or (model.n_vectors and model.design.kernel.local),
-        "needs local vectors",
-    )
+    has_local_vectors = model.n_vectors and model.design.kernel.local
+    _require("reach", not model.reach or has_local_vectors, "needs local vectors")
     _require_positions("known_alpha", np.array(model.known_alpha, np.int64), model.design.n_columns)
-    if model.residuals is None:
-        return
-    _require(
-        "boxes",
-        (model.residuals.cells.boxes[:, 0] <= model.residuals.cells.boxes[:, 1]).all(),
-        "are reversed",
-    )
-    for kernel in model.residuals.kernels:
+    if model.residuals is not None:
+        _require_residuals(model.residuals)
+
+
+def _require_variance(name: str, value: float | Float, shapes: tuple[tuple[int, ...], ...]) -> None:
+    """Raise ``ValueError`` unless a variance is finite, not negative, and of one of the shapes."""
+    variance = np.asarray(value)
+    is_variance = variance.shape in shapes and np.isfinite(variance).all() and (variance >= 0).all()
+    _require(name, is_variance, "must be 0 or more for each target")
+
+
+def _require_residuals(residuals: LocalResiduals) -> None:
+    """Raise ``ValueError`` for local residuals with values out of range."""
+    boxes = residuals.cells.boxes
+    _require("boxes", (boxes[:, 0] <= boxes[:, 1]).all(), "are reversed")
+    for kernel in residuals.kernels:
         numbers = [kernel.variance, kernel.length, kernel.noise, kernel.inflation, kernel.least]
-        _require(
-            "kernel of residuals",
-            np.isfinite(numbers).all() and min(numbers) >= 0,
-            "has numbers below 0",
-        )
-        _require(
-            "kernel of residuals",
-            kernel.length > 0 and kernel.freedom > 0,
-            "has numbers that are not above 0",
-        )
-    records = model.residuals.cells.records
-    if records is not None:
-        numbers_of_rows = records[:, NUMBER]
-        _require(
-            "row numbers", (numbers_of_rows == np.rint(numbers_of_rows)).all(), "must be integers"
-        )
-        _require("row numbers", (numbers_of_rows >= 0).all(), "must be 0 or more")
+        is_valid = np.isfinite(numbers).all() and min(numbers) >= 0
+        _require("kernel of residuals", is_valid, "has numbers below 0")
+        is_valid = kernel.length > 0 and kernel.freedom > 0
+        _require("kernel of residuals", is_valid, "has numbers that are not above 0")
+    if residuals.cells.records is not None:
+        rows = residuals.cells.records[:, NUMBER]
+        _require("row numbers", (rows == np.rint(rows)).all(), "must be integers")
+        _require("row numbers", (rows >= 0).all(), "must be 0 or more")
 
 
 def _require_predictions(model: Model | ClassModel) -> None:
     """Raise ``ValueError`` unless the model predicts finite values at some of its vectors, and
     numbers for gaps."""
-    own = model
-    if (
-        isinstance(model, Model)
-        and model.residuals is not None
-        and model.residuals.cells.records is None
-    ):
-        own = model.sparse()  # its rows are elsewhere, and are checked when they are read
+    if isinstance(model, Model) and model.cells_place:
+        model = model.sparse()  # its rows are elsewhere, and are checked when they are read
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            multiples = own.multiples([LEVEL])[:, 0]
+            multiples = model.multiples([LEVEL])[:, 0]
             for rows in _rows(model.design):
-                values = own.predictive.values(rows, multiples)[0]
+                values = model.predictive.values(rows, multiples)[0]
                 _require("predictions", np.isfinite(values).all(), "are not finite")
         except PartirvmError as error:
             raise ValueError(f"it cannot predict: {error}") from error
@@ -276,5 +254,7 @@ def _require_predictions(model: Model | ClassModel) -> None:
 def _rows(design: Design) -> list[Float]:
     """Return rows in raw units: some vectors, and one without any value."""
     d = design.centres.shape[1]
-    some = design.centres[:: max(len(design.centres) - 1, 1)]
-    return [some if len(some) else np.zeros((1, d)), np.full((1, d), np.nan)]
+    vectors = design.centres[:: max(len(design.centres) - 1, 1)]
+    if not len(vectors):
+        vectors = np.zeros((1, d))
+    return [vectors, np.full((1, d), np.nan)]

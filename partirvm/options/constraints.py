@@ -17,15 +17,20 @@ from partirvm.errors import UsageError
 
 @dataclass(frozen=True)
 class Check:
-    """The values that an option accepts: those of a ``kind`` within bounds, the ``words``, and None
-    if ``optional``.
+    """The values that an option accepts.
 
-    Each of the ``aliases`` is a pair: a word, and the word that it stands for.
-
-    Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
-    (numbers), "name" (a real number, or a name checked where resolved), "numbers" (several real
-    numbers, or exactly ``size``), "by name" (a dict of positive numbers), "seconds" and "bytes" (a
-    number, or a string such as ``1h`` or ``512MiB``).
+    Attributes:
+        kind: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
+            (numbers), "name" (a real number, or a name checked where resolved), "numbers" (several
+            real numbers), "by name" (a dict of positive numbers), "seconds" and "bytes" (a number,
+            or a string such as ``1h`` or ``512MiB``).
+        words: the words that are accepted besides.
+        optional: True if None is accepted.
+        least: the minimum of a number.
+        above: a number must be larger.
+        below: a number must be smaller.
+        size: the exact number of ``numbers``; 0 for any.
+        aliases: pairs of a word and the word that it stands for.
     """
 
     kind: str
@@ -56,7 +61,9 @@ MOST_NEIGHBOURS = 1000
 """Maximum number of rows whose errors correct a prediction; each prediction solves a system of this
 size."""
 
-ANY, SWITCH, POSITIVE = Check("any"), Check("switch"), Check("real", above=0.0)
+ANY = Check("any")
+SWITCH = Check("switch")
+POSITIVE = Check("real", above=0.0)
 
 
 def one_of(literal: Any) -> Check:
@@ -67,8 +74,8 @@ def one_of(literal: Any) -> Check:
 def near(value: Any, words: Iterable[str]) -> str:
     """Return a question that suggests the most similar word, or an empty string if none is
     similar."""
-    found = get_close_matches(str(value), list(words), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    similar = get_close_matches(str(value), list(words), n=1)
+    return f"; did you mean {similar[0]!r}?" if similar else ""
 
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -125,21 +132,21 @@ def _switch(check: Check, name: str, value: Any) -> bool:
 def _number(check: Check, name: str, value: Any) -> Any:
     if check.kind == "name" and isinstance(value, str) and value.isidentifier():
         return value
-    whole = check.kind == "whole"
-    right = isinstance(value, numbers.Integral if whole else numbers.Real) and not isinstance(
-        value, bool
-    )
-    right = right and math.isfinite(value) and (check.least is None or value >= check.least)
-    right = (
-        right
+    is_whole = check.kind == "whole"
+    is_number = isinstance(value, numbers.Integral if is_whole else numbers.Real)
+    is_valid = (
+        is_number
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and (check.least is None or value >= check.least)
         and (check.above is None or value > check.above)
         and (check.below is None or value < check.below)
     )
-    if not right:
+    if not is_valid:
         limits = (("≥", check.least), (">", check.above), ("<", check.below))
         bounds = " and ".join(f"{sign} {bound:g}" for sign, bound in limits if bound is not None)
-        raise check.refuse(name, value, f"a {'whole ' * whole}number {bounds}")
-    return int(value) if whole else float(value)
+        raise check.refuse(name, value, f"a {'whole ' * is_whole}number {bounds}")
+    return int(value) if is_whole else float(value)
 
 
 def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
@@ -148,14 +155,14 @@ def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
         or not isinstance(value, Iterable)
         or getattr(value, "ndim", 1) != 1
     )
-    found = (
+    checked = (
         ()
         if single
         else tuple(replace(check, kind="real")(f"each of {name}", number) for number in value)
     )
-    if not found or len(found) != (check.size or len(found)):
+    if not checked or len(checked) != (check.size or len(checked)):
         raise check.refuse(name, value, f"{check.size or 'some'} numbers in a tuple")
-    return found
+    return checked
 
 
 def _by_name(check: Check, name: str, value: Any) -> dict[str, float]:
@@ -183,8 +190,17 @@ Group: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a fit. ``metavar`` stands for the value in its flag's ``help``; ``flag_name``
-    replaces the name."""
+    """One option of a fit.
+
+    Attributes:
+        default: its default.
+        check: the values that it accepts.
+        group: its group in the help of the command line.
+        metavar: what stands for the value in its flag's help.
+        flag_name: what replaces the name in its flag.
+        name: its name.
+        help: the help text.
+    """
 
     default: Any
     check: Check

@@ -43,10 +43,11 @@ Auto: TypeAlias = Literal["auto"]
 COUNT = Check("whole", least=1, optional=True)
 NUMBER_OR_AUTO = Check("whole", least=1, words=("auto",))
 
-everyday, of_kernel, of_strategy = (
-    partial(option, group) for group in ("everyday", "kernel", "strategy")
-)
-of_noise, of_resources = (partial(option, group) for group in ("noise and priors", "resources"))
+everyday = partial(option, "everyday")
+of_kernel = partial(option, "kernel")
+of_strategy = partial(option, "strategy")
+of_noise = partial(option, "noise and priors")
+of_resources = partial(option, "resources")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,14 @@ def listed_words(option: Option) -> str:
 
 
 def entry(name: str, kind: str, default: Any, text: str) -> str:
-    """Return a parameter's entry for a docstring."""
+    """Return a parameter's entry for a docstring.
+
+    Args:
+        name: the name of the parameter.
+        kind: its type, with a comma if there is one.
+        default: its default.
+        text: its meaning.
+    """
     head = f"{name} : {kind}default={default!r}".replace("'", '"')
     return (
         head
@@ -63,18 +70,18 @@ def document(kind: Any) -> None:
         return
     text = list[str]()
     options = options_of(kind)
-    for each in fields(kind):
-        if each.name in options:
-            option = TABLE[options[each.name]]
+    for member in fields(kind):
+        if member.name in options:
+            option = TABLE[options[member.name]]
             listed = listed_words(option) + ", " if option.check.kind == "word" else ""
-            text.append(entry(each.name, listed, option.default, option.meaning))
-        elif "text" in each.metadata:
+            text.append(entry(member.name, listed, option.default, option.meaning))
+        elif "text" in member.metadata:
             text.append(
                 entry(
-                    each.name,
-                    f"{type(each.default).__name__}, ",
-                    each.default,
-                    each.metadata["text"],
+                    member.name,
+                    f"{type(member.default).__name__}, ",
+                    member.default,
+                    member.metadata["text"],
                 )
             )
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
@@ -87,7 +94,9 @@ def options_of(kind: Any) -> dict[str, str]:
     """Return the fields of a value, or of its class, that are options: the option by the name of
     the field."""
     return {
-        each.name: each.metadata["option"] for each in fields(kind) if "option" in each.metadata
+        member.name: member.metadata["option"]
+        for member in fields(kind)
+        if "option" in member.metadata
     }
 
 
@@ -119,15 +128,15 @@ class Value:
     def __repr__(self) -> str:
         """Return a string with the fields that differ from their defaults."""
         shown = [
-            (each.name, repr(getattr(self, each.name)), repr(each.default))
-            for each in fields(cast(Any, self))
+            (member.name, repr(getattr(self, member.name)), repr(member.default))
+            for member in fields(cast(Any, self))
         ]
         changed = [f"{name}={text}" for name, text, usual in shown if text != usual]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name."""
-        return {each.name: getattr(self, each.name) for each in fields(cast(Any, self))}
+        return {member.name: getattr(self, member.name) for member in fields(cast(Any, self))}
 
     def set_params(self, **params: Any) -> Self:
         """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
@@ -154,18 +163,18 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     ['working-set', 'gain', 'learn']
     """
     values = {name: value for name, value in parameters.items() if isinstance(value, Value)}
-    found = dict(chain.from_iterable(value.flat(name).items() for name, value in values.items()))
+    options = dict(chain.from_iterable(value.flat(name).items() for name, value in values.items()))
     for name in [name for name in parameters if name not in values]:
         value = TABLE[name].check(name, parameters[name])
         usual = TABLE[name].default
-        if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
+        if name in options and not (isinstance(value, type(usual)) and bool(value == usual)):
             owner = next(each for each in values.values() if name in options_of(each).values())
             raise UsageError(
                 f"{name} is {value!r}, and {owner!r} has its own: set it there, and leave {name} "
                 "out"
             )
-        found.setdefault(name, value)
-    return found
+        options.setdefault(name, value)
+    return options
 
 
 @dataclass(repr=False)

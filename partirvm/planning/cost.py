@@ -21,9 +21,14 @@ from partirvm.types import COMPARED_ROWS, LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS, IN_ROUNDS, STARTS = 20, 3, 4e9
-"""Dense iterations over all columns per fit, alone and in a round, and operations for the last
-fit's starts."""
+ITERATIONS = 20
+"""Dense iterations over all columns of a fit."""
+
+IN_ROUNDS = 3
+"""Dense iterations over all columns of a round."""
+
+STARTS = 4e9
+"""Operations for the starts of the last fit."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and
@@ -32,13 +37,20 @@ calls dominate."""
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and the history entry."""
 
-TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
-"""Operations for trying (and learning) a target's local residuals, and the row count from which
-this is usual."""
+TRIALS = 1e10
+"""Operations for trying a target's local residuals."""
 
-COMPARISON, COMPARED_ROW = 3e10, 1e6
-"""Operations equivalent to a comparison with boosted trees, including their import, and those added
-per row."""
+TAKEN = 8e10
+"""Operations for learning a target's local residuals."""
+
+OFTEN = 16_384
+"""Number of rows from which local residuals are usually learned."""
+
+COMPARISON = 3e10
+"""Operations equivalent to a comparison with boosted trees, including their import."""
+
+COMPARED_ROW = 1e6
+"""Operations of a comparison with boosted trees for each row."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread at which rows are corrected: 6,000 rows with 60, or 12,000 with
@@ -60,8 +72,13 @@ def comparison_operations(n_rows: int) -> float:
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read and per kernel element, and flops per
-    second."""
+    """Measured rates of one thread.
+
+    Attributes:
+        read: seconds to read a row.
+        element: seconds to evaluate a kernel element.
+        product: floating-point operations per second.
+    """
 
     read: float
     element: float
@@ -70,8 +87,14 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """The cost of one round, or of a level of fits: columns per fit, passes over all rows, and
-    seconds."""
+    """The cost of one round, or of a level of fits.
+
+    Attributes:
+        columns: the number of columns of a fit.
+        passes: the number of passes over all rows.
+        pass_seconds: seconds of the passes.
+        solve_seconds: seconds of the dense fits.
+    """
 
     columns: int
     passes: int
@@ -85,12 +108,17 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What intermediate fits read: ``rows`` rows each, and rows and columns for selecting
-    candidates.
+    """What intermediate fits read.
 
-    ``sampled`` is True if the rows are a random sample, which grows to at least ``per_column`` rows
-    per column. Candidates are selected by the residuals of ``searched`` rows, by a pass for
-    ``pool`` trial columns, or at random.
+    Candidates are selected by the residuals of ``searched`` rows, by a pass for ``pool`` trial
+    columns, or at random.
+
+    Attributes:
+        rows: the number of rows of a fit.
+        sampled: True if the rows are a random sample.
+        per_column: the sample grows to at least this number of rows per column.
+        searched: the number of rows whose residuals select candidates.
+        pool: the number of trial columns.
     """
 
     rows: int
@@ -107,8 +135,16 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs depend on: total ``threads``, whether local residuals are tried, whether trees
-    are compared."""
+    """What all costs depend on.
+
+    Attributes:
+        shape: the sizes of the data.
+        read: the rows that intermediate fits read.
+        rates: measured rates of one thread.
+        threads: the number of threads of all processes.
+        residuals: True if local residuals are tried.
+        compared: True if the model is compared with boosted trees.
+    """
 
     shape: DataShape
     read: RowsRead
@@ -135,7 +171,17 @@ def gram_cost(
     iterations: int = ITERATIONS,
 ) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads
-    in parallel."""
+    in parallel.
+
+    Args:
+        work: what all costs depend on.
+        rows: the number of rows of a pass.
+        kept: M, the number of kept columns.
+        new: P, the number of new columns.
+        fits: the number of fits.
+        threads: the number of dense fits in parallel.
+        iterations: dense iterations over all columns of a fit.
+    """
     shape = work.shape
     total = kept + new
     columns = float(total)
@@ -158,11 +204,11 @@ def gram_cost(
     )
 
 
-def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
-    """Estimate intermediate fits with extended statistics; ``how`` holds further ``gram_cost``
-    arguments."""
+def fit_cost(work: Work, kept: int, candidates: int, **options: int) -> RoundCost:
+    """Estimate intermediate fits with extended statistics; ``options`` are further arguments of
+    ``gram_cost``."""
     rows = max(work.read.rows, work.read.per_column * (kept + candidates))
-    return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
+    return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **options)
 
 
 def search_cost(work: Work, kept: int) -> RoundCost:
@@ -176,7 +222,14 @@ def search_cost(work: Work, kept: int) -> RoundCost:
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and
-    converges."""
+    converges.
+
+    Args:
+        work: what all costs depend on.
+        partition_size: the number of candidates of a round.
+        rounds: the number of rounds.
+        stays: the fraction of the candidates that become vectors.
+    """
     costs = []
     lead = work.shape.n_leading
     kept = work.shape.n_leading
@@ -187,9 +240,8 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
         kept = lead + int(stays * (kept - lead + partition_size))
     last = costs.pop()
     sampled = work.read.rows < n_rows
-    if (
-        sampled or not work.shape.newton
-    ):  # once its candidates have joined, it takes as many iterations as a single fit
+    # once its candidates have joined, it takes as many iterations as a single fit
+    if sampled or not work.shape.newton:
         last += gram_cost(work, n_rows if sampled else 0, 0, kept)
     return [*costs, _settled(work, last, kept)]
 
@@ -202,12 +254,12 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
     threads = work.threads
     parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
-    most = 3 * candidates  # no more are expected in a merged fit
+    max_candidates = 3 * candidates  # no more are expected in a merged fit
     while parts > 1:
         costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
         fits = parts // 2
         parts = -(-parts // 2)
-        candidates = min(max(int(2 * stays * candidates), 1), most)
+        candidates = min(max(int(2 * stays * candidates), 1), max_candidates)
     last = gram_cost(work, shape.n_rows, 0, candidates + shape.n_leading)
     return [*costs, _settled(work, last, int(stays * candidates))]
 
@@ -243,10 +295,12 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
 class Schedule:
     """The schedule of a strategy; by default, rounds whose candidates join the vectors kept so far.
 
-    ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in
-        parallel and merged in
-    pairs. ``selects``: ``selection`` chooses candidates among all rows; otherwise every row joins
-        once.
+    Attributes:
+        name: the name of the strategy.
+        one_fit: True if all rows are candidates of a single fit.
+        merges: True if partitions are fitted in parallel and merged in pairs.
+        selects: True if ``selection`` chooses candidates among all rows; otherwise every row joins
+            once.
     """
 
     name: str
@@ -262,8 +316,8 @@ class Schedule:
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
         """Return the number of candidates per fit; whole partitions take at most half of
         ``max_vectors``."""
-        most = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
-        return n_candidates if self.one_fit else min(n_candidates, partition_size, most)
+        bound = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
+        return n_candidates if self.one_fit else min(n_candidates, partition_size, bound)
 
     def costs(
         self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int
@@ -275,6 +329,13 @@ class Schedule:
         kin40k and etopo20, they kept about the mean of this fraction and 1. Without ``max_rounds``,
         8 working-set rounds are assumed, or 2 if local residuals are tried, since more vectors then
         gain little.
+
+        Args:
+            work: what all costs depend on.
+            candidates: the number of candidates of a fit.
+            stop: the fraction of the candidates at which intermediate fits end.
+            max_rounds: the maximum number of rounds, if any.
+            joining: the number of rows that have yet to join.
         """
         stays = 0.5 * (1.0 + stop)
         if self.merges:
@@ -286,18 +347,20 @@ class Schedule:
 
     def text(self, plan: Mapping[str, Any]) -> str:
         """Describe how candidates join, from a plan's JSON, for plans and reports."""
-        most = plan["max_rounds"]
+        max_rounds = plan["max_rounds"]
         rounds = "until the evidence stops rising"
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"
         if self.selects:
-            rounds = rounds if most is None else f"up to {counted(most, 'round')}"
+            rounds = rounds if max_rounds is None else f"up to {counted(max_rounds, 'round')}"
             return f"{plan['partition_size']:,} candidates per round, {rounds}"
-        found = (
+        partitions = (
             f"{counted(plan['partitions'], 'partition')} of "
             f"{counted(plan['partition_size'], 'candidate')}"
         )
         if self.merges:
             levels = plan["rounds"] - 1
-            return found + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
-        return f"{found} in order" + (f", at most {most:,} of them" if most is not None else "")
+            return partitions + (f", merged on {counted(levels, 'level')}" if levels > 0 else "")
+        return f"{partitions} in order" + (
+            f", at most {max_rounds:,} of them" if max_rounds is not None else ""
+        )

@@ -2,7 +2,8 @@
 memory."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, NoReturn
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
@@ -53,12 +54,15 @@ STORE_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class Machine:
-    """The processes that run tasks: threads, bytes used before the fit, and memory limit in bytes,
-    each per process.
+    """The processes that run tasks.
 
-    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
-    ``libraries`` is the number of bytes of libraries that a comparison with boosted trees would
-    load.
+    Attributes:
+        threads: the number of threads of a process.
+        base: bytes that a process uses before the fit.
+        limit: the memory limit of a process in bytes.
+        workers: the number of processes.
+        least_threads: a fit may use fewer threads if memory is short, but not fewer than these.
+        libraries: the bytes of libraries that a comparison with boosted trees would load.
     """
 
     threads: int
@@ -84,27 +88,43 @@ class KernelStore:
 
     def __str__(self) -> str:
         place = {"memory": "memory", "zarr": "files"}.get(self.where)
-        return (
-            f"kept in {place}, about {format_bytes(self.bytes)}"
-            if place
-            else "evaluated in every pass"
-        )
+        if place is None:
+            return "evaluated in every pass"
+        return f"kept in {place}, about {format_bytes(self.bytes)}"
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of a fit.
 
-    In ``request``, no option that affects the model is "auto"; its partition size is the job's
-    initial one. ``notes`` list what was capped, and why. ``learned`` describes the learned kernel,
-    ``learning_seconds`` is the time taken by kernel learning and the heuristic, whose fit to random
-    rows kept the fraction ``rho`` as vectors. ``joining`` is the number of rows that have yet to
-    become candidates (None for all rows). ``learning_columns`` is the maximum number of columns for
-    kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use
-    them, and ``comparison`` what the one with boosted trees costs; ``residual_bytes`` and
-    ``comparison_bytes`` are the bytes that these two take, the latter also if a model without
-    vectors is compared. ``grown`` is the number of bytes by which the process has grown during
-    kernel learning: libraries, and freed small blocks.
+    Attributes:
+        request: the options; none that affects the model is "auto", and the partition size is the
+            job's initial one.
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        schedule: how candidates join.
+        read: the rows that intermediate fits read.
+        partition_size: the number of candidates of a fit.
+        max_columns: the greatest number of columns of a fit that fits in memory.
+        learning_columns: the greatest number of columns for kernel learning between rounds.
+        threads: the number of threads of a process.
+        bytes: the bytes of the largest step of a round.
+        rounds: the expected cost of each round or level.
+        kernel_store: where kernel blocks are kept.
+        batch_elements: the number of elements of all Gram matrices that run in parallel.
+        held_out: True if validation rows are read in each pass.
+        rho: the fraction of random rows that became vectors in the heuristic's fit.
+        notes: what was capped, and why.
+        learned: a description of the learned kernel.
+        learning_seconds: the seconds taken by kernel learning and the heuristic.
+        joining: the number of rows that have yet to become candidates; None for all rows.
+        residuals: what local residuals cost, if the fit may use them.
+        comparison: what the comparison with boosted trees costs, if there is one.
+        residual_bytes: the bytes of the stage of local residuals.
+        comparison_bytes: the bytes of a comparison with boosted trees, also of the one that a model
+            without vectors causes.
+        grown: the bytes by which the process has grown during kernel learning: libraries, and freed
+            small blocks.
     """
 
     request: Request
@@ -157,46 +177,64 @@ class Plan:
         """Expected peak resident bytes of a process, including its memory before the fit."""
         peaks = [self.bytes.peak + self.kernel_store.bytes]
         if self.residual_bytes:
-            peaks.append(self._kept(self.bytes.peak, KEPT_BEFORE) + self.residual_bytes)
+            peaks.append(self._freed(self.bytes.peak, KEPT_BEFORE) + self.residual_bytes)
         if self.comparison_bytes:
-            peaks.append(self._kept(max(peaks), KEPT_AFTER) + self.comparison_bytes)
+            peaks.append(self._freed(max(peaks), KEPT_AFTER) + self.comparison_bytes)
         return self.machine.base + self.grown + ALLOWANCE + max(peaks)
 
-    def _kept(self, peak: int, most: int) -> int:
-        """Return the bytes of freed small blocks, of which ``grown`` has some, that remain after a
-        stage."""
-        return max(min(peak, most) - self.grown, 0)
+    def _freed(self, peak: int, bound: int) -> int:
+        """Return the bytes of freed small blocks that remain after a stage, in addition to those in
+        ``grown``."""
+        return max(min(peak, bound) - self.grown, 0)
 
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns``
         columns."""
-        how = {"pool": self.read.pool, "held_out": self.held_out, "elements": self.batch_elements}
-        return memory.kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
+        return memory.kept_bytes(
+            self.shape,
+            columns,
+            self.threads,
+            self.machine.budget,
+            pool=self.read.pool,
+            held_out=self.held_out,
+            elements=self.batch_elements,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain JSON."""
-        own = ("partition_size", "partitions", "passes", "threads", "max_columns")
-        asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
         shape = self.shape
-        store = self.kernel_store
-        sample_rows = self.request.sample_rows
-        found: dict[str, Any] = {"rows": shape.n_rows, "features": shape.n_features}
-        found |= {"tile_rows": shape.tile_rows, "tiles": shape.n_tiles}
-        found |= {name: getattr(self, name) for name in own} | {
-            name: getattr(self.request, name) for name in asked
+        request = self.request
+        facts: dict[str, Any] = {
+            "rows": shape.n_rows,
+            "features": shape.n_features,
+            "tile_rows": shape.tile_rows,
+            "tiles": shape.n_tiles,
+            "partition_size": self.partition_size,
+            "partitions": self.partitions,
+            "passes": self.passes,
+            "threads": self.threads,
+            "max_columns": self.max_columns,
+            "strategy": request.strategy,
+            "fit_rows": request.fit_rows,
+            "selection": request.selection,
+            "max_rounds": request.max_rounds,
+            "max_vectors": request.max_vectors,
+            "sample_rows": int(request.sample_rows) if self.read.sampled else None,
+            "rho": None if self.rho is None else round(self.rho, 4),
+            "rounds": len(self.rounds),
+            "workers": self.machine.workers,
         }
-        found |= {"sample_rows": int(sample_rows) if self.read.sampled else None}
-        found |= {"rho": None if self.rho is None else round(self.rho, 4)}
-        found |= {"rounds": len(self.rounds), "workers": self.machine.workers}
-        found |= {"classes": shape.n_classes} if shape.n_classes else {}
-        found |= {
-            "seconds": round(self.seconds, 2),
-            "memory_limit": self.machine.limit,
-            "memory_peak": self.peak,
-        }
-        found |= {"kernel_store": store.where, "kernel_store_bytes": store.bytes}
-        found |= {} if self.learned is None else {"learned": self.learned}
-        return found | {"notes": list(self.notes)}
+        if shape.n_classes:
+            facts["classes"] = shape.n_classes
+        facts["seconds"] = round(self.seconds, 2)
+        facts["memory_limit"] = self.machine.limit
+        facts["memory_peak"] = self.peak
+        facts["kernel_store"] = self.kernel_store.where
+        facts["kernel_store_bytes"] = self.kernel_store.bytes
+        if self.learned is not None:
+            facts["learned"] = self.learned
+        facts["notes"] = list(self.notes)
+        return facts
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self._lines())
@@ -205,44 +243,217 @@ class Plan:
         return html_table("Plan", self._lines())
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Return the names and text of the plan's lines."""
-        shape = self.shape
-        machine = self.machine
-        plan = self.to_json()
-        classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
-        rows = f" of {plan['sample_rows']:,} rows" if self.read.sampled else ""
-        selection = f", selection {plan['selection']}" if self.schedule.selects else ""
-        workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
-        dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
-        used = {
-            "process": machine.base + self.grown,
-            "pass": self.bytes.passing,
-            "dense fit": self.bytes.solving,
-        }
-        used |= {"neighbours": self.residual_bytes, "boosting": self.comparison_bytes}
-        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items() if size)
+        """Return the names and texts of the plan's lines."""
         lines = {
-            "data": (
-                f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, "
-                f"{classes}{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows"
-            ),
-            "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
-            "candidates": self.schedule.text(plan),
-            "heuristic": None
-            if self.rho is None
-            else f"ρ = {self.rho:.3f} of random rows became vectors",
+            "data": self._data_text(),
+            "strategy": self._strategy_text(),
+            "candidates": self.schedule.text(self.to_json()),
+            "heuristic": None,
             "columns": f"at most {self.max_columns:,} fit in memory",
-            "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
-            f"{workers}{counted(self.threads, 'thread')}",
-            "time": f"about {format_duration(self.seconds)}, of which dense fits {dense}",
-            "memory": f"about {format_bytes(self.peak)} of {format_bytes(machine.limit)} ({parts})",
-            "kernel": self.kernel_store,
+            "work": self._work_text(),
+            "time": self._time_text(),
+            "memory": self._memory_text(),
+            "kernel": str(self.kernel_store),
             "learned": self.learned,
             "neighbours": self.residuals,
             "comparison": self.comparison,
         }
-        found = [(name, str(text)) for name, text in lines.items() if text is not None]
-        return found + [("note", note) for note in self.notes]
+        if self.rho is not None:
+            lines["heuristic"] = f"ρ = {self.rho:.3f} of random rows became vectors"
+        shown = [(name, text) for name, text in lines.items() if text is not None]
+        return shown + [("note", note) for note in self.notes]
+
+    def _data_text(self) -> str:
+        shape = self.shape
+        rows = counted(shape.n_rows, "row")
+        features = counted(shape.n_features, "feature")
+        classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
+        tiles = counted(shape.n_tiles, "tile")
+        return f"{rows} × {features}, {classes}{tiles} of {shape.tile_rows:,} rows"
+
+    def _strategy_text(self) -> str:
+        request = self.request
+        rows = f" of {int(request.sample_rows):,} rows" if self.read.sampled else ""
+        selection = f", selection {request.selection}" if self.schedule.selects else ""
+        return f"{self.schedule.name}, likelihood {request.fit_rows}{rows}{selection}"
+
+    def _work_text(self) -> str:
+        workers = f"{self.machine.workers} workers × " if self.machine.workers > 1 else ""
+        return (
+            f"{self.passes:,} passes over the rows, {self.shape.tile_rows:,} rows per task, "
+            f"{workers}{counted(self.threads, 'thread')}"
+        )
+
+    def _time_text(self) -> str:
+        dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
+        return f"about {format_duration(self.seconds)}, of which dense fits {dense}"
+
+    def _memory_text(self) -> str:
+        sizes = {
+            "process": self.machine.base + self.grown,
+            "pass": self.bytes.passing,
+            "dense fit": self.bytes.solving,
+            "neighbours": self.residual_bytes,
+            "boosting": self.comparison_bytes,
+        }
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in sizes.items() if size)
+        return f"about {format_bytes(self.peak)} of {format_bytes(self.machine.limit)} ({parts})"
+
+
+@dataclass(frozen=True)
+class FitSize:
+    """The largest fit that the memory limit allows.
+
+    Attributes:
+        candidates: the number of candidates.
+        threads: the number of threads of a process.
+        max_columns: the greatest number of columns with these threads.
+        notes: what was lowered, and why.
+    """
+
+    candidates: int
+    threads: int
+    max_columns: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FitMemory:
+    """What the steps of a fit take, and what the memory limit allows.
+
+    Attributes:
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        pool: the number of trial columns of a pass that selects candidates.
+        held_out: True if validation rows are read in each pass.
+        whole: True if no statistics are kept from an earlier round.
+    """
+
+    shape: DataShape
+    machine: Machine
+    pool: int = 0
+    held_out: bool = False
+    whole: bool = True
+
+    def step(self, kept: int, candidates: int, threads: int, elements: int = 0) -> StepBytes:
+        """Return the bytes of a step.
+
+        Args:
+            kept: the number of columns kept so far, including the leading ones.
+            candidates: the number of new columns.
+            threads: the number of threads of a process.
+            elements: the number of elements of all Gram matrices that run in parallel.
+        """
+        return step_bytes(
+            self.shape,
+            kept,
+            candidates,
+            threads,
+            pool=self.pool,
+            held_out=self.held_out,
+            elements=elements,
+            whole=self.whole,
+        )
+
+    def fitting(self, candidates: int, columns: int) -> tuple[int, int]:
+        """Return the largest number of threads with which ``columns`` columns fit, including
+        ``candidates`` new ones, and how many columns fit with these threads."""
+        machine = self.machine
+        for threads in range(machine.threads, machine.least_threads - 1, -1):
+            max_columns = memory.max_columns_within(
+                self.shape,
+                candidates,
+                threads,
+                machine.budget,
+                pool=self.pool,
+                held_out=self.held_out,
+                whole=self.whole,
+            )
+            if max_columns >= columns:
+                break
+        return threads, max_columns
+
+    def fit_size(self, request: Request, schedule: Schedule, *, shrink: bool) -> FitSize:
+        """Choose candidates and threads: fewer threads first, then, if ``shrink``, half of the
+        candidates.
+
+        Raises ``MemoryLimitError`` if the candidates do not fit.
+        """
+        shape = self.shape
+        partition_size = int(request.partition_size)
+        candidates = schedule.candidates(partition_size, request.max_vectors, shape.n_candidates)
+        cause = "max_vectors"
+        while True:
+            # new candidates, as many kept ones, and the leading columns
+            columns = min(2 * candidates, shape.n_candidates) + shape.n_leading
+            threads, max_columns = self.fitting(candidates, columns)
+            if max_columns >= columns or not shrink or candidates <= LEAST_PARTITION:
+                break
+            candidates = max(candidates // 2, LEAST_PARTITION)
+            cause = "the memory limit"
+        if not max_columns:
+            self._refuse(candidates, one_fit=schedule.one_fit)
+        notes = []
+        if candidates < min(partition_size, shape.n_candidates):
+            notes.append(f"partition size lowered to {candidates} because of {cause}")
+        if threads < self.machine.threads:
+            notes.append(
+                f"{threads} of {self.machine.threads} threads are used because of the memory limit"
+            )
+        return FitSize(candidates, threads, max_columns, tuple(notes))
+
+    def _refuse(self, candidates: int, *, one_fit: bool) -> NoReturn:
+        """Raise the error for a round that does not fit in memory with the fewest threads."""
+        shape = self.shape
+        machine = self.machine
+        round_memory = replace(self, whole=False)
+        step = round_memory.step(shape.n_leading, candidates, machine.least_threads)
+        need = machine.base + ALLOWANCE + step.peak
+        advice = "choose a strategy other than 'basic'" if one_fit else "lower partition_size"
+        raise MemoryLimitError(
+            f"one round of {candidates + shape.n_leading:,} columns over tiles of "
+            f"{shape.tile_rows:,} rows needs {format_bytes(need)} per process (including "
+            f"{format_bytes(machine.base)} before the fit), but the memory limit is "
+            f"{format_bytes(machine.limit)}: raise memory_limit or {advice}"
+        )
+
+    def largest_step(
+        self, size: FitSize, columns: int, joining: int, *, parallel: bool
+    ) -> tuple[StepBytes, int]:
+        """Return the bytes of a fit's largest step, and the number of elements of all Gram matrices
+        that run in parallel.
+
+        Parallel fits get half of the bytes that a step of one of them leaves.
+
+        Args:
+            size: the size of a fit.
+            columns: the greatest number of columns of a fit.
+            joining: the number of rows that are split into partitions.
+            parallel: True if partitions are fitted in parallel.
+        """
+        candidates = size.candidates
+        threads = size.threads
+        step = self.step(columns - candidates, candidates, threads)
+        if not parallel:
+            return step, 0
+        leading = self.shape.n_leading
+        spare = self.machine.budget - self.step(leading, candidates, threads).peak
+        fits = n_partitions(joining, candidates, self.shape.n_kernels)
+        elements = memory.batch_elements(self.shape, candidates, threads, spare // 2, fits)
+        batch = self.step(leading, candidates, threads, elements)
+        return max(step, batch, key=attrgetter("peak")), elements
+
+    def learning_columns(self) -> int:
+        """Return the greatest number of columns for kernel learning.
+
+        The slopes of a kernel block take as much memory as the block itself, and the sample of rows
+        is in memory too.
+        """
+        spare = self.machine.budget - memory.sample_bytes(self.shape, LEARNING_ROWS)
+        columns = memory.max_columns_within(
+            self.shape, 1, 1, spare, held_out=self.held_out, whole=True
+        )
+        return columns // 2
 
 
 def make_plan(
@@ -257,98 +468,110 @@ def make_plan(
     shrink_partition: bool = False,
     joining: int | None = None,
     notes: tuple[str, ...] = (),
-    **facts: Any,
+    rho: float | None = None,
+    learned: str | None = None,
+    learning_seconds: float = 0.0,
+    grown: int = 0,
 ) -> Plan:
     """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and
     peak memory.
 
-    ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by
-    default all rows. ``shrink_partition`` permits fewer candidates if memory is short. ``notes``
-    precede the plan's own, and ``facts`` are further fields of the plan. Raises
-    ``MemoryLimitError`` if one round needs more than the limit.
+    Raises ``MemoryLimitError`` if one round needs more than the limit.
+
+    Args:
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        rates: measured rates of one thread.
+        request: the resolved options.
+        schedule: how candidates join.
+        read: the rows that intermediate fits read.
+        held_out: True if validation rows are read in each pass.
+        shrink_partition: True if there may be fewer candidates if memory is short.
+        joining: the number of rows that are split into partitions; None for all rows.
+        notes: notes that precede the plan's own.
+        rho: the fraction of random rows that became vectors in the heuristic's fit.
+        learned: a description of the learned kernel.
+        learning_seconds: the seconds taken by kernel learning and the heuristic.
+        grown: the bytes by which the process has grown during kernel learning.
     """
-    how: dict[str, Any] = {"pool": read.pool, "held_out": held_out}
-    how["whole"] = not schedule.has_rounds or read.sampled or shape.newton
-    asked = int(request.partition_size)
-    candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
-    cause = "max_vectors"
-    while True:
-        # new candidates, as many kept ones, and the leading columns
-        least = min(2 * candidates, shape.n_candidates) + shape.n_leading
-        threads, most = _fitting(shape, machine, candidates, least, how)
-        if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
-            break
-        candidates = max(candidates // 2, LEAST_PARTITION)
-        cause = "the memory limit"
-    if not most:
-        fewest = machine.least_threads
-        need = step_bytes(
-            shape, shape.n_leading, candidates, fewest, pool=read.pool, held_out=held_out
-        ).peak
-        less = (
-            "choose a strategy other than 'basic'" if schedule.one_fit else "lower partition_size"
-        )
-        raise MemoryLimitError(
-            f"one round of {candidates + shape.n_leading:,} columns over tiles of "
-            f"{shape.tile_rows:,} rows needs {format_bytes(machine.base + ALLOWANCE + need)} per "
-            f"process (including {format_bytes(machine.base)} before the fit), but the memory "
-            f"limit is {format_bytes(machine.limit)}: raise memory_limit or {less}"
-        )
-    if candidates < min(asked, shape.n_candidates):
-        notes += (f"partition size lowered to {candidates} because of {cause}",)
-    if threads < machine.threads:
-        notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
-    rows = joining or shape.n_rows
-    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    tried = (
-        tried and shape.measured and not shape.n_classes and request.noise_variance == "estimate"
+    limits = FitMemory(
+        shape,
+        machine,
+        pool=read.pool,
+        held_out=held_out,
+        whole=not schedule.has_rounds or read.sampled or shape.newton,
     )
+    size = limits.fit_size(request, schedule, shrink=shrink_partition)
     require_memory_for_residuals(request, shape, machine)
-    compared = request.reference != "none" and bool(facts.get("learned"))
-    compared = compared and shape.n_rows >= COMPARED_ROWS[0] and machine.limit >= COMPARED_MEMORY
-    compared = compared and shape.n_targets == 1 and request.class_weight is None
-    work = Work(shape, read, rates, threads * machine.workers, tried, compared)
-    costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
-    columns = min(max(cost.columns for cost in costs), most)
-    step = step_bytes(shape, columns - candidates, candidates, threads, **how)
-    elements = 0
-    if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
-        spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak
-        fits = n_partitions(rows, candidates, shape.n_kernels)
-        elements = memory.batch_elements(shape, candidates, threads, spare // 2, fits)
-        batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
-        step = max(step, batch, key=lambda each: each.peak)
-    # the slopes of a kernel block take as much memory as the block itself, and the sample of rows
-    # is in memory too
-    spare = machine.budget - memory.sample_bytes(shape, LEARNING_ROWS)
-    learning = (
-        memory.max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    )
-    facts |= {
-        "partition_size": candidates,
-        "max_columns": most,
-        "learning_columns": learning,
-        "threads": threads,
-    }
-    facts |= {
-        "bytes": step,
-        "rounds": tuple(costs),
-        "batch_elements": elements,
-        "held_out": held_out,
-    }
-    facts |= {
-        "notes": notes,
-        "joining": joining,
-        "residuals": residuals_text(request, work, machine, columns),
-    }
-    facts |= {"comparison": comparison_text(work)}
-    facts |= {"residual_bytes": _bytes_of_residuals(request, work, machine)}
-    facts |= {"comparison_bytes": _bytes_of_comparison(request, work, machine)}
+    tried = _tries_residuals(request, shape)
+    compared = _compares(request, shape, machine, learned)
+    work = Work(shape, read, rates, size.threads * machine.workers, tried, compared)
+    rows = joining or shape.n_rows
+    costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
+    columns = min(max(cost.columns for cost in costs), size.max_columns)
+    step, elements = limits.largest_step(size, columns, rows, parallel=schedule.merges)
     plan = Plan(
-        replace(request, partition_size=candidates), shape, machine, schedule, read, **facts
+        request=replace(request, partition_size=size.candidates),
+        shape=shape,
+        machine=machine,
+        schedule=schedule,
+        read=read,
+        partition_size=size.candidates,
+        max_columns=size.max_columns,
+        learning_columns=limits.learning_columns(),
+        threads=size.threads,
+        bytes=step,
+        rounds=tuple(costs),
+        batch_elements=elements,
+        held_out=held_out,
+        rho=rho,
+        notes=notes + size.notes,
+        learned=learned,
+        learning_seconds=learning_seconds,
+        joining=joining,
+        residuals=residuals_text(request, work, machine, columns),
+        comparison=comparison_text(work),
+        residual_bytes=_bytes_of_residuals(request, work, machine),
+        comparison_bytes=_bytes_of_comparison(request, work, machine),
+        grown=grown,
     )
-    return replace(
-        plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns))
+    return _with_kernel_store(plan, columns)
+
+
+def _with_kernel_store(plan: Plan, columns: int) -> Plan:
+    """Return the plan with a store for kernel blocks of ``columns`` columns, in the memory that the
+    fit leaves."""
+    room = plan.room(columns)
+    store = kernel_store(plan.request, plan.shape, plan.machine, columns, room)
+    return replace(plan, kernel_store=store)
+
+
+def _tries_residuals(request: Request, shape: DataShape) -> bool:
+    """Return whether local residuals are tried: for numbers with an estimated constant noise."""
+    return (
+        tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+        and shape.measured
+        and not shape.n_classes
+        and request.noise_variance == "estimate"
+    )
+
+
+def _compares(request: Request, shape: DataShape, machine: Machine, learned: str | None) -> bool:
+    """Return whether the fit is compared with boosted trees.
+
+    Args:
+        request: the resolved options.
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        learned: a description of the learned kernel; without one, nothing is compared.
+    """
+    return (
+        bool(learned)
+        and request.reference != "none"
+        and shape.n_rows >= COMPARED_ROWS[0]
+        and machine.limit >= COMPARED_MEMORY
+        and shape.n_targets == 1
+        and request.class_weight is None
     )
 
 
@@ -357,13 +580,15 @@ def _bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
     shape = work.shape
     neighbours = request.neighbours
     left_out = min(shape.n_rows, LEFT_OUT_ROWS)
-    if (
-        not work.residuals
-        or RESIDUAL_SHARE * residual_bytes(shape, left_out, neighbours)[1] > machine.limit
-    ):
+    if not work.residuals or _residual_need(shape, left_out, neighbours) > machine.limit:
         return 0
-    in_memory = RESIDUAL_SHARE * residual_bytes(shape, shape.n_rows, neighbours)[1] <= machine.limit
+    in_memory = _residual_need(shape, shape.n_rows, neighbours) <= machine.limit
     return memory.residual_stage_bytes(shape, left_out, neighbours, in_memory=in_memory)
+
+
+def _residual_need(shape: DataShape, rows: int, neighbours: int) -> int:
+    """Return the memory limit from which local residuals of ``rows`` rows are made in memory."""
+    return RESIDUAL_SHARE * residual_bytes(shape, rows, neighbours)[1]
 
 
 def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
@@ -372,22 +597,19 @@ def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
     shape = work.shape
     libraries = machine.libraries
     comparisons = [0]
-    if (
+    may_lack_vectors = (
         request.reference != "none"
         and machine.limit >= COMPARED_MEMORY
         and shape.n_rows >= JUDGED_ROWS[0]
-    ):
+    )
+    if may_lack_vectors:
+        rows = min(shape.n_rows, JUDGED_ROWS[1])
         trees = SKLEARN_TREES * (shape.n_classes if shape.n_classes > 2 else 1)
-        comparisons.append(
-            memory.comparison_bytes(shape, min(shape.n_rows, JUDGED_ROWS[1]), libraries, trees)
-        )
+        comparisons.append(memory.comparison_bytes(shape, rows, libraries, trees))
     if work.compared:
         rows = min(shape.n_rows, COMPARED_ROWS[1])
-        comparisons.append(
-            memory.comparison_bytes(
-                shape, rows, libraries, max(TREES_OF_CLASSES, 8 * shape.n_classes)
-            )
-        )
+        trees = max(TREES_OF_CLASSES, 8 * shape.n_classes)
+        comparisons.append(memory.comparison_bytes(shape, rows, libraries, trees))
     return max(comparisons)
 
 
@@ -408,65 +630,65 @@ def require_memory_for_residuals(request: Request, shape: DataShape, machine: Ma
     left-out rows."""
     if request.residual != "local":
         return
-    least = (
-        RESIDUAL_SHARE
-        * residual_bytes(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)[1]
-    )
-    if least > machine.limit:
+    need = _residual_need(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)
+    if need > machine.limit:
         raise MemoryLimitError(
-            f"residual='local' needs {format_bytes(least)}, but the memory limit is "
+            f"residual='local' needs {format_bytes(need)}, but the memory limit is "
             f"{format_bytes(machine.limit)}: raise memory_limit, lower neighbours, or leave "
             "residual='auto'"
         )
 
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
-    """Describe the bytes and seconds local residuals take; None for a fit without them. It has at
-    most ``columns``."""
-    shape = work.shape
-    n = work.shape.n_rows
-    k = request.neighbours
+    """Describe the bytes and seconds that local residuals take; None for a fit without them.
+
+    Args:
+        request: the resolved options.
+        work: what all costs depend on.
+        machine: the processes that run the tasks.
+        columns: the greatest number of columns of the fit.
+    """
     if not work.residuals:
         return None
-    (size, whole), (_, least) = (
-        residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS))
+    shape = work.shape
+    n = shape.n_rows
+    k = request.neighbours
+    need = _residual_need(shape, min(n, LEFT_OUT_ROWS), k)
+    if need > machine.limit:
+        return f"not tried below a memory_limit of {format_bytes(need)}"
+    size = format_bytes(residual_bytes(shape, n, k)[0])
+    place = "in memory" if _residual_need(shape, n, k) <= machine.limit else "in files of a job"
+    one_pass = ""
+    if n > LEFT_OUT_ROWS:
+        seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
+        one_pass = f", a pass of {format_duration(seconds)}"
+    # targets share the search for neighbours
+    rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))
+    return (
+        f"if left-out rows gain: about {size} {place}{one_pass}; {rate:,} predictions per second "
+        f"and core with {k}"
     )
-    if RESIDUAL_SHARE * least > machine.limit:
-        return f"not tried below a memory_limit of {format_bytes(RESIDUAL_SHARE * least)}"
-    place = "in memory" if RESIDUAL_SHARE * whole <= machine.limit else "in files of a job"
-    seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
-    one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
-    rate = int(
-        CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4)
-    )  # targets share the search for neighbours
-    needs = f"if left-out rows gain: about {format_bytes(size)} {place}{one_pass}"
-    return f"{needs}; {rate:,} predictions per second and core with {k}"
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:
     """Return the threads and candidates (at least 2) with which one fit of all candidates stays
     within the memory limit."""
-    threads, columns = _fitting(shape, machine, 1, candidates + shape.n_leading, {"whole": True})
+    threads, columns = FitMemory(shape, machine).fitting(1, candidates + shape.n_leading)
     return threads, min(candidates, max(columns - shape.n_leading, 2))
-
-
-def _fitting(
-    shape: DataShape, machine: Machine, candidates: int, least: int, how: dict[str, Any]
-) -> tuple[int, int]:
-    """Return the largest number of threads with which ``least`` columns fit, and how many fit with
-    these threads."""
-    for threads in range(machine.threads, machine.least_threads - 1, -1):
-        columns = memory.max_columns_within(shape, candidates, threads, machine.budget, **how)
-        if columns >= least:
-            break
-    return threads, columns
 
 
 def kernel_store(
     request: Request, shape: DataShape, machine: Machine, columns: int, spare: int
 ) -> KernelStore:
-    """Choose whether blocks of all rows × ``columns`` elements are kept in each process's ``spare``
-    bytes."""
+    """Choose whether blocks of all rows × ``columns`` elements are kept.
+
+    Args:
+        request: the resolved options.
+        shape: the sizes of the data.
+        machine: the processes that run the tasks.
+        columns: the greatest number of columns of the fit.
+        spare: the bytes of a process that kernel blocks may take.
+    """
     where = request.kernel_store
     wanted = FLOAT * shape.n_rows * columns // machine.workers
     if where == "auto":  # only Newton steps read the same columns repeatedly

@@ -123,13 +123,20 @@ def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Cha
 def _curves(
     title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Mapping[str, str]
 ) -> list[Chart]:
-    """Return a chart of these values, by name, over the fits; no chart if no value has two finite
-    points."""
+    """Return a chart of values over the fits; no chart if no value has two finite points.
+
+    Args:
+        title: the title of the chart, without "over fits".
+        remark: the remark below the title.
+        fits: entries of the history.
+        keys: the key of each value in an entry, by the name of its line.
+    """
     lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
         values = np.array([entry.get(key) for entry in fits], dtype=np.float64)
-        there = np.flatnonzero(np.isfinite(values))
-        lines |= {name: (there + 1, values[there])} if len(there) else {}
+        finite = np.flatnonzero(np.isfinite(values))
+        if len(finite):
+            lines[name] = (finite + 1, values[finite])
 
     def paint(axis: Any) -> None:
         for (name, points), form, colour in zip(
@@ -142,11 +149,9 @@ def _curves(
         if len(lines) > 1:
             axis.legend()
 
-    return (
-        [Chart(f"{title} over fits", remark, paint)]
-        if any(len(values) > 1 for _, values in lines.values())
-        else []
-    )
+    if not any(len(values) > 1 for _, values in lines.values()):
+        return []
+    return [Chart(f"{title} over fits", remark, paint)]
 
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:

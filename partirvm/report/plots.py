@@ -97,7 +97,15 @@ def _stated(axis: Any, x: Any, y: Any) -> None:
 
 
 def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
-    """Draw values (n,) with their 95 % intervals."""
+    """Draw values (n,) with their 95 % intervals.
+
+    Args:
+        axis: the axes.
+        x: positions of the estimates.
+        y: the estimates.
+        low: lower ends of their intervals.
+        high: upper ends of their intervals.
+    """
     bars = np.maximum([y - low, high - y], 0.0)
     axis.errorbar(
         x, y, bars, fmt="o", color=CONTRAST, markersize=4, linewidth=1.2, zorder=4, clip_on=False
@@ -105,8 +113,15 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
 
 
 def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
-    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the
-    diagonal."""
+    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the diagonal.
+
+    Args:
+        x: the predicted shares.
+        hits: the number of hits of each share.
+        rows: the number of rows of each share.
+        labels: the labels of the axes.
+        axis: the axes.
+    """
     share = hits / rows
     spread = Z**2 / rows
     centre = (share + spread / 2) / (1 + spread)
@@ -116,24 +131,24 @@ def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) 
     _label(axis, *labels, xlim=(0, 1), ylim=(0, 1))
 
 
-def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Chart]:
+def number_charts(diagnostics: NumberDiagnostics, target: str = "target") -> list[Chart]:
     """Return the charts of one numeric target with this name, or none if squares of the values
     would overflow."""
-    if not found.n or not (np.abs(found.sample.values) < 1e100).all():
+    if not diagnostics.n or not (np.abs(diagnostics.sample.values) < 1e100).all():
         return []
-    rows = len(found.sample.values)
-    total = counted(found.n, "row")
-    low, high = np.quantile(found.sample.values[:, 2], [0.05, 0.95])
+    rows = len(diagnostics.sample.values)
+    total = counted(diagnostics.n, "row")
+    low, high = np.quantile(diagnostics.sample.values[:, 2], [0.05, 0.95])
     vary = high > 1.1 * low and rows >= FEWEST
     charts = [
         (
             True,
             "Predictions",
-            total if rows == found.n else f"{rows:,} random rows of {found.n:,}",
+            total if rows == diagnostics.n else f"{rows:,} random rows of {diagnostics.n:,}",
             _predictions,
         ),
         (
-            len(found.covered) > 0,
+            len(diagnostics.covered) > 0,
             "Coverage of intervals",
             f"{total}; below the line: too narrow",
             _coverage,
@@ -153,7 +168,7 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
         (vary, "Errors against predicted std", "one point per tenth of the rows", _deviations),
     ]
     return [
-        Chart(title, remark, partial(paint, found, target))
+        Chart(title, remark, partial(paint, diagnostics, target))
         for shown, title, remark, paint in charts
         if shown
     ]
@@ -163,31 +178,31 @@ def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
     """Return the means of values (n,) in tenths of the rows and half widths of their 95 %
     intervals, (10,) each."""
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
-    means = [each.mean() for each in groups]
-    errors = [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
+    means = [tenth.mean() for tenth in groups]
+    errors = [tenth.std(ddof=1) / len(tenth) ** 0.5 for tenth in groups]
     return np.array(means), Z * np.array(errors)
 
 
-def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    actual, predicted, _ = found.sample.values.T
+def _predictions(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
+    actual, predicted, _ = diagnostics.sample.values.T
     ends = span(actual, predicted)
     _dots(axis, predicted, actual)
     _stated(axis, ends, ends)
     _label(axis, f"predicted {target}", f"actual {target}", xlim=ends, ylim=ends)
 
 
-def _coverage(found: NumberDiagnostics, target: str, axis: Any) -> None:
+def _coverage(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
     _shares(
         np.array(STATED_LEVELS),
-        found.covered,
-        found.n,
+        diagnostics.covered,
+        diagnostics.n,
         ("nominal level", "rows inside the interval"),
         axis,
     )
 
 
-def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    actual, predicted, std = found.sample.values.T
+def _residuals(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
+    actual, predicted, std = diagnostics.sample.values.T
     z = (actual - predicted) / std
     ends = span(predicted)
     _dots(axis, predicted, z)
@@ -205,12 +220,12 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     )
 
 
-def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
+def _transform(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
     """Draw the histogram of the probability integral transform, with a band that chance alone
     explains."""
-    bins = PIT_BINS if found.n >= 400 else PIT_BINS // 2
-    heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
-    half = Z * np.sqrt((bins - 1) / found.n)
+    bins = PIT_BINS if diagnostics.n >= 400 else PIT_BINS // 2
+    heights = bins * diagnostics.pit.reshape(bins, -1).sum(axis=1) / diagnostics.n
+    half = Z * np.sqrt((bins - 1) / diagnostics.n)
     axis.axhspan(max(1 - half, 0.0), 1 + half, color="#777777", alpha=0.25, linewidth=0, zorder=0)
     _stated(axis, (0, 1), (1, 1))
     axis.bar(np.arange(bins) / bins, heights, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
@@ -224,14 +239,14 @@ def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
     )
 
 
-def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
+def _deviations(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
     """Plot the root mean square error of rows binned by predicted standard deviation, with 95 %
     intervals."""
-    actual, predicted, std = found.sample.values.T
+    actual, predicted, std = diagnostics.sample.values.T
     (mean, half) = _tenths(std, (actual - predicted) ** 2)
     (variance, _) = _tenths(std, std**2)
     x, y, low, high = (
-        np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half)
+        np.sqrt(np.maximum(values, 0.0)) for values in (variance, mean, mean - half, mean + half)
     )
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
     _stated(axis, ends, ends)
@@ -239,36 +254,40 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
     _label(axis, f"predicted std of {target}", "root mean square error", xlim=ends, ylim=ends)
 
 
-def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
+def class_charts(diagnostics: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
     """Return the charts of a classification; with two classes, only the frequencies of the
     second."""
-    if not found.n:
+    if not diagnostics.n:
         return []
     names = [name if len(name) <= 18 else name[:17] + "…" for name in map(printable, classes)]
-    others = len(names) - len(found.rows)
+    others = len(names) - len(diagnostics.rows)
     if others:  # the last counted class combines several
-        names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
+        names = [*names[: len(diagnostics.rows) - 1], f"{others + 1:,} others"]
     K = len(names)
     two = len(names) == 2
     sums, rows, hits = (
-        each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits)
+        counts[1] if two else counts.sum(axis=0)
+        for counts in (diagnostics.stated, diagnostics.rows, diagnostics.hits)
     )
     shown = rows >= 5
     labels = f"predicted probability of {names[1] if two else 'a class'}", "observed frequency"
     reliability = partial(_shares, sums[shown] / rows[shown], hits[shown], rows[shown], labels)
     size = 4.2, max(2.5, 1.6 + 0.2 * K)
     return [
-        Chart("Reliability of probabilities", counted(found.n, "row"), reliability),
+        Chart("Reliability of probabilities", counted(diagnostics.n, "row"), reliability),
         Chart(
-            "Confusion", "% of the rows of each true class", partial(_confusion, found, names), size
+            "Confusion",
+            "% of the rows of each true class",
+            partial(_confusion, diagnostics, names),
+            size,
         ),
     ]
 
 
-def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None:
+def _confusion(diagnostics: ClassDiagnostics, names: Sequence[str], axis: Any) -> None:
     """Draw the matrix of fractions, with the first row at the top; for up to ten classes, cells
     show percentages."""
-    shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
+    shares = diagnostics.confusion / np.maximum(diagnostics.confusion.sum(axis=1, keepdims=True), 1)
     K = len(names)
     axis.grid(visible=False)
     axis.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.5, aspect="auto")
@@ -291,25 +310,34 @@ class TargetCharts(NamedTuple):
     classes: Sequence[str] = ()
 
 
-def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
+def target_charts(
+    diagnostics: Sequence[Diagnostics], names: Sequence[str] = ()
+) -> list[TargetCharts]:
     """Return the charts of each target. ``names`` are those of the targets or, for a
     classification, of the classes."""
     drawn = []
-    for number, each in enumerate(found):
-        if isinstance(each, ClassDiagnostics):
-            classes = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
-            drawn.append(TargetCharts("", class_charts(each, classes), each, classes=classes))
+    for number, of_target in enumerate(diagnostics):
+        if isinstance(of_target, ClassDiagnostics):
+            classes = list(map(str, names)) or [
+                f"class {code}" for code in range(len(of_target.rows))
+            ]
+            drawn.append(
+                TargetCharts("", class_charts(of_target, classes), of_target, classes=classes)
+            )
         else:
             name = (
                 names[number]
                 if number < len(names)
                 else "target"
-                if len(found) == 1
+                if len(diagnostics) == 1
                 else f"target {number}"
             )
             drawn.append(
                 TargetCharts(
-                    name if len(found) > 1 else "", number_charts(each, name), each, number
+                    name if len(diagnostics) > 1 else "",
+                    number_charts(of_target, name),
+                    of_target,
+                    number,
                 )
             )
     return [group for group in drawn if group.charts]
@@ -319,7 +347,7 @@ def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
     """Return the diagnostics in a line of history. Raises ``FormatError`` for any that this package
     does not write."""
     with reading("the diagnostics in an event", "restore the event"):
-        return [diagnostics.from_json(each) for each in stored]
+        return [diagnostics.from_json(record) for record in stored]
 
 
 class DiagnosticsDisplay:

@@ -97,7 +97,7 @@ def status_text(facts: Mapping[str, Any]) -> str:
 def _noise(facts: Mapping[str, Any]) -> str:
     if "targets" in facts:
         noises = ", ".join(
-            f"{name} {formatted(each, 'noise_sd')}" for name, each in facts["targets"].items()
+            f"{name} {formatted(figures, 'noise_sd')}" for name, figures in facts["targets"].items()
         )
         return f"{noises} (standard deviations)"
     form = "standard deviation"
@@ -111,18 +111,21 @@ def _noise(facts: Mapping[str, Any]) -> str:
 
 def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return text on what the errors of the nearest rows change, or would change."""
-    if not (found := facts.get("residuals")):
+    if not (residuals := facts.get("residuals")):
         return None
-    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+z.2f} nats per row"
-    if found["lacking"]:
-        need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
+    density = f"log density {residuals['density_gain']:+z.2f} nats per row"
+    gains = f"{-residuals['rmse_gain']:+.0%}, {density}"
+    if residuals["lacking"]:
+        need = (
+            f"their {format_bytes(residuals['lacking'])} need a job folder or a larger memory_limit"
+        )
         return f"not used, but would change the RMSE of left-out rows by {gains}: {need}"
     if not is_corrected(facts):
         return f"not used: RMSE of left-out rows {gains}"
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
     return (
-        f"RMSE of left-out rows {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; "
-        f"{alone}"
+        f"RMSE of left-out rows {residuals['rmse']:.4g} ({gains}), "
+        f"{format_bytes(residuals['bytes'])}; {alone}"
     )
 
 
@@ -131,57 +134,61 @@ def is_corrected(facts: Mapping[str, Any]) -> bool:
     return bool((facts.get("residuals") or {}).get("bytes"))
 
 
+TITLES = (
+    "job",
+    "status",
+    "fits",
+    "vectors",
+    "measure",
+    "training",
+    "held-out",
+    "time",
+    "since",
+    "reason",
+)
+"""Titles of the table of jobs."""
+
 EXPENDABLE = ("fits", "time", "since")
-"""Titles of the columns that the table of jobs omits on a terminal of fewer than 110 columns."""
+"""Titles of the columns that the table of jobs omits on a narrow terminal."""
+
+NARROW = 110
+"""Number of columns below which a terminal is narrow."""
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
-    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not
-    be read.
+    """Return a table with one line per job, from ``Job.progress()``.
 
-    Lines have at most ``width`` characters (0: any number): columns are left out, and long reasons
-    are truncated.
+    The row of a job that could not be read shows its ``error``. Lines have at most ``width``
+    characters (0: any number): columns are left out, and long reasons are truncated.
     """
-    header = [
-        "job",
-        "status",
-        "fits",
-        "vectors",
-        "measure",
-        "training",
-        "held-out",
-        "time",
-        "since",
-        "reason",
-    ]
-    rows = []
-    for job in jobs:
-        name = job["job"].rpartition("/")[2]
-        if "error" in job:
-            rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
-            continue
-        first = kind_of(job).head
-        errors = [formatted(job, first.over(side)) for side in SIDES]
-        measure = first.name if set(errors) != {MISSING} else MISSING
-        fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
-        rows.append(
-            [
-                name,
-                job["status"],
-                fits,
-                vectors,
-                measure,
-                *errors,
-                took,
-                moment(job["since"]),
-                job["reason"],
-            ]
-        )
-    if 0 < width < 110:
-        kept = [title not in EXPENDABLE for title in header]
-        header, *rows = (list(compress(cells, kept)) for cells in (header, *rows))
-    lines = printable(aligned(header, rows), keep="\n").split("\n")
+    titles = [*TITLES]
+    rows = [_job_row(job) for job in jobs]
+    if 0 < width < NARROW:
+        shown = [title not in EXPENDABLE for title in titles]
+        titles = list(compress(titles, shown))
+        rows = [list(compress(row, shown)) for row in rows]
+    lines = printable(aligned(titles, rows), keep="\n").split("\n")
     return "\n".join(f"{line[: width - 1]}…" if 0 < width < len(line) else line for line in lines)
+
+
+def _job_row(job: dict[str, Any]) -> list[str]:
+    """Return the cells of a job's row, in the order of ``TITLES``."""
+    name = job["job"].rpartition("/")[2]
+    if "error" in job:
+        return [name, "unreadable", *[MISSING] * 7, job["error"]]
+    first = kind_of(job).head
+    errors = [formatted(job, first.over(side)) for side in SIDES]
+    return [
+        name,
+        job["status"],
+        formatted(job, "fits"),
+        formatted(job, "vectors"),
+        first.name if set(errors) != {MISSING} else MISSING,
+        *errors,
+        formatted(job, "seconds"),
+        moment(job["since"]),
+        job["reason"],
+    ]
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
@@ -206,10 +213,9 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         begun = (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
-        if (
-            state.doing and state.doing.partition(":")[0] != doing
-        ):  # the rest has a rate, which always changes
-            doing = state.doing.partition(":")[0]
+        step = state.doing.partition(":")[0]  # a rate follows, which always changes
+        if state.doing and step != doing:
+            doing = step
             yield state.doing
         lost = lost_workers_text(lost_workers_of(state))
         if lost and lost != losses:
@@ -262,7 +268,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         **QUANTITIES,
     }
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    beside = {
+    others = {
         "job",
         "since",
         "attempt",
@@ -273,7 +279,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         "parameters",
         "versions",
     }
-    beside |= {
+    others |= {
         "lost_workers",
         "kind",
         "number",
@@ -282,17 +288,23 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         "vectors",
         "model",
     }  # of the last fit
-    keys = [key for key in jobs[0] if key not in beside]
+    keys = [key for key in jobs[0] if key not in others]
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in keys
     ]
-    asked = {name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
-    asked["data"] = [job["data"] for job in jobs]
-    differ = {name: own for name, own in asked.items() if any(value != own[0] for value in own)}
+    parameters = {
+        name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]
+    }
+    parameters["data"] = [job["data"] for job in jobs]
+    differ = {
+        name: values
+        for name, values in parameters.items()
+        if any(value != values[0] for value in values)
+    }
     rows += [
-        [spell(name), *(named(parameter_text(name, each)) for each in own)]
-        for name, own in differ.items()
+        [spell(name), *(named(parameter_text(name, setting)) for setting in values)]
+        for name, values in differ.items()
     ]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     return printable(aligned(header, [row for row in rows if set(row[1:]) != {MISSING}]), keep="\n")

@@ -78,11 +78,11 @@ def address(place: Where) -> str:
     """Return an address without user name and password, which this process keeps in memory for
     opening the store."""
     place = os.fspath(place)
-    found = LOGIN.match(place)
-    if found is None:
+    login = LOGIN.match(place)
+    if login is None:
         return place
     clean = LOGIN.sub(r"\g<scheme>\g<other>", place, count=1)
-    name, _, password = (found["login"] or found["pair"] or "").partition(":")
+    name, _, password = (login["login"] or login["pair"] or "").partition(":")
     _logins[store_of(clean)] = unquote(name), unquote(password)
     return clean
 
@@ -119,8 +119,8 @@ def protocol_of(place: str) -> str:
         )
     if place.startswith("data:") and "://" not in place:
         return "data"
-    protocol, found, _ = place.partition("://")
-    return protocol if found else "file"
+    protocol, separator, _ = place.partition("://")
+    return protocol if separator else "file"
 
 
 def without_query(place: str) -> str:

@@ -14,9 +14,10 @@ Classes and enums are looked up by name among those known to a ``Codec``: decodi
 the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of
-    ``PART`` bytes GROUP/NAME/…        optional: what the writer of the group adds, such as copied
-    rows GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part,
-    and ``about``
+                        ``PART`` bytes
+    GROUP/NAME/…        optional: what the writer of the group adds, such as copied rows
+    GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and
+                        ``about``
 
 ``group.json`` is written last: without it, a group is incomplete, and the next writer to this place
 replaces it. Reading takes no more memory than the stored bytes plus a second copy of the largest
@@ -53,11 +54,11 @@ PART = 1 << 23
 HEAD = "group.json"
 """The object that makes a group complete."""
 
-PART_NAME, TEMPORARY_NAME = (
-    re.compile(r"\d{6}"),
-    re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part"),
-)
-"""Names of the parts of a group, and of files that become a part or the head."""
+PART_NAME = re.compile(r"\d{6}")
+"""Names of the parts of a group."""
+
+TEMPORARY_NAME = re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part")
+"""Names of files that become a part or the head."""
 
 START = b'{"value":'
 """Beginning of the first part of each group."""
@@ -92,7 +93,7 @@ class Codec:
         kind: str,
         version: int,
         about: Any = None,
-        beside: Beside | None = None,
+        copies: Beside | None = None,
     ) -> None:
         """Write a value to a new folder or URL, replacing an unfinished group.
 
@@ -113,7 +114,7 @@ class Codec:
             The name of a folder in the group, and a function that writes it; it is complete if the
             group is.
         """
-        write_group(*self.encode(value), location, kind, version, about, beside)
+        write_group(*self.encode(value), location, kind, version, about, copies)
 
     def read(self, location: str, kind: str, version: int) -> Any:
         """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for
@@ -129,7 +130,7 @@ class Codec:
 
         def encoded(value: Any) -> Any:
             kind = type(value)
-            if value is None or kind in (bool, float) or (kind is int and abs(value) < MOST):
+            if _is_number(value):
                 return value
             if isinstance(value, str):
                 return str(value)
@@ -137,11 +138,10 @@ class Codec:
                 parts = list(map(encoded, value))
                 return parts if kind is list else {"tuple": parts}
             if kind is dict:
-                return {"dict": [[encoded(name), encoded(each)] for name, each in value.items()]}
+                return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
-                if (
-                    id(value) not in numbers
-                ):  # ``arrays`` keeps it alive, so that its id stays unique
+                # ``arrays`` keeps it alive, so that its id stays unique
+                if id(value) not in numbers:
                     numbers[id(value)] = len(arrays)
                     arrays.append(value)
                 return {"array": numbers[id(value)]}
@@ -150,7 +150,8 @@ class Codec:
             if self._classes.get(kind.__name__) is kind:
                 if isinstance(value, Enum):
                     return {"enum": kind.__name__, "member": value.name}
-                values = {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
+                names = [field.name for field in fields(value)]
+                values = {name: encoded(getattr(value, name)) for name in names}
                 return {"object": kind.__name__, "fields": values}
             raise TypeError(
                 f"a {kind.__module__}.{kind.__qualname__} cannot be stored: {value!r:.80}"
@@ -163,11 +164,7 @@ class Codec:
         this version."""
 
         def decoded(tree: Any) -> Any:
-            if (
-                tree is None
-                or type(tree) in (bool, float, str)
-                or (type(tree) is int and abs(tree) < MOST)
-            ):
+            if _is_number(tree) or type(tree) is str:
                 return tree
             if type(tree) is list:
                 return list(map(decoded, tree))
@@ -179,17 +176,17 @@ class Codec:
                 case {"array": int(number)}:
                     return arrays[number]
                 case {"object": name, "fields": values}:
-                    found = {field: decoded(value) for field, value in values.items()}
+                    values_by_name = {field: decoded(value) for field, value in values.items()}
                     kind = self._classes[name]
                     hints = get_type_hints(self._classes[name])
                     names = {each.name for each in fields(kind)}
-                    if found.keys() != names or not all(
-                        has_type(found[field], hints[field]) for field in names
+                    if values_by_name.keys() != names or not all(
+                        has_type(values_by_name[field], hints[field]) for field in names
                     ):
                         raise ValueError(
                             f"the fields of {name} are not those that this version writes"
                         )
-                    return kind(**found)
+                    return kind(**values_by_name)
                 case {"scalar": dtype, "bytes": text}:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
                 case {"enum": name, "member": member}:
@@ -199,12 +196,18 @@ class Codec:
         return decoded(tree["value"])
 
 
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number, a bool or None, which JSON stores unchanged."""
+    kind = type(value)
+    return value is None or kind in (bool, float) or (kind is int and abs(value) < MOST)
+
+
 def plain(dtype: str) -> np.dtype[Any]:
     """Return the dtype with this name. Raises ``ValueError`` unless it is numeric or bool."""
-    found: np.dtype[Any] = np.dtype(dtype)
-    if found.kind not in KINDS:
+    named: np.dtype[Any] = np.dtype(dtype)
+    if named.kind not in KINDS:
         raise ValueError(f"arrays of dtype {dtype!r} are never stored")
-    return found
+    return named
 
 
 def write_group(
@@ -214,12 +217,21 @@ def write_group(
     kind: str,
     version: int,
     about: Any = None,
-    beside: Beside | None = None,
+    copies: Beside | None = None,
 ) -> None:
     """Write an encoded value's JSON and arrays. An error leaves nothing behind, a kill an
     unfinished group.
 
     The parameters and errors are those of ``Codec.write``.
+
+    Args:
+        tree: the JSON of the value.
+        arrays: its arrays.
+        location: the folder or URL.
+        kind: the kind of the group.
+        version: the version of its format.
+        about: facts about the writer, as plain JSON.
+        copies: a name in the group, and a function that writes it.
     """
     folder = open_folder(location)
     parts = list[tuple[int, str]]()
@@ -227,14 +239,14 @@ def write_group(
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
     flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
     with storing(location):
-        _remove_unfinished(folder, "" if beside is None else beside[0])
+        _remove_unfinished(folder, "" if copies is None else copies[0])
         try:
             for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
                 folder.write(f"{len(parts):06d}", part)
                 parts.append((len(part), _hash(part)))
-            if beside is not None:
-                beside[1]()
-                folder.flush(beside[0])
+            if copies is not None:
+                copies[1]()
+                folder.flush(copies[0])
             head = {
                 "kind": kind,
                 "format": version,
@@ -250,7 +262,7 @@ def write_group(
             raise
 
 
-def _remove_unfinished(folder: Folder, beside: str) -> None:
+def _remove_unfinished(folder: Folder, copies: str) -> None:
     """Remove the group that a killed writer left without its head. Raises ``ExistsError`` for
     anything else.
 
@@ -260,7 +272,7 @@ def _remove_unfinished(folder: Folder, beside: str) -> None:
         return
     names = folder.list()
     known = not folder.is_file() and all(
-        name == beside or PART_NAME.fullmatch(name) for name in names
+        name == copies or PART_NAME.fullmatch(name) for name in names
     )
     if known and names:
         known = names[0] == f"{0:06d}" and folder.read(names[0], len(START)) == START
@@ -300,13 +312,13 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
     """Yield the bytes of flat arrays in parts of ``PART`` bytes each."""
     part = bytearray()
     for array in arrays:
-        rest = array.view(np.uint8).data
-        while len(part) + len(rest) >= PART:
+        remaining = array.view(np.uint8).data
+        while len(part) + len(remaining) >= PART:
             split = PART - len(part)
-            yield b"".join([part, rest[:split]])
+            yield b"".join([part, remaining[:split]])
             part = bytearray()
-            rest = rest[split:]
-        part += rest
+            remaining = remaining[split:]
+        part += remaining
     yield bytes(part)
 
 
@@ -318,11 +330,11 @@ def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable
 
     def following(n_bytes: int) -> Array:
         while len(held) < n_bytes:
-            number, (size, right) = next(names, (len(parts), (0, "")))
+            number, (size, expected) = next(names, (len(parts), (0, "")))
             place = f"{folder.location}: part {number:06d} of the {what}"
             with reading(place, again, MissingDataError):
                 part = folder.read(f"{number:06d}", min(size, PART) + 1)
-            if (len(part), _hash(part)) != (size, right):
+            if (len(part), _hash(part)) != (size, expected):
                 raise MissingDataError(
                     f"{place} is damaged: its bytes differ from those written: {again}"
                 )

@@ -65,17 +65,15 @@ class Folder:
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
         from fsspec.implementations.local import LocalFileSystem
 
-        if filesystem is None and str(root).startswith(
-            "~"
-        ):  # fsspec would expand it to the home folder
+        # fsspec would expand ~ to the home folder
+        if filesystem is None and str(root).startswith("~"):
             root = Path(root).absolute()
-        self._fs, self._root = (
-            filesystem or LocalFileSystem(),
-            str(root).replace(os.sep, "/").rstrip("/"),
-        )
+        self._fs = filesystem or LocalFileSystem()
+        self._root = str(root).replace(os.sep, "/").rstrip("/")
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
         self.location = location if self.path is not None else location.rstrip("/")
-        self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
+        self.name = PurePosixPath(self._root).name
+        self.suffix = PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
         """Return the path or URL of an object, for use by other libraries."""
@@ -92,7 +90,7 @@ class Folder:
     def sibling(self, name: str) -> "Folder":
         """Return the folder with this name in the same parent folder."""
         location, root = (
-            posixpath.join(posixpath.dirname(each), name) for each in (self.location, self._root)
+            posixpath.join(posixpath.dirname(path), name) for path in (self.location, self._root)
         )
         return Folder(location, root, self._fs)
 
@@ -144,13 +142,13 @@ class Folder:
             with _creating:
                 self._send(name, data, mode="create")
         except Exception as error:
-            found = None
+            existing = None
             self._fs.invalidate_cache(self._at(name))  # an earlier listing does not show the object
             with suppress(Exception):
-                found = self.read(name)
-            if found is None:
+                existing = self.read(name)
+            if existing is None:
                 raise
-            if found != data:  # if the bytes are equal, only the reply was lost
+            if existing != data:  # if the bytes are equal, only the reply was lost
                 raise FileExistsError(errno.EEXIST, "already exists", self.place(name)) from error
 
     def require_exclusive(self, name: str) -> None:
@@ -173,11 +171,11 @@ class Folder:
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
         """Return the sorted names of a folder's children; empty if there is no folder."""
         path = self._fs._strip_protocol(str(self._at(name)))
-        found = set[str]()
+        listed = set[str]()
         with suppress(FileNotFoundError), self._reading(name):
             self._fs.invalidate_cache(path)
-            found = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)} - {path}
-        names = (entry.rpartition("/")[2] for entry in found)
+            listed = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)} - {path}
+        names = (entry.rpartition("/")[2] for entry in listed)
         return sorted(child for child in names if hidden or not child.startswith("."))
 
     def empty(self) -> bool:
@@ -267,9 +265,9 @@ class Folder:
         """Return the path of an object on this machine or in the file system."""
         return self.path / name if self.path is not None else f"{self._root}/{name}".rstrip("/")
 
-    def _send(self, name: str, data: bytes, **how: str) -> None:
+    def _send(self, name: str, data: bytes, **options: str) -> None:
         limit = {"timeout": REPLY_SECONDS} if self._fs.async_impl else {}
-        self._fs.pipe_file(self._at(name), data, **limit, **how)
+        self._fs.pipe_file(self._at(name), data, **limit, **options)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert the errors of a read request, since store libraries have their own error
@@ -343,9 +341,8 @@ def _make(folder: Path) -> None:
     """Create a folder whose name survives a power failure."""
     if not folder.is_dir():
         _make(folder.parent)
-        with suppress(
-            FileExistsError
-        ):  # created by another process; if it is a file, the next write reports that
+        # another process may create it; if it is a file, the next write reports that
+        with suppress(FileExistsError):
             folder.mkdir()
         sync(folder.parent)
 

@@ -1,8 +1,9 @@
 """A lease, which allows one writer of a folder at a time.
 
     lease/000003.json         the third holder: process, time, and mark (see below); created
-    exclusively, immutable lease/000003.beat.json    rewritten regularly by the holder as a sign of
-    life (heartbeat) lease/000003.over.json    the holder has released the lease
+                              exclusively, immutable
+    lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
+    lease/000003.over.json    the holder has released the lease
 
 The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file
 with the next number, which only one can do, if the holder has released the lease, is dead (on the
@@ -128,13 +129,12 @@ class Holder:
 def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
     """Return the claim of each epoch, or only of the last."""
     while True:
-        found = numbers(folder, "lease")[-1 if last else 0 :]
+        epochs = numbers(folder, "lease")[-1 if last else 0 :]
         try:
-            return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in found}
+            return {epoch: read_json(folder, numbered("lease", epoch), CLAIM) for epoch in epochs}
         except MissingDataError:
-            if set(found) <= set(
-                numbers(folder, "lease")
-            ):  # otherwise another process removed the folder
+            # without these epochs, another process has removed the folder
+            if set(epochs) <= set(numbers(folder, "lease")):
                 raise
 
 
@@ -142,9 +142,8 @@ def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
         beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
-        with suppress(
-            MissingDataError, FormatError, StorageError
-        ):  # a network disk may be replacing it
+        # a network disk may be replacing it
+        with suppress(MissingDataError, FormatError, StorageError):
             beat = read_json(
                 folder,
                 numbered("lease", epoch, ".beat"),
@@ -188,9 +187,8 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 }
                 name = numbered("lease", epoch)  # may raise MissingDataError
                 claim["mark"] = mark()
-                with suppress(
-                    FileExistsError, FileNotFoundError
-                ):  # another process got there first, or withdrew
+                # another process got there first, or withdrew
+                with suppress(FileExistsError, FileNotFoundError):
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
                     return Lease(folder, epoch, token)

@@ -36,8 +36,11 @@ MOST = 1 << 63
 TIME = range(1 << 37)
 """Times that a file may contain, in seconds since 1970."""
 
-BLOSC_HEADER, CRC = 16, 4
-"""Bytes before and after a compressed block."""
+BLOSC_HEADER = 16
+"""Bytes before a compressed block."""
+
+CRC = 4
+"""Bytes of the checksum after a compressed block."""
 
 BLOSC_RATIO = 255
 """Largest compression ratio of LZ4, which compresses DATA chunks."""
@@ -54,6 +57,12 @@ def read_json(
 
     Raises ``MissingDataError``, with a message that begins with ``missing``, if it does not exist,
     and ``FormatError`` if it is damaged, moved or of another schema.
+
+    Args:
+        folder: the folder.
+        name: the name of the object.
+        schema: the fields that it must have.
+        missing: the beginning of the message if it does not exist.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -63,19 +72,21 @@ def read_json(
         raise MissingDataError(f"{folder.location}: {missing}{name} is missing") from error
     try:
         value = json.loads(data)
-        whole = value.pop("check") == digest(value)
+        is_intact = value.pop("check") == digest(value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FormatError(
             f"{place}: damaged, or not a file that partirvm wrote: restore the file, or pass "
             "another location"
         ) from error
-    if not whole:
+    if not is_intact:
         raise FormatError(
             f"{place}: damaged, its content does not match its checksum: restore the file"
         )
-    if (own := value.pop("object", None)) != name:
+    origin = value.pop("object", None)
+    if origin != name:
         raise FormatError(
-            f"{place}: this file was moved or copied from {own}: restore it, or move it elsewhere"
+            f"{place}: this file was moved or copied from {origin}: restore it, or move it "
+            "elsewhere"
         )
     require(value, schema or {}, place)
     return cast(dict[str, Any], value)
@@ -94,7 +105,7 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, dict):
-        return {key: _cleaned(each) for key, each in value.items()}
+        return {key: _cleaned(item) for key, item in value.items()}
     return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
 
 
@@ -107,34 +118,39 @@ def digest(value: Any) -> str:
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
     """Return the numbers of ``000001.json`` … from ``first`` or the lowest. ``MissingDataError`` if
     one is missing."""
-    found = listed_numbers(folder, series)
-    there = {*found}
-    whole = range(first or found[0], found[-1] + 1) if found else range(0)
-    for number in whole:  # one by one: a file added by hand may have any number
-        if number not in there and not folder.exists(
-            numbered(series, number)
-        ):  # a listing may miss a new object
+    listed = listed_numbers(folder, series)
+    if not listed:
+        return []
+    numbers = range(first or listed[0], listed[-1] + 1)
+    present = set(listed)
+    for number in numbers:  # one by one: a file added by hand may have any number
+        name = numbered(series, number)
+        # a listing may miss a new object
+        if number not in present and not folder.exists(name):
             raise MissingDataError(
-                f"{folder.location}: {numbered(series, number)} is missing, but "
-                f"{numbered(series, found[-1])} exists: restore the missing file, or move the "
-                "other elsewhere if it was added by hand"
+                f"{folder.location}: {name} is missing, but {numbered(series, listed[-1])} exists: "
+                "restore the missing file, or move the other elsewhere if it was added by hand"
             )
-    return list(whole)
+    return list(numbers)
 
 
 def listed_numbers(folder: Folder, series: str) -> list[int]:
-    """Return the numbers of a series' listed objects in increasing order, with gaps."""
-    found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series))
-    return sorted(
-        int(each[1])
-        for each in found
-        if each and each[0] == f"{int(each[1]):06d}.json" != "000000.json"
-    )
+    """Return the numbers of the files that a series lists, in increasing order; some may be
+    missing."""
+    matches = [re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series)]
+    numbers = [
+        int(match[1]) for match in matches if match and match[0] == _file_name(int(match[1]))
+    ]
+    return sorted(number for number in numbers if number)
+
+
+def _file_name(number: int, suffix: str = "") -> str:
+    return f"{number:06d}{suffix}.json"
 
 
 def numbered(series: str, number: int, suffix: str = "") -> str:
     """Return the name of an object in a numbered series."""
-    return f"{series}/{number:06d}{suffix}.json"
+    return f"{series}/{_file_name(number, suffix)}"
 
 
 def require(value: dict[str, Any], schema: Schema, place: str) -> None:
@@ -160,49 +176,78 @@ def has_type(value: Any, hint: Any) -> bool:
     (True, False, False)
     """
     if isinstance(hint, dict):
-        named = ((name.removesuffix("?"), name.endswith("?"), own) for name, own in hint.items())
-        return isinstance(value, dict) and all(
-            has_type(value[name], own) if name in value else optional
-            for name, optional, own in named
-        )
-    origin = get_origin(hint) or hint
-    parts = get_args(hint)
-    if origin in (Union, UnionType) or isinstance(hint, tuple):
-        return any(has_type(value, part) for part in parts or hint)
+        return isinstance(value, dict) and _has_fields(value, hint)
+    if isinstance(hint, tuple):
+        return any(has_type(value, alternative) for alternative in hint)
     if isinstance(hint, range):
         return type(value) in (int, float) and hint.start <= value < hint.stop
-    if origin is Literal:
-        return value in parts
     if hint is None:
         return value is None
+    origin = get_origin(hint) or hint
+    parts = get_args(hint)
+    if origin in (Union, UnionType):
+        return any(has_type(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
     if origin is Any or not isinstance(origin, type):
         return True
-    if (isinstance(value, bool) and origin in (int, float)) or (
-        isinstance(value, int) and abs(value) >= MOST
-    ):
-        return False
-    if getattr(origin, "_is_protocol", False) and not getattr(
-        origin, "_is_runtime_protocol", False
-    ):
-        return is_dataclass(value)
-    kinds: Any = PLAIN.get(origin, origin)
-    if not isinstance(value, kinds):
-        return False
-    if origin in (list, tuple) and parts:
-        wanted = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
-        return len(value) == len(wanted) and all(map(has_type, value, wanted))
-    if origin is dict and parts:
-        return all(
-            has_type(key, parts[0]) and has_type(each, parts[1]) for key, each in value.items()
-        )
+    return _is_instance(value, origin) and _has_parts(value, origin, parts)
+
+
+def _has_fields(value: dict[str, Any], schema: Schema) -> bool:
+    """Return whether an object has all fields of a schema, except optional ones, with their
+    types."""
+    for name, hint in schema.items():
+        field = name.removesuffix("?")
+        if field in value:
+            if not has_type(value[field], hint):
+                return False
+        elif field == name:
+            return False
     return True
 
 
-def require_format(found: Any, known: int, place: str, what: str) -> None:
-    """Raise ``FormatError`` if the format is not ``known``."""
-    if found != known:
+def _is_instance(value: Any, kind: type) -> bool:
+    """Return whether a value is of a class, or a dataclass for a protocol; integers in files are
+    below ``MOST``."""
+    if isinstance(value, bool) and kind in (int, float):
+        return False
+    if isinstance(value, int) and abs(value) >= MOST:
+        return False
+    is_protocol = getattr(kind, "_is_protocol", False)
+    if is_protocol and not getattr(kind, "_is_runtime_protocol", False):
+        return is_dataclass(value)
+    return isinstance(value, PLAIN.get(kind, kind))
+
+
+def _has_parts(value: Any, kind: type, parts: tuple[Any, ...]) -> bool:
+    """Return whether the items of a list, a tuple or a dict have the types ``parts`` of its
+    annotation."""
+    if not parts:
+        return True
+    if kind is dict:
+        return all(
+            has_type(key, parts[0]) and has_type(item, parts[1]) for key, item in value.items()
+        )
+    if kind is list or (kind is tuple and parts[1:] == (...,)):
+        return all(has_type(item, parts[0]) for item in value)
+    if kind is tuple:
+        return len(value) == len(parts) and all(map(has_type, value, parts))
+    return True
+
+
+def require_format(version: Any, known: int, place: str, what: str) -> None:
+    """Raise ``FormatError`` if the format is not ``known``.
+
+    Args:
+        version: the format that was found.
+        known: the format that this version reads.
+        place: the place of the file.
+        what: what the file is, for the message.
+    """
+    if version != known:
         raise FormatError(
-            f"{place}: the {what} has format {found!r:.40}, this version reads format {known}: "
+            f"{place}: the {what} has format {version!r:.40}, this version reads format {known}: "
             f"make the {what} again, or use the version of partirvm that wrote it"
         )
 
@@ -217,39 +262,56 @@ def checksum(block: NDArray[Any]) -> str:
 def create_blosc(
     place: str, shape: Sequence[int], chunk: Sequence[int], dtype: Any, fill: Any = math.nan
 ) -> Any:
-    """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``."""
+    """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``.
+
+    Args:
+        place: the path or URL.
+        shape: the shape of the array.
+        chunk: the shape of a chunk.
+        dtype: the type of its numbers.
+        fill: the value of missing chunks.
+    """
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     codecs = [BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()]
-    form: Any = {
-        "zarr_format": 3,
-        "compressors": codecs,
-        "fill_value": fill,
-        "config": {"write_empty_chunks": True},
-    }
-    form["storage_options"] = options_of(place) or None
-    return zarr.create_array(place, shape=tuple(shape), chunks=tuple(chunk), dtype=dtype, **form)
+    return zarr.create_array(
+        place,
+        shape=tuple(shape),
+        chunks=tuple(chunk),
+        dtype=dtype,
+        zarr_format=3,
+        compressors=codecs,
+        fill_value=fill,
+        config={"write_empty_chunks": True},
+        storage_options=options_of(place) or None,
+    )
 
 
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
     """Read a chunk compressed by Blosc and protected by CRC-32C. Raises ``ValueError`` if it is
-    damaged."""
+    damaged.
+
+    Args:
+        folder: the folder.
+        name: the name of the chunk.
+        shape: its shape.
+        dtype: the type of its numbers.
+    """
     import numcodecs.blosc
 
     numcodecs.blosc.use_threads = False  # as Zarr does: Blosc's threads and the caller's do not mix
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     data = np.frombuffer(folder.read(name, nbytes + BLOSC_HEADER + CRC + 1), np.uint8)
     body = data[:-CRC]
-    if len(body) < BLOSC_HEADER or data[-CRC:].tobytes() != struct.pack(
-        "<I", google_crc32c.value(body)
-    ):
+    checksum = struct.pack("<I", google_crc32c.value(body))
+    if len(body) < BLOSC_HEADER or data[-CRC:].tobytes() != checksum:
         raise ValueError("its checksum is wrong")
     states, block, stored = struct.unpack_from("<III", body, 4)
     if (states, stored) != (nbytes, len(body)) or block > nbytes or nbytes > BLOSC_RATIO * stored:
         raise ValueError(
             f"it declares {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}"
         )
-    whole = np.empty(shape, dtype)
-    numcodecs.blosc.decompress(body, whole)
-    return whole
+    chunk = np.empty(shape, dtype)
+    numcodecs.blosc.decompress(body, chunk)
+    return chunk

@@ -12,7 +12,7 @@ from commandline import measured
 from partirvm import predict
 from partirvm.cli import demo, main
 from partirvm.cli.commands import partirvm
-from partirvm.cli.demo import load_terrain
+from partirvm.cli.demo import Terrain, load_terrain
 from partirvm.errors import UsageError
 
 matplotlib_image = pytest.importorskip("matplotlib.image")
@@ -28,7 +28,9 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     """
     monkeypatch.setattr(demo, "FIT", SMALL)
     heights, x, y = load_terrain()
-    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::12, ::12], x[::12], y[::12]))
+    monkeypatch.setattr(
+        demo, "load_terrain", lambda: Terrain(heights[::12, ::12], x[::12], y[::12])
+    )
     folder = tmp_path / "demo folder"
     assert demo.run(partirvm, str(folder), 2 << 30, False) == 0
     captured = capsys.readouterr()
@@ -51,7 +53,9 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800
-    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::32, ::32], x[::32], y[::32]))
+    monkeypatch.setattr(
+        demo, "load_terrain", lambda: Terrain(heights[::32, ::32], x[::32], y[::32])
+    )
     assert demo.run(partirvm, str(folder), 2 << 30, True) == 0
     assert capsys.readouterr().err == ""
 

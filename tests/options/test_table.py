@@ -138,3 +138,17 @@ def test_constructors_follow_the_table(estimator):
         if "option" in each.metadata
     }
     assert set(TABLE) - reached == {"seed", "classify"}
+
+
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+def test_docstrings_of_estimators_show_the_defaults_of_the_signature(estimator):
+    """Each parameter has one entry, and each option that is one of several words lists these."""
+    entries = re.findall(r"^(\w+) : (.*, |)default=(.+)$", inspect.getdoc(estimator), re.MULTILINE)
+    parameters = inspect.signature(estimator).parameters
+    defaults = {name: repr(each.default).replace("'", '"') for name, each in parameters.items()}
+    assert {name: default for name, _, default in entries} == defaults
+    assert len(entries) == len(defaults)
+    for name, kind, _ in entries:
+        if kind.startswith("{") and TABLE[name].check.kind == "word":
+            words = ", ".join(f'"{word}"' for word in TABLE[name].check.words)
+            assert kind.startswith(f"{{{words}}}"), name
