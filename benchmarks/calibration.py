@@ -7,11 +7,11 @@ Small sets are split into ``folds`` disjoint folds, so that each row is held out
 set has one random split. Generated sets have ``draws``, each with new training and test rows. The
 table reports, over all held-out rows of a set,
 
-coverage       the fraction of targets inside ``predict_interval(X, 0.95)``, and its standard error:
-               binomial, or of the mean over draws, since fits of different draws differ
-within         whether the coverage is within max(1 point, 2 standard errors) of 95 % plain
-the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``) NLPD           mean
-negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
+coverage       the fraction of targets inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the
+               mean over draws, since fits of different draws differ
+within         whether the coverage is within max(1 point, 2 standard errors) of 95 %
+plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
+NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
 ``benchmarks/datasets.py`` describes the NAME.npz files in DIR. Diabetes is part of scikit-learn.
 The Friedman sets and sinc are generated with the noise of Friedman (1991); in #2 and #3, its sd is

@@ -6,10 +6,10 @@ Each fit runs in its own process on all cores and is a whole fit: the choice of 
 counts towards its seconds. For this library, ``max_vectors`` varies and everything else has its
 default. The others are
 
-nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on
-8,000 rows svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
-svgp        a sparse Gaussian process with 500 inducing points and a width per feature
-(``benchmarks.regressors``) boosting    ``HistGradientBoostingRegressor`` with early stopping
+nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on 8,000 rows
+svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
+svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.regressors``)
+boosting    ``HistGradientBoostingRegressor`` with early stopping
 
 RMSE is for held-out rows, in units of the sd of the training target. All methods receive
 standardised inputs.

@@ -4,12 +4,11 @@ A NAME.npz file contains float64 ``X`` (N, d) and ``y`` (N,) in raw units. If th
 fixed splits, it also contains ``test_mask`` (N, k). The sources are:
 
 kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
-etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells
-in row order nyc_green_taxi      NYC TLC green-taxi trip records of 2015: 9 inputs → log of the
-trip's minutes, 1,551,961 trips boston              Delve archive (University of Toronto), 506 × 13:
-the median value of homes abalone             UCI repository, 4177 × 10 with sex as three
-indicators: rings pumadyn_8fh …       Delve archive, pumadyn family, eight sets of 8192 × 8 or × 32:
-the acceleration of a robot's joint
+etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order
+nyc_green_taxi      NYC TLC green-taxi trip records of 2015: 9 inputs → log of the trip's minutes, 1,551,961 trips
+boston              Delve archive (University of Toronto), 506 × 13: the median value of homes
+abalone             UCI repository, 4177 × 10 with sex as three indicators: rings
+pumadyn_8fh …       Delve archive, pumadyn family, eight sets of 8192 × 8 or × 32: the acceleration of a robot's joint
 """
 
 from __future__ import annotations

@@ -13,16 +13,16 @@ limit. A set NAME~10 has gaps in 10 % of its cells, NAME~rule gaps that depend o
 (``benchmarks.datasets.with_gaps``).
 
 alone, local        ``RVMRegressor`` with at most 400 vectors, without and with local residuals
-local 100           with at most 100 vectors default, no warp    ``RVMRegressor()``, and without
-warps of skewed features 1,600 vectors       at most 1,600 vectors without local residuals exact GP
-scikit-learn's Gaussian process, Matérn 3/2 with a width per feature, on at most 4,000 random rows
+local 100           with at most 100 vectors
+default, no warp    ``RVMRegressor()``, and without warps of skewed features
+1,600 vectors       at most 1,600 vectors without local residuals
+exact GP            scikit-learn's Gaussian process, Matérn 3/2 with a width per feature, on at most 4,000 random rows
 SVGP                GPyTorch's sparse variational Gaussian process with 1,000 inducing points
-GPBoost VIF         GPBoost's Vecchia-inducing-points full-scale approximation of all rows, Matérn
-3/2, with widths of
+GPBoost VIF         GPBoost's Vecchia-inducing-points full-scale approximation of all rows, Matérn 3/2, with widths of
                     an exact process of 2,000 rows
-xRFM                a recursive feature machine neighbours          k nearest neighbours of
-standardised inputs; k and weights by cross-validation boosting, CatBoost  scikit-learn's and
-CatBoost's gradient boosting with their defaults
+xRFM                a recursive feature machine
+neighbours          k nearest neighbours of standardised inputs; k and weights by cross-validation
+boosting, CatBoost  scikit-learn's and CatBoost's gradient boosting with their defaults
 
 All methods are in ``benchmarks/regressors.py``. xRFM, neighbours and boosting predict no density,
 so theirs is a normal distribution with the variance of the errors on left-out rows. A line of the

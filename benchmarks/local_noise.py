@@ -6,11 +6,10 @@
 ``RVMRegressor()`` is fitted to random rows of each set with ``noise="constant"`` and with the
 default, and predicts up to 20,000 others. A line of the table is a mean over the splits:
 
-tenths         least and largest coverage of the 95 % interval among ten groups of new rows by
-predicted deviation deviations     smallest and largest predicted standard deviation, in units of
-the target's sd centres        of the log variance; ``taken`` is the number of splits in which local
-noise was used NLPD           mean negative log predictive density, in nats, for targets in units of
-their sd
+tenths         least and largest coverage of the 95 % interval among ten groups of new rows by predicted deviation
+deviations     smallest and largest predicted standard deviation, in units of the target's sd
+centres        of the log variance; ``taken`` is the number of splits in which local noise was used
+NLPD           mean negative log predictive density, in nats, for targets in units of their sd
 
 ``housing`` is generated here: prices from six features, with a spread that grows with two of them.
 ``demo`` is the demo's terrain, with the demo's kernel. ``mcycle`` has 133 rows, of which 100 are

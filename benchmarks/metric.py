@@ -8,14 +8,15 @@ Each method is fitted to the same random rows of each set and predicts up to 10,
 NLPD are for targets in units of their standard deviation; a line of the table is a mean over the
 splits.
 
-widths       a Gaussian kernel with a width per feature (the former default) family       the family
-with the largest evidence, with a width per feature directions   a Gaussian kernel with the default
-metric default      ``RVMRegressor()`` gp           scikit-learn's exact Gaussian process with a
-width per feature, amplitude and noise by evidence; up to
+widths       a Gaussian kernel with a width per feature (the former default)
+family       the family with the largest evidence, with a width per feature
+directions   a Gaussian kernel with the default metric
+default      ``RVMRegressor()``
+gp           scikit-learn's exact Gaussian process with a width per feature, amplitude and noise by evidence; up to
              1,100 rows
-boosting     scikit-learn's HistGradientBoostingRegressor svgp         a sparse variational Gaussian
-process with 500 inducing points (``benchmarks.regressors``) xrfm         a recursive feature
-machine (``benchmarks.regressors``)
+boosting     scikit-learn's HistGradientBoostingRegressor
+svgp         a sparse variational Gaussian process with 500 inducing points (``benchmarks.regressors``)
+xrfm         a recursive feature machine (``benchmarks.regressors``)
 
 The last two need further libraries and run only if named.
 

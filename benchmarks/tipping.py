@@ -2,13 +2,12 @@
 
     python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
 
-sinc           100 equidistant points of [−10, 10], linear spline kernel. Without noise σ is fixed
-               at 0.01, and the error is the largest one on 1,001 points. With noise, uniform on
-               ±0.2, it is the RMS error to the truth; the paper has one draw, and ``share`` is the
-               share of draws whose error is at most the paper's.
-ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on
-1,000 test rows first draw     the first noisy sinc by MacKay's updates alone softmax        an α
-for each vector, beside the default; log loss and error on held-out rows
+sinc           100 equidistant points of [−10, 10], linear spline kernel. Without noise σ is fixed at 0.01, and the
+               error is the largest one on 1,001 points. With noise, uniform on ±0.2, it is the RMS error to the truth;
+               the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
+ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
+first draw     the first noisy sinc by MacKay's updates alone
+softmax        an α for each vector, beside the default; log loss and error on held-out rows
                of iris, digits and 1,500 rows of pendigits
 
 DIR contains ripley_synth.npz and pendigits.npz; if one is missing, its rows are left out.

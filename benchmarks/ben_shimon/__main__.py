@@ -2,10 +2,10 @@
 
     python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
 
-2 3 4         RMSE, vectors and seconds of ``basic`` and the three partition strategies with P = 50
-on small sets 6             the working set against P, and the heuristic's P, on four pumadyn sets 7
-8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, with P
-from the heuristic learned       tables 7–9 again, with the default (learned) kernel
+2 3 4         RMSE, vectors and seconds of ``basic`` and the three partition strategies with P = 50 on small sets
+6             the working set against P, and the heuristic's P, on four pumadyn sets
+7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, with P from the heuristic
+learned       tables 7–9 again, with the default (learned) kernel
 
 All competitors use the same splits, seed and width. Their fits alternate in one process. If a table
 would take longer than ``--minutes``, all competitors use fewer splits of a set; the tables report

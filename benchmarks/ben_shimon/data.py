@@ -4,9 +4,8 @@ A split is a seeded random permutation of the rows. The first ``train`` rows are
 the next ``test`` rows are test rows. A generated set is regenerated for each seed. The paper does
 not report the noise of the generated sets. These benchmarks use
 
-sinc          y = sin(x)/x + 0.1·noise, x uniform on [−10, 10]; 1,000 training rows, 1,000
-noise-free test rows friedman_1    y = 10 sin(π x₁x₂) + 20(x₃ − ½)² + 10x₄ + 5x₅ + noise, ten inputs
-uniform on [0, 1], five of them
+sinc          y = sin(x)/x + 0.1·noise, x uniform on [−10, 10]; 1,000 training rows, 1,000 noise-free test rows
+friedman_1    y = 10 sin(π x₁x₂) + 20(x₃ − ½)² + 10x₄ + 5x₅ + noise, ten inputs uniform on [0, 1], five of them
               irrelevant; noise sd 1; 2,400 training rows, 1,000 noise-free test rows
 
 All other sets are NAME.npz files in a folder; see ``benchmarks/datasets.py``. Missing files are

@@ -1,20 +1,19 @@
 """The data sets of the classification benchmark, and their splits.
 
-ripley_100          100 random rows of Ripley's 250 training rows, ten draws; Ripley's 1,000 test
-rows ripley_250, pima    the authors' splits: 250/1000 and 200/332; split 1 and later ones are
-random, of the same sizes banana, titanic, german              the first ten public splits of
-Rätsch's benchmark: 400/4900, 150/2051, 700/300 pendigits           UCI's split: the first 7,494
-rows are training rows (30 writers), the last 3,498 rows are test rows
+ripley_100          100 random rows of Ripley's 250 training rows, ten draws; Ripley's 1,000 test rows
+ripley_250, pima    the authors' splits: 250/1000 and 200/332; split 1 and later ones are random, of the same sizes
+banana, titanic,
+german              the first ten public splits of Rätsch's benchmark: 400/4900, 150/2051, 700/300
+pendigits           UCI's split: the first 7,494 rows are training rows (30 writers), the last 3,498 rows are test rows
                     (14 other writers)
-skin_nonskin        all rows of a tenth of the *colours* are test rows; rows repeat, so a random
-                    split of the rows would test on colours of the training rows
-digits, cancer      scikit-learn's digits and breast cancer: ten random stratified splits, 70 %
-train moons               scikit-learn's moons with noise 0.3: 4,000 training rows and 4,000 test
-rows pendigits_2500, pendigits_9000, magic, spambase, protein_4, abalone_3
-                    random training rows, and all others as test rows, at most 8,000; protein in
-                    quarters of its target, abalone as up to 8, 9 or 10, and more rings
-letters             26 generated classes, each two rotated and skewed clusters in 16 features: 4,000
-    training rows
+skin_nonskin        all rows of a tenth of the *colours* are test rows; rows repeat, so a random split of the rows would
+                    test on colours of the training rows
+digits, cancer      scikit-learn's digits and breast cancer: ten random stratified splits, 70 % train
+moons               scikit-learn's moons with noise 0.3: 4,000 training rows and 4,000 test rows
+pendigits_2500, pendigits_9000, magic, spambase, protein_4, abalone_3
+                    random training rows, and all others as test rows, at most 8,000; protein in quarters of its target,
+                    abalone as up to 8, 9 or 10, and more rings
+letters             26 generated classes, each two rotated and skewed clusters in 16 features: 4,000 training rows
 
 Each NAME.npz file in a folder contains ``X`` (N, d), ``y`` (N,) and, for published splits,
 ``train_idx`` and ``test_idx`` (k, n). The sources are Rätsch's benchmark (``benchmarks.mat`` of

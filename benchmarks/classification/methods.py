@@ -1,12 +1,12 @@
 """The compared methods: construction, cross-validation grid, and number of vectors.
 
-partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm
-moderate=True`` learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation
-fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM;
-one-vs-rest, softmax of scores) svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``:
-one SVC on all rows, a sigmoid of 5-fold scores nystroem     ``LogisticRegression`` on 200 Nystroem
-features gp           ``GaussianProcessClassifier``: Laplace, width and amplitude by evidence; up to
-1,000 rows boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
+partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm moderate=True``
+learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation
+fastrvm      ``fastrvm.RVC`` with a bias (PyPI, a compiled fast marginal likelihood RVM; one-vs-rest, softmax of scores)
+svc          ``SVC`` in ``CalibratedClassifierCV(ensemble=False)``: one SVC on all rows, a sigmoid of 5-fold scores
+nystroem     ``LogisticRegression`` on 200 Nystroem features
+gp           ``GaussianProcessClassifier``: Laplace, width and amplitude by evidence; up to 1,000 rows
+boosting     ``HistGradientBoostingClassifier``, the number of trees by cross-validation
 
 Kernel methods share one grid of widths: gamma = 2^p / d with p = −7 … 4, on standardised inputs,
 for which 1/(d·var) is 1/d. In addition, svc and nystroem choose C from 1, 10 and 100.

@@ -1,13 +1,13 @@
 """The small data sets of Tipping (2001), of a KTH report on RVMs, and of kernlab.
 
-sinc        sin|x|/|x| at 100 equidistant points of [−10, 10] (Tipping 2001, section 4.1), with or
-without noise cos         cos x + noise of sd 0.1, x uniform on [0, 10]; 30 rows friedman_2,
-friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows linear      classes x₁ + x₂ > 0 of
-points uniform on [−5, 5]²; 100 rows waveform    waves 1 and 2 of Breiman et al. (1984) with 21
-features (``benchmarks.learning.waveform``); 400 rows cancer      Wisconsin breast cancer
-(diagnostic), 569 × 30, from scikit-learn banana, titanic, german     the training rows of the first
-public split: 400, 150, 700; NAME.npz files in a folder boston, airfoil, mcycle     NAME.npz files
-in a folder; see ``benchmarks/datasets.py``
+sinc        sin|x|/|x| at 100 equidistant points of [−10, 10] (Tipping 2001, section 4.1), with or without noise
+cos         cos x + noise of sd 0.1, x uniform on [0, 10]; 30 rows
+friedman_2, friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows
+linear      classes x₁ + x₂ > 0 of points uniform on [−5, 5]²; 100 rows
+waveform    waves 1 and 2 of Breiman et al. (1984) with 21 features (``benchmarks.learning.waveform``); 400 rows
+cancer      Wisconsin breast cancer (diagnostic), 569 × 30, from scikit-learn
+banana, titanic, german     the training rows of the first public split: 400, 150, 700; NAME.npz files in a folder
+boston, airfoil, mcycle     NAME.npz files in a folder; see ``benchmarks/datasets.py``
 
 The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four KTH
 students (``run_dataset.py``). This code contains all experiments of the report; it is not certain

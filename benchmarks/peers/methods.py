@@ -1,14 +1,14 @@
 """The compared methods: fit, prediction, and the α and β from which the evidence is computed.
 
-partirvm                ``RVMRegressor`` with defaults except the width: a working set for more than
-200 rows partirvm fixed-point    every row a candidate (``strategy="basic"``), MacKay's fixed point
-partirvm fast           every row a candidate, fast marginal likelihood maximisation
-(``solver="fast"``) partirvm auto           every row a candidate, ``solver="auto"`` fastrvm
-``fastrvm.RVR`` (PyPI 0.1.5, C++): fast marginal likelihood maximisation, every row a candidate
-sklearn-rvm             ``sklearn_rvm.EMRVR`` (PyPI 0.1.1, NumPy): MacKay's fixed point, every row a
-candidate ard                     scikit-learn's ``ARDRegression`` on the kernel matrix and a column
-of ones gp                      ``GaussianProcessRegressor``, the width fixed, amplitude and noise
-by evidence nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
+partirvm                ``RVMRegressor`` with defaults except the width: a working set for more than 200 rows
+partirvm fixed-point    every row a candidate (``strategy="basic"``), MacKay's fixed point
+partirvm fast           every row a candidate, fast marginal likelihood maximisation (``solver="fast"``)
+partirvm auto           every row a candidate, ``solver="auto"``
+fastrvm                 ``fastrvm.RVR`` (PyPI 0.1.5, C++): fast marginal likelihood maximisation, every row a candidate
+sklearn-rvm             ``sklearn_rvm.EMRVR`` (PyPI 0.1.1, NumPy): MacKay's fixed point, every row a candidate
+ard                     scikit-learn's ``ARDRegression`` on the kernel matrix and a column of ones
+gp                      ``GaussianProcessRegressor``, the width fixed, amplitude and noise by evidence
+nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
 
 All methods except gp have a bias; all methods use the same standardised rows and the same gamma.
 sklearn-rvm need not be fully installed: ``pip install --target FOLDER --no-deps sklearn_rvm`` with

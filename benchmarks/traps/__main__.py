@@ -7,12 +7,12 @@ process.
 ``functions.py`` describes the functions. Each line of the table is one case; its columns are the
 RMSE against the noise-free signal on 4,000 new rows:
 
-RVM        ``RVMRegressor()`` with defaults, with the number of relevance vectors, the reported
-noise and CPU seconds GP         scikit-learn's ``GaussianProcessRegressor`` with a width per
-feature and ten starts, up to ``--gp-rows`` rows boosting   ``HistGradientBoostingRegressor`` with
-defaults near rows  the ten nearest rows of standardised inputs, weighted by distance ratio
-RMSE of the RVM ÷ the smallest RMSE of the others warned     whether the fit ended with an
-``AccuracyWarning``; it must if ``--max-vectors`` makes the ratio large
+RVM        ``RVMRegressor()`` with defaults, with the number of relevance vectors, the reported noise and CPU seconds
+GP         scikit-learn's ``GaussianProcessRegressor`` with a width per feature and ten starts, up to ``--gp-rows`` rows
+boosting   ``HistGradientBoostingRegressor`` with defaults
+near rows  the ten nearest rows of standardised inputs, weighted by distance
+ratio      RMSE of the RVM ÷ the smallest RMSE of the others
+warned     whether the fit ended with an ``AccuracyWarning``; it must if ``--max-vectors`` makes the ratio large
 """
 
 from __future__ import annotations

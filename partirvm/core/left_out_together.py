@@ -7,8 +7,9 @@ neighbour's error comes from a fit that contains the row, which therefore has th
 what a new row would see. Rows in a *fold* are left out together. With A = (precision)^½ Φ_B R for
 the rows B of a fold, Σ = RRᵀ, residuals r, and Z = (I − AAᵀ)⁻¹, the fit to the others has
 
-    errors Z(precision^½ r), each ÷ precision^½,    variances (Z − I) ÷ precision,    Δμ = −R Aᵀ Z
-    precision^½ r.
+    errors     Z(precision^½ r), each ÷ precision^½
+    variances  (Z − I) ÷ precision
+    Δμ         −R Aᵀ Z precision^½ r.
 
 The precision of a row is β times its weight. Conditioning on w_D = 0 for the columns D that the
 rows of the fold own gives the errors without them, as in ``core.left_out``.

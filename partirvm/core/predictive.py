@@ -12,8 +12,9 @@ use Student's t with this ν. C is the inverse of the Fisher information ½ tr(K
 N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ; the Hessian itself is indefinite if an α is not optimal. With S = A^½ΣA^½
 and Γ = 1 − S, whose diagonal is γ, the information has the elements
 
-    (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N −
-    2 Σγ + tr Γ²).
+    (log α_i, log α_j):  ½ Γ_ij²
+    (log α_i, log β):    ½ (SΓ)_ii
+    (log β, log β):      ½ (N − 2 Σγ + tr Γ²).
 
 With Γ = 1, the last element gives ν = N − M, as in linear regression. μ is linear in log α only
 over a few units, so each element of θ has a normal prior around the optimum, with standard

@@ -7,8 +7,8 @@ tied columns. Priors are not used.
 
 **Slopes.** The evidence (Tipping's eq. 15), with row weights W, is
 
-    L(Φ) = ½ [ log|A| − log|H| + N log β + log|W| − N log 2π − β (t − Φμ)ᵀW(t − Φμ) − μᵀAμ ],     H
-    = βΦᵀWΦ + A.
+    L(Φ) = ½ [ log|A| − log|H| + N log β + log|W| − N log 2π − β (t − Φμ)ᵀW(t − Φμ) − μᵀAμ ],
+    H = βΦᵀWΦ + A.
 
 μ maximises the last two terms, so only d log|H| = 2β tr(Σ ΦᵀW dΦ) remains: dL = Σ_nm D_nm dΦ_nm
 with D = β W [ (t − Φμ)μᵀ − ΦΣ ]. ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ is a sum over rows, which a

@@ -1,12 +1,15 @@
 """The DATA format (versions of the attributes, and groups of arrays), and the source that reads the
 rows.
 
-    versions/000002.json      the name of the newest group rows-TOKEN/attributes
-    ``DataAttributes``, stored by ``storage.codec`` rows-TOKEN/X              (n, d) float64, NaN
-    for missing values, a Zarr (version 3) array with one chunk per tile rows-TOKEN/y
-    (n,) or (n, T) float64; class codes 0 … K−1; absent in data for prediction rows-TOKEN/weights
-    (n,) float64, optional: precision weights rows-TOKEN/row            (n,) int64, if rows were
-    shuffled: the number of the row in the original order
+    versions/000002.json      the name of the newest group
+    rows-TOKEN/attributes     ``DataAttributes``, stored by ``storage.codec``
+    rows-TOKEN/X              (n, d) float64, NaN for missing values, a Zarr (version 3) array with
+                              one chunk per tile
+    rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for
+                              prediction
+    rows-TOKEN/weights        (n,) float64, optional: precision weights
+    rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the
+                              original order
 
 An ingest writes a group of all rows. An append writes a group that begins at the first tile it
 changes: only the last tile, if not full, is copied. ``segments`` says which group holds which

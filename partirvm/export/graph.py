@@ -5,13 +5,13 @@ from constants. Its operation has the name and meaning of an ONNX operator, wher
 applied row by row:
 
     elementwise     Add Sub Mul Div Pow Max Min LogAddExp Where(c, a, b), Neg Exp Expm1 Log Sqrt
-                    Sinh Asinh Tanh Cos Sigmoid; a width of 1 broadcasts; conditions are 0 or 1:
-                    IsNaN, Less
-    per row         Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax M centres
-    Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
+                    Sinh Asinh Tanh Cos
+                    Sigmoid; a width of 1 broadcasts; conditions are 0 or 1: IsNaN, Less
+    per row         Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax
+    M centres       Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
                     Differ(x, V, g): Σ_j g_j [x_j ≠ v_jm]   Spline(x, V): the linear spline kernel
     levels          Table(x, T): the row of T (L + 1, r) for the code x, the last row for other and
-    missing codes
+                    missing codes
 
 NumPy operators and functions of a ``Quantity`` add such nodes, so the model's own formulas can be
 applied to it.

@@ -8,8 +8,8 @@ prediction at x minus the background's average.
 
 **Exact.** If each basis function is a product over columns, with the factors a_j at x and c_j at b,
 
-    v(S) = Σ_m w_m Π_{j ∈ S} a_mj Π_{j ∉ S} c_mj,    φ_j = Σ_m w_m (a_mj − c_mj) ∫₀¹ Π_{i ≠ j}
-    u_mi(t) dt
+    v(S) = Σ_m w_m Π_{j ∈ S} a_mj Π_{j ∉ S} c_mj
+    φ_j  = Σ_m w_m (a_mj − c_mj) ∫₀¹ Π_{i ≠ j} u_mi(t) dt
 
 with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; those that
 joined before t form S. The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉

@@ -1,14 +1,17 @@
 """Read and write a job folder: its request, its events, its models and its checkpoints.
 
     JOB/spec.json                     the request: parameters, fingerprint of the DATA, package
-    versions JOB/events/000001.json            one numbered object per event, created exclusively
-    and never changed JOB/models/000002-000007/         a model, named by the epoch of its writer
-    and a number (storage.codec); the one
-                                      that the last event names is the current one
-    JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint) JOB/cells/…
-    rows of local residuals of a model that memory cannot hold (local.cells)
-    JOB/control/abort-000001.json     a request to end attempt 1 JOB/lease/000002.json
-    the process that runs the job (storage.lease)
+                                      versions
+    JOB/events/000001.json            one numbered object per event, created exclusively and never
+                                      changed
+    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number
+                                      (storage.codec); the one that the last event names is the
+                                      current one
+    JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
+    JOB/cells/…                       rows of local residuals of a model that memory cannot hold
+                                      (local.cells)
+    JOB/control/abort-000001.json     a request to end attempt 1
+    JOB/lease/000002.json             the process that runs the job (storage.lease)
 
 All events, and what they name, survive if a process is killed. Only the lease holder writes.
 Readers ignore whatever a process writes after losing the lease: an event holds the epoch and the

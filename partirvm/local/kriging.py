@@ -3,8 +3,9 @@ process.
 
 An error is n^(b/2) times a process u, where n is the noise factor and w the weight of its row:
 
-    u ~ TP(ν; s²κ(r/ℓ) + (ω/w)[same row]),        κ a correlation of the distance r in the model's
-    metric.
+    u ~ TP(ν; s²κ(r/ℓ) + (ω/w)[same row]),
+
+where κ is a correlation of the distance r in the model's metric.
 
 Let C = K + (ω/s²)W⁻¹ for the k nearest rows, c be their correlations with the row, u their errors
 divided by n^(b/2), and Q = uᵀC⁻¹u/s². Apart from the row's own factors n^(b/2) and n^b, its error
