@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.jobs.driver import MemoryJournal
+from partirvm.fit.driver import MemoryJournal
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
 """What a line of history says about clocks, memory and stores, not about the fit."""

@@ -61,19 +61,22 @@ ARROWS = {
         "planning.memory",
     },
     "resolve": PARTS_OF_FITS | {"local"},
-    "jobs": PARTS_OF_FITS | {"local", "resolve"},
+    # Specs are run with the rows in this process: local residuals and comparisons end a fit.
+    "fit": PARTS_OF_FITS | {"local", "resolve"},
+    # What is stored of a fit, and its life.
+    "jobs": PARTS_OF_FITS | {"local", "resolve", "fit"},
     "predict": PARTS_OF_FITS | {"jobs", "resolve"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how
     # strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "storage"},
+    "report": VALUES | {"core", "strategies", "fit.driver", "jobs", "storage"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES
-    | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core", "export"},
+    | {"resolve", "fit", "jobs", "predict", "report", "data", "model", "execution", "core"}
+    | {"export"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
     # Estimators in other libraries.
-    "skl2onnx": {"estimators", "export"},
-    "mlflow": {"estimators", "data.convert"},
+    "integrations": {"estimators", "export", "data.convert"},
     "cli": VALUES
     | {
         "storage.address",
@@ -125,8 +128,9 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.comparison": {"sklearn", "scipy", "threadpoolctl"},
-    "jobs.judged": {"sklearn", "threadpoolctl"},
+    "fit": {"numpy"},
+    "fit.comparison": {"sklearn", "scipy", "threadpoolctl"},
+    "fit.judged": {"sklearn", "threadpoolctl"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},
@@ -137,8 +141,9 @@ THIRD_PARTIES = {
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "scipy", "sklearn"},
-    "skl2onnx": {"skl2onnx"},
-    "mlflow": {"mlflow", "numpy", "pandas"},
+    "integrations.skl2onnx": {"skl2onnx"},
+    "integrations.mlflow": {"mlflow", "numpy", "pandas"},
+    "integrations": set(),
     "cli.demo": {"numpy", "zarr", "matplotlib", "pyarrow"},
     "cli": {"click", "distributed"},
     "__main__": set(),

@@ -22,8 +22,8 @@ from partirvm.errors import UsageError
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.export import to_c, to_numpy, to_onnx
-from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.run import run, with_new_rows
+from partirvm.fit.driver import Driver, MemoryJournal
+from partirvm.fit.run import run, with_new_rows
 from partirvm.kernels.permission import FunctionParameters
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of

@@ -24,8 +24,8 @@ from partirvm.estimators.inputs import (
 )
 from partirvm.execution import executor_for
 from partirvm.export.shapley import explain
-from partirvm.jobs.driver import MemoryJournal
-from partirvm.jobs.run import is_growable
+from partirvm.fit.driver import MemoryJournal
+from partirvm.fit.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
 from partirvm.options.table import TABLE, AutoOrNone, NoiseForm, Residual

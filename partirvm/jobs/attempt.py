@@ -25,11 +25,11 @@ from partirvm.errors import (
     StorageError,
 )
 from partirvm.execution import Executor, executor_for, is_ended
+from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
+from partirvm.fit.run import run, with_new_rows
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
-from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.request import Place
-from partirvm.jobs.run import run, with_new_rows
 from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
 from partirvm.learning.sample import OnStep

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
 from partirvm.execution.cluster import address_of
+from partirvm.fit.run import is_growable
 from partirvm.jobs.checkpoint import resumes
-from partirvm.jobs.run import is_growable
 from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code

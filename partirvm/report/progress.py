@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
-from partirvm.jobs.driver import Watcher
+from partirvm.fit.driver import Watcher
 from partirvm.process import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable, wrapped
 from partirvm.report.history import MEASURED, Lines, leaves_model

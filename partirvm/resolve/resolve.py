@@ -1,7 +1,7 @@
 """``FitSpec``, the specification of a fit: made from a source and a request, or for a resumed or
 extended fit.
 
-``jobs.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only
+``fit.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only
 limits.
 """
 

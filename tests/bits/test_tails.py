@@ -22,8 +22,8 @@ from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.execution.kernel_store import _stores
-from partirvm.jobs.driver import Driver, Watcher
-from partirvm.jobs.run import run
+from partirvm.fit.driver import Driver, Watcher
+from partirvm.fit.run import run
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import Basis

@@ -18,7 +18,7 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 import messages  # noqa: E402
 
-INDIRECT = {("jobs/remarks.py", "remark"), ("jobs/remarks.py", "reason.advice")}
+INDIRECT = {("fit/remarks.py", "remark"), ("fit/remarks.py", "reason.advice")}
 """Warnings whose text is made elsewhere: remarks on the last fit, and the advice of a reason."""
 
 

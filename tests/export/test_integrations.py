@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
     skl2onnx = pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
-    from partirvm.skl2onnx import register
+    from partirvm.integrations.skl2onnx import register
 
     register()
     kinds = skl2onnx.common.data_types
@@ -92,7 +92,7 @@ def test_what_mlflow_loads_predicts_what_was_logged(
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow")
-    from partirvm.mlflow import log_model
+    from partirvm.integrations.mlflow import log_model
 
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     fitted = LOGGED[kind]()
@@ -132,7 +132,7 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     from mlflow.pyfunc import scoring_server
 
-    from partirvm.mlflow import log_model
+    from partirvm.integrations.mlflow import log_model
 
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
     experiment = mlflow.create_experiment("any", artifact_location=(tmp_path / "files").as_uri())

@@ -10,7 +10,7 @@ from pathlib import Path
 from fault_cases import count, note
 from waiting import wait_for
 
-from partirvm.jobs.driver import Watcher
+from partirvm.fit.driver import Watcher
 from partirvm.jobs.job import open_job
 
 

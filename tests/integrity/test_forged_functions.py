@@ -161,8 +161,8 @@ def by_load_model(model: Any, place: Path) -> Any:
 
 
 def by_mlflow(model: Any, place: Path) -> Any:
-    """What MLflow calls to load the files of ``partirvm.mlflow.log_model``."""
-    from partirvm.mlflow import _load_pyfunc
+    """What MLflow calls to load the files of ``partirvm.integrations.mlflow.log_model``."""
+    from partirvm.integrations.mlflow import _load_pyfunc
 
     save_model(model, place)
     return _load_pyfunc(str(place))
@@ -171,7 +171,7 @@ def by_mlflow(model: Any, place: Path) -> Any:
 def by_mlflow_runs(model: Any, place: Path) -> Any:
     """What MLflow logs to a tracking store of files, and loads from it."""
     mlflow = pytest.importorskip("mlflow")
-    from partirvm.mlflow import log_model
+    from partirvm.integrations.mlflow import log_model
 
     mlflow.set_tracking_uri((place / "runs").as_uri())
     with mlflow.start_run():

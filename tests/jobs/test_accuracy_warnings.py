@@ -10,9 +10,10 @@ from by_default import some
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
-from partirvm.jobs import comparison, open_job
-from partirvm.jobs.comparison import is_better
-from partirvm.jobs.remarks import lost, worse
+from partirvm.fit import comparison
+from partirvm.fit.comparison import is_better
+from partirvm.fit.remarks import lost, worse
+from partirvm.jobs import open_job
 from partirvm.options import Request
 
 

@@ -13,7 +13,7 @@ from same import assert_same, reread
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES, fit_rows

@@ -10,8 +10,8 @@ import pytest
 from partirvm import ingest, jobs
 from partirvm.data import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, MissingDataError, UsageError
-from partirvm.jobs.driver import Watcher
-from partirvm.jobs.run import table_rows
+from partirvm.fit.driver import Watcher
+from partirvm.fit.run import table_rows
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request

@@ -8,7 +8,7 @@ import pytest
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Watcher
+from partirvm.fit.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape

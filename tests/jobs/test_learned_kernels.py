@@ -13,7 +13,7 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Watcher
+from partirvm.fit.driver import Watcher
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning import search as kernel_search
 from partirvm.learning.sample import STAGES

@@ -11,8 +11,8 @@ from by_default import some
 from partirvm import open_job
 from partirvm.data import ArraySource, as_source
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Driver, MemoryJournal
-from partirvm.jobs.run import run
+from partirvm.fit.driver import Driver, MemoryJournal
+from partirvm.fit.run import run
 from partirvm.options import Request
 from partirvm.resolve.resolve import machine_for, resolve
 from partirvm.types import Columns

@@ -8,7 +8,7 @@ import pytest
 
 from partirvm import RVMRegressor, Warp
 from partirvm.errors import DataWarning
-from partirvm.jobs.judged import Farthest, _described, _losses
+from partirvm.fit.judged import Farthest, _described, _losses
 
 
 def oblique_wave(n, frequency, seed=0, d=10):

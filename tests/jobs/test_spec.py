@@ -13,9 +13,9 @@ from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource, as_source
 from partirvm.errors import FormatError
 from partirvm.execution import LocalExecutor
+from partirvm.fit.driver import Watcher
 from partirvm.jobs import attempt
 from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from partirvm.jobs.driver import Watcher
 from partirvm.jobs.job import advice_of
 from partirvm.jobs.request import create
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold, observed

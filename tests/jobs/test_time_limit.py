@@ -11,8 +11,8 @@ from by_default import some
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Driver, MemoryJournal, Watcher
-from partirvm.jobs.run import run
+from partirvm.fit.driver import Driver, MemoryJournal, Watcher
+from partirvm.fit.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve

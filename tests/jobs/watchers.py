@@ -4,7 +4,7 @@ that follows them."""
 import pytest
 
 from partirvm import jobs, open_job
-from partirvm.jobs.driver import Watcher
+from partirvm.fit.driver import Watcher
 
 
 class Stopper(Watcher):

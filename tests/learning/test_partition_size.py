@@ -8,7 +8,7 @@ from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Driver, MemoryJournal
+from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.resolve.small_fits import sparseness
 from partirvm.strategies.problem import Options

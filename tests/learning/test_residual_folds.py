@@ -10,9 +10,9 @@ from partirvm import RVMRegressor
 from partirvm.core.left_out_together import FOLDS
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.learning import neighbours
-from partirvm.learning.neighbours import error_gain, helps, left_out_records, spoils
-from partirvm.learning.residual_rows import ResidualReader
+from partirvm.fit import local_residuals as neighbours
+from partirvm.fit.local_residuals import error_gain, helps, left_out_records, spoils
+from partirvm.fit.residual_rows import ResidualReader
 from partirvm.learning.sample import Spent
 from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS

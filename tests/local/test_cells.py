@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
-from partirvm.learning.residual_rows import sorted_cells
+from partirvm.fit.residual_rows import sorted_cells
 from partirvm.local import cells as module
 from partirvm.local.cells import Cells, leaf_order
 

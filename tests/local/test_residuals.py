@@ -13,8 +13,8 @@ from scipy.spatial.distance import cdist
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, FormatError, LimitWarning, MissingDataError, UsageError
-from partirvm.jobs.driver import Watcher
-from partirvm.learning.neighbours import mixture_rises
+from partirvm.fit.driver import Watcher
+from partirvm.fit.local_residuals import mixture_rises
 from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
@@ -137,7 +137,7 @@ def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
         begun.append(len(begun))
         return learned(*given, **how)
 
-    monkeypatch.setattr("partirvm.learning.neighbours.learned", search)
+    monkeypatch.setattr("partirvm.fit.local_residuals.learned", search)
     monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
     ingest(rough(600), tmp_path / "d.zarr")
     asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")

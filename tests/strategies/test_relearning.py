@@ -16,9 +16,9 @@ from partirvm.core.scores import Scores
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs import driver
+from partirvm.fit import driver
+from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.jobs.checkpoint import attached, codec, stored
-from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI

@@ -10,9 +10,9 @@ from partirvm import errors
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.jobs.driver import Driver, Entry, Outcome
-from partirvm.jobs.judged import Verdict, judged, outliers
-from partirvm.learning.neighbours import LEAST_LEFT_OUT
+from partirvm.fit.driver import Driver, Entry, Outcome
+from partirvm.fit.judged import Verdict, judged, outliers
+from partirvm.fit.local_residuals import LEAST_LEFT_OUT
 from partirvm.quoting import format_bytes, listed, quoted
 from partirvm.resolve.resolve import FitSpec
 from partirvm.types import COMPARED_MEMORY

@@ -20,8 +20,8 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles, sampled_rows
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
-from partirvm.learning.residual_folds import LeftOutFolds, left_out_folds, nearest
-from partirvm.learning.residual_rows import ResidualReader
+from partirvm.fit.residual_folds import LeftOutFolds, left_out_folds, nearest
+from partirvm.fit.residual_rows import ResidualReader
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
 from partirvm.local.cells import LOG_FACTOR, NOISE, Cells, panel_rows

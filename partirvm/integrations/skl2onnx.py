@@ -19,7 +19,7 @@ def register() -> None:
 
     Examples
     --------
-    >>> from partirvm.skl2onnx import register
+    >>> from partirvm.integrations.skl2onnx import register
     >>> register()  # doctest: +SKIP
     """
     from skl2onnx import update_registered_converter as update

@@ -16,9 +16,9 @@ from partirvm import errors
 from partirvm.data import Source
 from partirvm.data.folds import folded
 from partirvm.execution.kernel_store import keeping_blocks
-from partirvm.jobs.comparison import compared
-from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
-from partirvm.jobs.remarks import (
+from partirvm.fit.comparison import compared
+from partirvm.fit.driver import Driver, Entry, MemoryJournal, Outcome
+from partirvm.fit.remarks import (
     lost,
     warn_of_data,
     warn_of_fit,

@@ -20,8 +20,8 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
-from partirvm.learning.neighbours import fit_residuals
-from partirvm.learning.residual_rows import Keep, ResidualReader
+from partirvm.fit.local_residuals import fit_residuals
+from partirvm.fit.residual_rows import Keep, ResidualReader
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again

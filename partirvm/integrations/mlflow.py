@@ -25,7 +25,7 @@ def log_model(model: Any, name: str, example: Any, **options: Any) -> Any:
 
     Examples
     --------
-    >>> from partirvm.mlflow import log_model
+    >>> from partirvm.integrations.mlflow import log_model
     >>> info = log_model(model, "fares", frame[:5])  # doctest: +SKIP
     >>> model = mlflow.pyfunc.load_model(info.model_uri)  # doctest: +SKIP
     >>> model.predict(frame, params={"level": 0.9})  # doctest: +SKIP

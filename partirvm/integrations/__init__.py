@@ -1,0 +1,1 @@
+"""RVMs in other libraries: MLflow and skl2onnx."""
