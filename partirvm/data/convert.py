@@ -16,9 +16,10 @@ from partirvm.data.arrays import (
     refuse_missing_chunks,
     shuffled_rows,
 )
-from partirvm.data.encode import Encoder, Roles, check_roles
+from partirvm.data.encode import Encoder
 from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.problems import refuse
+from partirvm.data.roles import Roles, check_roles
 from partirvm.data.source import (
     Source,
     check_beside,
