@@ -277,7 +277,7 @@ class Encoder:
         missing = np.isnan(values)
         values[missing] = np.nan  # equal bits give equal hashes of rows
         self._filled |= ~missing.all(axis=0)
-        used = np.ones(len(values), bool)
+        used: Bool = np.ones(len(values), bool)
         if roles.drop_missing_targets:
             targets_missing = missing[:, n_features : n_features + len(roles.targets)]
             used = ~targets_missing.any(axis=1)
@@ -384,9 +384,9 @@ class Encoder:
         gaps, or values that may be codes or constant."""
         name = column.name
         without_column = self._without_column(column)
-        if without_column and not column.odd:
-            if not self._filled[self.roles.features.index(name)]:
-                return Finding(name, "no row has a value", without_column)
+        filled = self._filled[self.roles.wanted.index(name)]
+        if without_column and not column.odd and not filled:
+            return Finding(name, "no row has a value", without_column)
         if name in self._many and name not in self.left_out:
             labels = f"{self._many[name]:,} or more different labels, too many for a category"
             return Finding(name, labels, without_column, "take it as a number, without classes")

@@ -165,13 +165,28 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    options: dict[str, Any] = {
+    exclude = (*exclude, *drop)
+    categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
+    new_columns = (
+        features is not None
+        or like is not None
+        or categorical != ("auto",)
+        or classes
+        or exclude
+        or dates
+    )
+    if append and (new_columns or tile_rows or overwrite):
+        raise UsageError(
+            "append takes features, categories, classes and tile_rows from the dataset: leave "
+            "them out"
+        )
+    Check("whole", least=0, optional=True)("shuffle", shuffle)
+    Check("whole", least=1, optional=True)("tile_rows", tile_rows)
+    options = {
         "target": target,
         "features": features,
-        "exclude": (*exclude, *drop),
-        "categorical": (
-            (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
-        ),
+        "exclude": exclude,
+        "categorical": categorical,
         "weights": weights,
         "noise": noise,
         "classes": classes,
@@ -186,86 +201,70 @@ def ingest(
         "append": append,
         "again": again,
     }
-    _check_options(options)
+    return _ingest(source, data, options, REREADS if auto else 0, progress)
+
+
+def _ingest(
+    source: Any, data: Where, options: dict[str, Any], rereads: int, progress: Progress | None
+) -> ZarrSource:
+    """Write DATA, or append to them.
+
+    Args:
+        source: source of the rows
+        data: DATA to write
+        options: options of ``ingest`` by name
+        rereads: maximum number of times that the source is read again with the proposed options
+        progress: function called with the phase, rows done and total rows
+    """
+    shuffle = options["shuffle"]
+    tile_rows = options["tile_rows"]
+    like = options["like"]
     url = address(data)
     known = like if like is None or isinstance(like, Columns) else as_source(like).columns
     return_freed_memory()
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
+    limit = options["memory_limit"]
+    if limit is not None:
+        limit = parse_bytes(limit, "memory_limit")
     room = None if limit is None else limit - settled_memory() - ALLOWANCE
     table = open_table(source, room)
-    with publication(url, overwrite=overwrite, append=append) as place:
+    with publication(url, overwrite=options["overwrite"], append=options["append"]) as place:
         before = place.before
         if before is not None:
             known = before.columns
             tile_rows = before.tile_rows
             shuffle = None if before.seed is None else shuffle or 0
-        task = _Ingest(
-            table=table,
-            url=url,
-            place=place,
-            known=known,
-            shuffle=shuffle,
-            tile_rows=tile_rows,
-            budget=Budget(limit),
-            report=progress or (lambda phase, done, total: None),
-        )
-        reading, accepted = task.read_until_settled(options, REREADS if auto else 0)
-        encoder = reading.encoder
+        report = progress or (lambda phase, done, total: None)
+        task = _Ingest(table, url, place, known, shuffle, tile_rows, Budget(limit), report)
+        reading = task.read_until_settled(options, rereads)
         with reading.rows:
-            findings = encoder.findings()
+            findings = reading.encoder.findings()
             refuse(table.name, findings, _remedy(source, url, options, findings))
             attributes = task.write(reading)
-        if attributes.batches[-1] in attributes.batches[:-1] and not again:
-            repeated = f"these {encoder.n_rows:,} rows were ingested or appended already"
-            raise DataError(
-                f"{url}: {repeated}: to append them once more, pass again=True (`--again`)"
-            )
+        if not options["again"]:
+            _require_new_rows(attributes, url)
         place.commit(attributes)
     stored = ZarrSource(data)
-    stored.left_out = encoder.dropped
+    stored.left_out = reading.encoder.dropped
     inputs = attributes.moments.inputs
-    stored.notes = encoder.described(inputs.missing / inputs.n, accepted)
+    stored.notes = reading.encoder.described(inputs.missing / inputs.n, reading.accepted)
     return stored
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    """Raise ``UsageError`` for ``ingest`` options that are invalid or contradict each other."""
-    defined_by_data = (
-        options["features"] is not None
-        or options["like"] is not None
-        or options["categorical"] != ("auto",)
-        or options["classes"]
-        or options["exclude"]
-        or options["dates"]
-        or options["tile_rows"]
-        or options["overwrite"]
-    )
-    if options["append"] and defined_by_data:
-        raise UsageError(
-            "append takes features, categories, classes and tile_rows from the dataset: leave "
-            "them out"
-        )
-    Check("whole", least=0, optional=True)("shuffle", options["shuffle"])
-    Check("whole", least=1, optional=True)("tile_rows", options["tile_rows"])
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """All rows of a table, read once.
+    """A table that was read.
 
     Attributes:
-        roles: roles of the columns
         encoder: encoder of the records, with its findings
-        rows: records (n, 2 + number of columns) in temporary files
-        tile_rows: rows per tile for which memory was reserved
+        rows: records (n, 2 + columns read) in temporary files
+        accepted: proposals that were accepted before the table was read
     """
 
-    roles: Roles
     encoder: Encoder
     rows: ExternalSorter
-    tile_rows: int
+    accepted: list[Finding]
 
 
 @dataclass(frozen=True)
@@ -292,23 +291,21 @@ class _Ingest:
     budget: "Budget"
     report: Progress
 
-    def read_until_settled(
-        self, options: Mapping[str, Any], rereads: int
-    ) -> tuple[_Reading, list[Finding]]:
-        """Read the table, again with the proposed options at most ``rereads`` times. Return the
-        last reading and all accepted proposals."""
+    def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
+        """Read the table, at most ``rereads`` times again with the proposed options."""
         accepted = list[Finding]()
-        for _ in range(rereads):
-            reading = self.read(options)
+        while True:
+            reading = self._read(options, accepted)
             proposals = [finding for finding in reading.encoder.findings() if finding.remedy]
-            if not proposals:
-                return reading, accepted
+            if not proposals or not rereads:
+                return reading
             reading.rows.remove()
+            del reading  # free the memory of its labels
+            rereads -= 1
             options = remedied(options, proposals)
-            accepted += proposals
-        return self.read(options), accepted
+            accepted = accepted + proposals
 
-    def read(self, options: Mapping[str, Any]) -> _Reading:
+    def _read(self, options: Mapping[str, Any], accepted: list[Finding]) -> _Reading:
         """Read the table and write its records to temporary files."""
         table = self.table
         before = self.place.before
@@ -317,10 +314,8 @@ class _Ingest:
             _require_same_roles(before, roles, self.url)
         encoder = Encoder(roles, table, self.known, stored=True)
         width = 2 + len(roles.wanted)
-        tile_rows = self.tile_rows or tile_rows_for(table.n_rows or 1 << 40, roles.tile_width)
-        batch_bytes = self.budget.batch_bytes(
-            table, width, tile_rows, held=table.held(roles.wanted)
-        )
+        held = table.held(roles.wanted)
+        batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
         rows = ExternalSorter(self.place.spill, width, high=None if self.shuffle is None else 1.0)
         for records in encoder.records(self.shuffle, batch_bytes):
             with storing("the spill files beside the data"):
@@ -331,35 +326,34 @@ class _Ingest:
             self.report("read", encoder.n_rows, table.n_rows)
         least = 2 if roles.targets and before is None else 1
         check_row_count(encoder.n_rows, least, table.name)
-        return _Reading(roles, encoder, rows, tile_rows)
+        return _Reading(encoder, rows, accepted)
 
     def write(self, reading: _Reading) -> DataAttributes:
-        """Write the tiles, and return the attributes of all rows."""
+        """Write the records that were read as tiles, and return the attributes of all rows."""
         encoder = reading.encoder
+        roles = encoder.roles
         columns = encoder.columns()
+        read_width = 2 + len(roles.wanted)
         cycles = len(columns.features) - len(columns.given)
-        attributes = self.place.before or self._new_attributes(reading, columns, cycles)
-        read_width = 2 + len(reading.roles.wanted)
         width = read_width + cycles
-        sort_bytes = self.budget.sort_bytes(width, reading.tile_rows) * read_width // width
+        tile_rows = self._expected_tile_rows(roles)
+        sort_bytes = self.budget.sort_bytes(width, tile_rows) * read_width // width
+        attributes = self.place.before or DataAttributes(
+            columns,
+            tile_rows=self.tile_rows or tile_rows_for(encoder.n_rows, roles.tile_width + cycles),
+            seed=None if self.shuffle is None else int(self.shuffle),
+            weighted=roles.weights is not None,
+            labelled=bool(roles.targets),
+        )
         blocks = (
             encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
         )
         last_rows = _last_rows(self.url, attributes)
         return write_tiles(self.place, attributes, last_rows, blocks, encoder.n_rows, self.report)
 
-    def _new_attributes(self, reading: _Reading, columns: Columns, cycles: int) -> DataAttributes:
-        """Return the attributes of new DATA without rows, with ``cycles`` columns for the cycles of
-        dates."""
-        roles = reading.roles
-        width = roles.tile_width + cycles
-        return DataAttributes(
-            columns,
-            tile_rows=self.tile_rows or tile_rows_for(reading.encoder.n_rows, width),
-            seed=None if self.shuffle is None else int(self.shuffle),
-            weighted=roles.weights is not None,
-            labelled=bool(roles.targets),
-        )
+    def _expected_tile_rows(self, roles: Roles) -> int:
+        """Return the rows per tile for which memory is reserved before the rows are counted."""
+        return self.tile_rows or tile_rows_for(self.table.n_rows or 1 << 40, roles.tile_width)
 
 
 def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
@@ -397,6 +391,16 @@ def _require_same_roles(before: DataAttributes, new: Roles, url: str) -> None:
         f"rows (targets [{listed(new.targets)}]): append only rows with the same columns in the "
         "same order"
     )
+
+
+def _require_new_rows(attributes: DataAttributes, url: str) -> None:
+    """Raise ``DataError`` if DATA already contain the last batch of rows."""
+    n_rows = attributes.batches[-1][0]
+    if attributes.batches[-1] in attributes.batches[:-1]:
+        raise DataError(
+            f"{url}: these {n_rows:,} rows were ingested or appended already: to append them once "
+            "more, pass again=True (`--again`)"
+        )
 
 
 def _last_rows(url: str, before: DataAttributes) -> Float:

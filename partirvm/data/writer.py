@@ -266,7 +266,7 @@ def write_tiles(
     first = attributes.n_rows // tile_rows
     hashes = dict[str, tuple[str, ...]]()
     for name in group.arrays:
-        new_hashes = (tile_checksums[name] for tile_checksums in checksums)
+        new_hashes = (by_array[name] for by_array in checksums)
         hashes[name] = (*attributes.hashes.get(name, ())[:first], *new_hashes)
     unchanged = (segment for segment in attributes.segments if segment[0] < first)
     return replace(
