@@ -225,9 +225,10 @@ def _ingest(
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = options["memory_limit"]
+    room = None
     if limit is not None:
         limit = parse_bytes(limit, "memory_limit")
-    room = None if limit is None else limit - settled_memory() - ALLOWANCE
+        room = limit - settled_memory() - ALLOWANCE
     table = open_table(source, room)
     with publication(url, overwrite=options["overwrite"], append=options["append"]) as place:
         before = place.before
