@@ -277,10 +277,10 @@ class Encoder:
         missing = np.isnan(values)
         values[missing] = np.nan  # equal bits give equal hashes of rows
         self._filled |= ~missing.all(axis=0)
-        used: Bool = np.ones(len(values), bool)
+        used = np.ones(len(values), bool)
         if roles.drop_missing_targets:
-            targets_missing = missing[:, n_features : n_features + len(roles.targets)]
-            used = ~targets_missing.any(axis=1)
+            targets = slice(n_features, n_features + len(roles.targets))
+            used &= ~missing[:, targets].any(axis=1)
         self._record("infinite", np.isinf(values), used)
         self._record("without", missing[:, n_features:], used, n_features)
         if roles.weights is not None:
