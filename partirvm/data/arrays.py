@@ -158,8 +158,14 @@ def _load_dask(array: Any, first: int, client: Any, start: int, stop: int) -> ND
 
 
 def _load_zarr(array: Any, name: str, start: int, stop: int) -> NDArray[Any]:
-    """Read the rows from ``start`` to before ``stop`` of a Zarr array, called ``name`` in
-    messages."""
+    """Read rows of a Zarr array.
+
+    Args:
+        array: Zarr array
+        name: name of the array in messages
+        start: number of the first row to read
+        stop: number of the first row that is not read
+    """
     place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
     with reading(place, "restore the file or write the array again", MissingDataError):
         return np.asarray(array[start:stop])

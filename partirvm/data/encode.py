@@ -308,14 +308,14 @@ class Encoder:
         findings = list[Finding]()
         for name in self.roles.wanted:
             column = self._columns[name]
-            found = (
+            candidates = (
                 self._text_finding(column),
                 self._type_finding(column),
                 self._value_finding(column),
                 self._column_finding(column),
                 column.proposal,
             )
-            findings += [finding for finding in found if finding is not None]
+            findings += [finding for finding in candidates if finding is not None]
         return findings
 
     def _without_rows(self, column: _Column) -> dict[str, Any]:
@@ -353,7 +353,7 @@ class Encoder:
             n_missing = column.odd["without"].count if "without" in column.odd else 0
             without_rows = self._without_rows(column) if n_missing > text.count else {}
             return {"classes": True, **without_rows}
-        if column.name == roles.weights or len(texts) == problems.KEPT:
+        if column.name == roles.weights or len(texts) == problems.MOST_TEXTS:
             return {}
         return {"categorical": ("auto", column.name) if roles.auto else (column.name,)}
 

@@ -268,8 +268,8 @@ def evaluate(
     ``interval_score_95`` (mean score of the 95 % interval), and the fractions of targets inside
     their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several targets,
     these are means over the targets (``rmse``: a root mean square), and ``targets`` maps names to
-    scores. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats),
-    ``brier``, ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one):
+    scores. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per
+    row, nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one):
     ``core.scores.ClassScores``.
 
     Parameters
