@@ -169,15 +169,10 @@ def arrays_table(
         names: column names of an array X, by default x0, x1, …
     """
     lazy = False
-    categories: dict[str, tuple[Any, ...] | None] = {}
     if is_frame(X):
         name = name or "the data frame"
         lazy = hasattr(X, "npartitions")
         features = tuple(map(str, X.columns))
-        for column, dtype in X.dtypes.items():
-            if hasattr(dtype, "categories"):
-                known = None if lazy else tuple(map(plain_label, dtype.categories))
-                categories[str(column)] = known
     else:
         name = name or ("the array X" if y is None else "the arrays (X, y)")
         X = _array("X", X)
@@ -205,9 +200,20 @@ def arrays_table(
         partial(_batches, name, parts),
         n_rows,
         targets,
-        None if weights is None else "weights",
-        categories,
+        weights=None if weights is None else "weights",
+        categorical=_categories(X) if is_frame(X) else {},
     )
+
+
+def _categories(frame: Any) -> dict[str, tuple[Any, ...] | None]:
+    """Return the levels of each categorical column of a data frame; None for those of a Dask
+    frame."""
+    lazy = hasattr(frame, "npartitions")
+    return {
+        str(name): None if lazy else tuple(map(plain_label, dtype.categories))
+        for name, dtype in frame.dtypes.items()
+        if hasattr(dtype, "categories")
+    }
 
 
 def _beside(name: str, values: Any, n_rows: int | None) -> Any:

@@ -387,11 +387,12 @@ class Encoder:
         filled = self._filled[self.roles.wanted.index(name)]
         if without_column and not column.odd and not filled:
             return Finding(name, "no row has a value", without_column)
-        if name in self._many and name not in self.left_out:
-            labels = f"{self._many[name]:,} or more different labels, too many for a category"
-            return Finding(name, labels, without_column, "take it as a number, without classes")
-        if column.levels is not None and self._like is None:
-            gaps = tuple(label for label in column.levels.found if label in problems.MARKERS)
+        levels = column.levels
+        if levels is not None and not self._is_left_out(column) and self._has_many(levels, column):
+            count = f"{len(levels.found):,} or more different labels, too many for a category"
+            return Finding(name, count, without_column, "take it as a number, without classes")
+        if levels is not None and self._like is None:
+            gaps = tuple(label for label in levels.found if label in problems.MARKERS)
             if gaps:
                 remedy = {"missing": gaps, **self._without_rows(column)}
                 text = f"text, but {listed(gaps, show=quoted)}"
@@ -400,26 +401,20 @@ class Encoder:
             return column.values.finding(name)
         return None
 
-    @cached_property
-    def _many(self) -> dict[str, int]:
-        """The columns with too many labels, and their label counts."""
-        counts = dict[str, int]()
-        most_unnamed = max(self.n_rows / 2, problems.FEW_LEVELS)
-        for column in self._columns.values():
-            if column.levels is not None:
-                count = len(column.levels.found)
-                if column.levels.full or (count > most_unnamed and not column.named):
-                    counts[column.name] = count
-        return counts
+    def _has_many(self, levels: Levels, column: _Column) -> bool:
+        """Return True for too many labels."""
+        most = max(self.n_rows / 2, problems.FEW_LEVELS)
+        return levels.full or (not column.named and len(levels.found) > most)
 
-    @cached_property
-    def left_out(self) -> dict[str, int]:
-        """The text columns that are left out, and their label counts."""
-        return {
-            name: count
-            for name, count in self._many.items()
-            if self._stored and not self._columns[name].named
-        }
+    def _is_left_out(self, column: _Column) -> bool:
+        """Return True for a text column that is left out because it has too many labels."""
+        levels = column.levels
+        return (
+            self._stored
+            and not column.named
+            and levels is not None
+            and self._has_many(levels, column)
+        )
 
     @cached_property
     def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
@@ -427,25 +422,27 @@ class Encoder:
         return {
             name: column.levels.final()
             for name, column in self._columns.items()
-            if column.levels is not None and name not in self.left_out
+            if column.levels is not None and not self._is_left_out(column)
         }
 
     def finished(self, records: Float, first: int) -> Float:
         """Return the changed records, with final codes and date cycles, and ``first`` added to the
         row numbers."""
         records[:, 1] += first
-        unchanged = not self.left_out
         parts = [records[:, :2]]
+        unchanged = True
         for place, name in enumerate(self.roles.wanted, 2):
             values = records[:, place]
             if name in self.final:
                 _, codes = self.final[name]
                 values[:] = codes[np.nan_to_num(values, nan=-1).astype(np.int64)]
-            dates = self._columns[name].dates
-            if dates is not None:
+            column = self._columns[name]
+            if column.dates is not None:
                 unchanged = False
-                parts += dates.expanded(values)
-            elif name not in self.left_out:
+                parts += column.dates.expanded(values)
+            elif self._is_left_out(column):
+                unchanged = False
+            else:
                 parts.append(values)
         return records if unchanged else np.column_stack(parts)
 
@@ -458,15 +455,15 @@ class Encoder:
         dates = dict[str, tuple[str, ...]]()
         formats = dict[str, str]()
         for name in roles.features:
-            if name in self.left_out:
+            column = self._columns[name]
+            if self._is_left_out(column):
                 continue
             features.append(name)
-            column_dates = self._columns[name].dates
-            if column_dates is not None:
-                dates[name] = column_dates.cycles
+            if column.dates is not None:
+                dates[name] = column.dates.cycles
                 features += cyclic(name, dates[name])
-                if column_dates.form is not None:
-                    formats[name] = column_dates.form
+                if column.dates.form is not None:
+                    formats[name] = column.dates.form
         if not roles.targets:
             return replace(
                 self._like or Columns(()),
@@ -502,8 +499,9 @@ class Encoder:
                 remarks[column.name].append(column.note)
         for finding in self.findings():
             remarks[finding.column].append(f"{finding.found}: perhaps `{finding.options}`")
-        for name in self.left_out:
-            remarks[name].append(self._remark_on_left_out(name))
+        for column in self._columns.values():
+            if column.levels is not None and self._is_left_out(column):
+                remarks[column.name].append(_remark_on_left_out(column.name, column.levels))
         for name, share in zip(columns.features, missing.tolist(), strict=True):
             if self._like is None:
                 remarks[name] += self._remarks_on_values(name, columns)
@@ -516,14 +514,6 @@ class Encoder:
         names = dict.fromkeys((table.name, *table.columns, columns.target))
         return {name: "; ".join(remarks[name]) for name in names if remarks[name]}
 
-    def _remark_on_left_out(self, name: str) -> str:
-        """Return the remark on a text column that is left out."""
-        levels = self._columns[name].levels
-        more = " or more" if levels is not None and levels.full else ""
-        labels = f"text of {self.left_out[name]:,}{more} different values, left out"
-        category = Finding(name, labels, {"categorical": ("auto", name)})
-        return f"{labels}: `{category.options}` takes it"
-
     def _remarks_on_values(self, name: str, columns: Columns) -> Iterator[str]:
         """Yield remarks on the levels of a category, and on the unit and cycles of dates."""
         if name in columns.categories:
@@ -532,3 +522,11 @@ class Encoder:
         if column is not None and column.dates is not None:
             waves = [f"sine and cosine of the {cycle}" for cycle in columns.dates[name]]
             yield ", ".join([column.dates.unit, *waves])
+
+
+def _remark_on_left_out(name: str, levels: Levels) -> str:
+    """Return the remark on a text column that is left out."""
+    more = " or more" if levels.full else ""
+    count = f"text of {len(levels.found):,}{more} different values, left out"
+    category = Finding(name, count, {"categorical": ("auto", name)})
+    return f"{count}: `{category.options}` takes it"

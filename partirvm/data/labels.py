@@ -175,11 +175,10 @@ MOST_CLASSES = np.iinfo(np.int16).max
 """Maximum number of classes: fits store two-byte codes."""
 
 INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?")
-"""Strings that are integers: different strings give different integers, but for zeros after the
-point."""
+"""Strings that are integers of at most 18 digits."""
 
 FRACTION = re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
-"""Strings that are fractions, with few enough digits to be exact as float64."""
+"""Strings that are fractions of at most 15 digits, which float64 can tell apart."""
 
 
 class Levels:

@@ -144,8 +144,8 @@ class Source:
         numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
         places = np.split(wanted[order] % self.tile_rows, firsts[1:])
         pieces = [
-            self.tile(number).take(rows_of_tile, 0)
-            for number, rows_of_tile in zip(numbers.tolist(), places, strict=False)
+            self.tile(number).take(positions, 0)
+            for number, positions in zip(numbers.tolist(), places, strict=False)
         ]
         if not pieces:
             pieces = [self.tile(0).take(slice(0), 0)]

@@ -253,7 +253,7 @@ def write_tiles(
     n_rows = len(last_rows) + n_new
     group = _Group(attributes, _create_arrays(place, attributes, n_rows), len(last_rows))
     moments = TreeSum(-(-n_rows // tile_rows))
-    row_hash = np.zeros(1, np.uint64)
+    row_hash = 0
     checksums = list[dict[str, str]]()
     tiles = enumerate(runs_of(chain([last_rows], blocks), tile_rows))
     with ThreadPoolExecutor(2) as pool:
@@ -268,14 +268,14 @@ def write_tiles(
     for name in group.arrays:
         new_hashes = (by_array[name] for by_array in checksums)
         hashes[name] = (*attributes.hashes.get(name, ())[:first], *new_hashes)
-    unchanged = (segment for segment in attributes.segments if segment[0] < first)
+    old_segments = (segment for segment in attributes.segments if segment[0] < first)
     return replace(
         attributes,
         n_rows=attributes.n_rows + n_new,
         moments=attributes.moments + moments.result(),
         hashes=hashes,
-        batches=(*attributes.batches, (n_new, f"{int(row_hash[0]):016x}")),
-        segments=(*unchanged, (first, place.name)),
+        batches=(*attributes.batches, (n_new, f"{row_hash % (1 << 64):016x}")),
+        segments=(*old_segments, (first, place.name)),
     )
 
 
@@ -298,12 +298,12 @@ class _WrittenTile:
     Attributes:
         moments: moments of its new rows
         checksums: checksum of its chunk of each array
-        row_hash: sum of the hashes of its new rows
+        row_hash: sum of the hashes of its new rows, modulo 2⁶⁴
     """
 
     moments: Moments
     checksums: dict[str, str]
-    row_hash: np.uint64
+    row_hash: int
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ class _Group:
         return _WrittenTile(
             Moments.of(X[new], t[new], None if weights is None else weights[new]),
             {name: checksum(blocks[name]) for name in self.arrays},
-            row_hashes(records[new, 2:]).sum(dtype=np.uint64),
+            int(row_hashes(records[new, 2:]).sum(dtype=np.uint64)),
         )
 
 
