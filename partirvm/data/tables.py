@@ -221,7 +221,6 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     import pyarrow as pa
     from pyarrow import csv
 
-    nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
     headers = list[list[str]]()
     styles = list[tuple[str, str]]()
     for path in files:
@@ -229,16 +228,21 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
             styles.append(style_of(file.read(HEAD)))
         with _parsed(filesystem, path, styles[-1], HEAD, csv.ConvertOptions()) as stream:
             headers.append(stream.schema.names)
-    columns = _same_columns(url, files, [tuple(map(str.strip, names)) for names in headers])
 
     def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
         # Arrow reads 32 blocks ahead, which take two thirds of a batch's memory
-        block_bytes = max(batch_bytes // 12, 1 << 16)
         for path, style, names in zip(files, styles, headers, strict=True):
             written = {name.strip(): name for name in names}
             texts = {written[name]: pa.string() for name in wanted}
-            convert = csv.ConvertOptions(include_columns=list(texts), column_types=texts, **nulls)
-            with _parsed(filesystem, path, style, block_bytes, convert) as stream:
+            convert = csv.ConvertOptions(
+                include_columns=list(texts),
+                column_types=texts,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            )
+            with _parsed(
+                filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert
+            ) as stream:
                 for batch in stream:
                     yield {name: batch.column(written[name]) for name in wanted}
 
@@ -246,7 +250,14 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     note = ""
     if styles[0] != ("utf8", ","):
         note = f"{encoding} text, fields separated by {delimiter!r}"
-    return Reader(url, columns, batches, untyped=True, commas=delimiter == ";", note=note)
+    return Reader(
+        url,
+        _same_columns(url, files, [tuple(map(str.strip, names)) for names in headers]),
+        batches,
+        untyped=True,
+        commas=delimiter == ";",
+        note=note,
+    )
 
 
 def style_of(head: bytes) -> tuple[str, str]:

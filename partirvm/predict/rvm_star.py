@@ -122,25 +122,35 @@ class Augmenting:
         model = self.model
         design = model.design
         scaling = design.scaling
-        scale = float(scaling.t_scale[0])
         square = float((scaling.t_scale**2)[0])
         kernel = design.kernels[0]
         beta = square / float(model.evidence_noise)
         points = padded(X, EXTRA_COLUMNS)
         # with an origin among the training rows, a distant test row cannot reduce the precision of
         # the others
-        numbers = np.arange(len(points))
-        new = Design(kernel, scaling, points, numbers, bias=False, origin=self.origin)
-        gram = GramPass(design, new, model.mean[:, None], diagonal=True)
-        (extra,) = self.executor.run([gram], self.training, report)
+        new = Design(
+            kernel, scaling, points, np.arange(len(points)), bias=False, origin=self.origin
+        )
+        (extra,) = self.executor.run(
+            [GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report
+        )
         mean, spread, near = model.predictive.moments(X)
-        heights = kernel.diagonal(scaling.inputs(X))
         added, beyond = augmentation(
-            extra, design.block(X), heights, model.root, beta, self.variance
+            extra,
+            design.block(X),
+            kernel.diagonal(scaling.inputs(X)),
+            model.root,
+            beta,
+            self.variance,
         )
         variance = spread + square * beyond
-        columns = [rows, mean + scale * added, np.sqrt(variance), near < FAR]
-        return Piece(np.column_stack(columns), t, variance)
+        return Piece(
+            np.column_stack(
+                [rows, mean + float(scaling.t_scale[0]) * added, np.sqrt(variance), near < FAR]
+            ),
+            t,
+            variance,
+        )
 
 
 class Piece(NamedTuple):
