@@ -218,9 +218,10 @@ def _ingest(
     """
     shuffle = options["shuffle"]
     tile_rows = options["tile_rows"]
-    like = options["like"]
     url = address(data)
-    known = like if like is None or isinstance(like, Columns) else as_source(like).columns
+    known = options["like"]
+    if known is not None and not isinstance(known, Columns):
+        known = as_source(known).columns
     return_freed_memory()
     # Arrow's other allocators retain freed memory
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
@@ -236,8 +237,16 @@ def _ingest(
             known = before.columns
             tile_rows = before.tile_rows
             shuffle = None if before.seed is None else shuffle or 0
-        report = progress or (lambda phase, done, total: None)
-        task = _Ingest(table, url, place, known, shuffle, tile_rows, Budget(limit), report)
+        task = _Ingest(
+            table,
+            url,
+            place,
+            known,
+            shuffle,
+            tile_rows,
+            Budget(limit),
+            report=progress or (lambda phase, done, total: None),
+        )
         reading = task.read_until_settled(options, rereads)
         with reading.rows:
             findings = reading.encoder.findings()

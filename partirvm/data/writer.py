@@ -266,16 +266,20 @@ def write_tiles(
     first = attributes.n_rows // tile_rows
     hashes = dict[str, tuple[str, ...]]()
     for name in group.arrays:
-        new_hashes = (by_array[name] for by_array in checksums)
-        hashes[name] = (*attributes.hashes.get(name, ())[:first], *new_hashes)
-    old_segments = (segment for segment in attributes.segments if segment[0] < first)
+        hashes[name] = (
+            *attributes.hashes.get(name, ())[:first],
+            *(by_array[name] for by_array in checksums),
+        )
     return replace(
         attributes,
         n_rows=attributes.n_rows + n_new,
         moments=attributes.moments + moments.result(),
         hashes=hashes,
         batches=(*attributes.batches, (n_new, f"{row_hash % (1 << 64):016x}")),
-        segments=(*old_segments, (first, place.name)),
+        segments=(
+            *(segment for segment in attributes.segments if segment[0] < first),
+            (first, place.name),
+        ),
     )
 
 

@@ -105,19 +105,16 @@ def predict(
     if interval is not None:
         model.interval(interval)  # raises UsageError if there are none
         multiples = model.multiples([interval])[:, 0]
-    for place in filter(None, (job, data, augment)):
-        if open_folder(output).is_inside(open_folder(place)):
-            raise UsageError(
-                f"output {output!r} is the input {place!r}, or lies inside it: choose another path"
-            )
+    _require_outside(output, filter(None, (job, data, augment)))
     check_output(output, overwrite=overwrite)
     with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
         require_like(source, model.columns)
         if augment is None:
             values = partial(model.predictive.values, multiples=multiples)
             tiles = _together(source, model)
-            numbers = range(tiles.n_tiles)
-            results = executor.map(partial(tile_values, values), tiles, numbers, progress)
+            results = executor.map(
+                partial(tile_values, values), tiles, range(tiles.n_tiles), progress
+            )
             pieces = (records for _, records in results)
         else:
             augmenting = augmenting_of(store, model, augment, executor)
@@ -129,6 +126,15 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _require_outside(output: str, inputs: Iterable[str]) -> None:
+    """Raise ``UsageError`` if OUTPUT is one of the inputs or lies inside it."""
+    for place in inputs:
+        if open_folder(output).is_inside(open_folder(place)):
+            raise UsageError(
+                f"output {output!r} is the input {place!r}, or lies inside it: choose another path"
+            )
 
 
 def _fitted(job: str, allow_code: bool) -> tuple[JobStore, AnyModel]:
