@@ -41,11 +41,17 @@ class ArraySource(Source):
     Zarr and Dask arrays are read only in the chunks that a tile needs; if chunks exceed two tiles,
     the last two are cached. Dask arrays are computed in the calling thread, again in every pass;
     the client fetches rows persisted on its cluster. A part holds its rows of NumPy and persisted
-    arrays in memory. X is (N, d), ``t`` is (N,) or (N, T), and ``weights``, zero or positive, is
-    (N,). Without targets, the ``t`` of each tile has shape (rows, 0). With ``permutation`` (N,),
-    row i of the source is row ``permutation[i]`` of the in-memory arrays, and the source counts as
-    shuffled. Raises ``DataError`` for wrong shapes and dtypes, and ``MissingDataError`` for missing
-    chunks of Zarr arrays.
+    arrays in memory. Raises ``DataError`` for wrong shapes and dtypes, and ``MissingDataError`` for
+    missing chunks of Zarr arrays.
+
+    Args:
+        X: inputs (N, d)
+        t: targets, (N,) or (N, T); without targets, the ``t`` of each tile has shape (rows, 0)
+        weights: precision weights (N,), zero or positive, or None
+        permutation: order (N,) of the rows of in-memory arrays: row i of the source is row
+            ``permutation[i]`` of the arrays, and the source counts as shuffled
+        tile_rows: rows per tile; by default computed from the shape
+        columns: names of the columns; by default ``x0``, ``x1``, …
     """
 
     def __init__(
@@ -59,10 +65,8 @@ class ArraySource(Source):
         columns: Columns | None = None,
     ) -> None:
         check_shapes(X, t, weights)
-        given = {"X": X, "y": t, "weights": weights}
-        self._arrays: dict[str, Any] = {
-            name: array for name, array in given.items() if array is not None
-        }
+        arrays = {"X": X, "y": t, "weights": weights}
+        self._arrays = {name: array for name, array in arrays.items() if array is not None}
         self.n_rows, self.n_features = map(int, X.shape)
         self.n_targets = 0 if t is None else math.prod(t.shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
@@ -85,56 +89,33 @@ class ArraySource(Source):
     def _places(self, name: str, start: int, stop: int) -> Any:
         """Return the positions of a run of rows in a NumPy array."""
         first = self._first[name]
-        return (
-            slice(start - first, stop - first)
-            if self._permutation is None
-            else self._permutation[start:stop]
-        )
+        if self._permutation is None:
+            return slice(start - first, stop - first)
+        return self._permutation[start:stop]
 
     def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
         """Return the function that reads rows; if a tile straddles two chunks, both chunks are
         cached."""
         array = self._arrays[name]
-        first = self._first[name]
-        lock = threading.Lock()
         if isinstance(array, np.ndarray):
             return lambda start, stop: array[self._places(name, start, stop)]
-        # looked up when rows are read, since a pickled source passes through processes without a
-        # client
-        client = client_of(array)
+        first = self._first[name]
         if hasattr(array, "dask"):
+            # looked up when rows are read, since a pickled source passes through processes without
+            # a client
+            load = partial(_load_dask, array, first, client_of(array))
             edges = np.cumsum([first, *array.chunks[0]])
         else:
+            load = partial(_load_zarr, array, name)
             step = (getattr(array, "shards", None) or array.chunks)[0]
             edges = np.array([*range(0, array.shape[0], step), array.shape[0]])
-
-        def load(start: int, stop: int) -> NDArray[Any]:
-            rows = slice(start - first, stop - first)
-            if hasattr(array, "dask"):
-                return np.asarray(computed(array[rows], client=client)[0])
-            place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
-            with reading(place, "restore the file or write the array again", MissingDataError):
-                return np.asarray(array[rows])
-
         if int(np.diff(edges).max(initial=0)) <= 2 * self.tile_rows:
             return load
-        cached = lru_cache(maxsize=2)(load)
-
-        def read(start: int, stop: int) -> NDArray[Any]:
-            chunks = [
-                (low, high) for low, high in pairwise(edges.tolist()) if low < stop and high > start
-            ]
-            with lock:
-                pieces = [
-                    cached(low, high)[max(start - low, 0) : stop - low] for low, high in chunks
-                ]
-            return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-        return read
+        return _CachedChunks(load, edges.tolist()).read
 
     def original_rows(self, number: int) -> Int:
-        found = super().original_rows(number)
-        return found if self._permutation is None else self._permutation[found]
+        rows = super().original_rows(number)
+        return rows if self._permutation is None else self._permutation[rows]
 
     def part(self, tiles: Sequence[int]) -> "ArraySource":
         """Return a source of the rows from the first to the last of the given tiles."""
@@ -163,23 +144,73 @@ class ArraySource(Source):
         return {**self.__dict__, "_readers": {}}
 
 
+def _load_dask(array: Any, first: int, client: Any, start: int, stop: int) -> NDArray[Any]:
+    """Compute rows of a Dask array.
+
+    Args:
+        array: Dask array
+        first: row number of its first row
+        client: client of the cluster on which it was persisted, or None
+        start: number of the first row to read
+        stop: number of the first row that is not read
+    """
+    return np.asarray(computed(array[start - first : stop - first], client=client)[0])
+
+
+def _load_zarr(array: Any, name: str, start: int, stop: int) -> NDArray[Any]:
+    """Read rows of a Zarr array.
+
+    Args:
+        array: Zarr array
+        name: name of the array in messages
+        start: number of the first row to read
+        stop: number of the first row that is not read
+    """
+    place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
+    with reading(place, "restore the file or write the array again", MissingDataError):
+        return np.asarray(array[start:stop])
+
+
+class _CachedChunks:
+    """Rows of an array that is loaded by chunks, of which the last two are cached.
+
+    ``load`` loads the rows from one number to before another; ``edges`` are the numbers of the
+    first row of each chunk, and the number of rows.
+    """
+
+    def __init__(self, load: Callable[[int, int], NDArray[Any]], edges: list[int]) -> None:
+        self._load = lru_cache(maxsize=2)(load)
+        self._chunks = list(pairwise(edges))
+        self._lock = threading.Lock()
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows from ``start`` to before ``stop``."""
+        pieces = list[NDArray[Any]]()
+        with self._lock:
+            for low, high in self._chunks:
+                if low < stop and high > start:
+                    pieces.append(self._load(low, high)[max(start - low, 0) : stop - low])
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
 class GatheredRows(Source):
     """Rows (n,) of a source, in memory, increasing, in an even number of tiles; ``gather`` takes
     source row numbers."""
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
         self._take_shape_of(source)
-        self.rows, self.n_rows, self._kept = rows, len(rows), concatenated(list(pieces))
-        self.tile_rows = PIECE_ROWS * -(
-            -self.n_rows // (PIECE_ROWS * 2 * max(self.n_rows // PANEL_ROWS, 1))
-        )
+        self.rows = rows
+        self.n_rows = len(rows)
+        self._tile = concatenated(list(pieces))
+        n_tiles = 2 * max(self.n_rows // PANEL_ROWS, 1)
+        self.tile_rows = PIECE_ROWS * -(-self.n_rows // (PIECE_ROWS * n_tiles))
 
     def tile(self, number: int) -> Tile:
         start, stop = self._span(number)
-        return replace(self._kept.take(slice(start, stop), start), number=number)
+        return replace(self._tile.take(slice(start, stop), start), number=number)
 
     def gather(self, rows: Sequence[int] | Int) -> Tile:
-        return self._kept.take(np.searchsorted(self.rows, rows), 0)
+        return self._tile.take(np.searchsorted(self.rows, rows), 0)
 
     def only(self, rows: Int) -> "GatheredRows":
         """Return a subset of the held rows, given by the source's row numbers in increasing
@@ -197,12 +228,13 @@ def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:
 def client_of(*collections: Any) -> Any:
     """Return the client of the cluster on which the collections were persisted, or None if they
     were not."""
-    for collection in collections if "distributed" in sys.modules else ():
-        for value in (
-            collection.__dask_graph__().values() if hasattr(collection, "__dask_graph__") else ()
-        ):
-            if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
-                return value.client
+    if "distributed" not in sys.modules:
+        return None
+    for collection in collections:
+        if hasattr(collection, "__dask_graph__"):
+            for value in collection.__dask_graph__().values():
+                if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
+                    return value.client
     return None
 
 
@@ -234,21 +266,17 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     the fill value."""
     if not hasattr(array, "nchunks_initialized"):
         return
-    stored = array.nchunks
-    there = array.nchunks_initialized
-    if getattr(
-        array, "shards", None
-    ):  # stored objects are shards; zarr before 3.1 counts shards as chunks
-        stored = math.prod(-(-n // step) for n, step in zip(array.shape, array.shards, strict=True))
-        there = getattr(array, "_nshards_initialized", there)
-    missing = stored - there
-    if missing > 0:
-        lacks = (
-            f"lacks {missing} of its {stored} chunks, which would be read as {array.fill_value}: "
-            "write them"
+    n_chunks = array.nchunks
+    n_stored = array.nchunks_initialized
+    if getattr(array, "shards", None):
+        # stored objects are shards; zarr before 3.1 counts shards as chunks
+        lengths = zip(array.shape, array.shards, strict=True)
+        n_chunks = math.prod(-(-length // step) for length, step in lengths)
+        n_stored = getattr(array, "_nshards_initialized", n_stored)
+    if n_stored < n_chunks:
+        raise MissingDataError(
+            f"the Zarr array {name} ({array.store_path}) lacks {n_chunks - n_stored} of its "
+            f"{n_chunks} chunks, which would be read as {array.fill_value}: write them; if Zarr "
+            "omitted them because they hold only this value, pass "
+            "config={'write_empty_chunks': True}."
         )
-        advice = (
-            "if Zarr omitted them because they hold only this value, pass "
-            "config={'write_empty_chunks': True}"
-        )
-        raise MissingDataError(f"the Zarr array {name} ({array.store_path}) {lacks}; {advice}.")

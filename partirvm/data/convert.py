@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from partirvm.data.arrays import (
     refuse_missing_chunks,
     shuffled_rows,
 )
-from partirvm.data.encode import Encoder, Roles, check_roles
+from partirvm.data.encode import Encoder
 from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.problems import refuse
+from partirvm.data.roles import Roles, check_roles
 from partirvm.data.source import (
     Source,
     check_beside,
@@ -43,15 +45,18 @@ def as_source(
     *,
     seed: int | None = None,
     columns: Columns | None = None,
-    **how: Any,
+    tile_rows: int | None = None,
 ) -> Source:
     """Convert data to a source of row tiles. Large datasets are neither read nor copied.
 
-    X (N, d) is a NumPy array, nested list, data frame, Zarr or Dask array; the targets y, (N,) or
-    (N, T), and precision weights (N,) are of the same kind or NumPy arrays. X may also be a source
-    or the path or URL of DATA, which contain the targets and weights. ``seed`` shuffles in-memory
-    rows as ``ingest`` does. ``columns`` defaults to the names in the data frame, or ``x0``, ``x1``,
-    …. ``how`` may contain ``tile_rows``.
+    Args:
+        X: inputs (N, d), a NumPy array, nested list, data frame, Zarr or Dask array; or a source or
+            the path or URL of DATA, which contain the targets and weights
+        y: targets, (N,) or (N, T), of the same kind as X or a NumPy array
+        weights: precision weights (N,), of the same kind as X or a NumPy array
+        seed: seed that shuffles in-memory rows as ``ingest`` does
+        columns: names of the columns; by default those of the data frame, or ``x0``, ``x1``, …
+        tile_rows: rows per tile; by default computed from the shape
 
     Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for
     DATA or chunks that cannot be read, and ``UsageError`` if y or weights are passed along with
@@ -73,27 +78,27 @@ def as_source(
     weights = _array("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
-    return ArraySource(X, y, weights, permutation=order, columns=columns, **how)
+    return ArraySource(X, y, weights, permutation=order, columns=columns, tile_rows=tile_rows)
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
     """Convert ``numbers`` or labels to a NumPy, Zarr or Dask array. Raises ``DataError`` if masked
     or not numeric."""
     if hasattr(values, "to_dask_array"):
-        columns = values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]
-        for column, dtype in columns if numbers else ():
-            check_dtype(
-                f"the column {quoted(str(column))} of the data frame" if name == "X" else name,
-                dtype,
-            )
-        extended = values.ndim == 1 and not isinstance(
-            values.dtype, np.dtype
-        )  # pandas' own text and category dtypes
-        plain = values.astype(np.float64 if numbers else object) if numbers or extended else values
+        plain = values
+        if numbers:
+            columns = values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]
+            for column, dtype in columns:
+                of_frame = f"the column {quoted(str(column))} of the data frame"
+                check_dtype(of_frame if name == "X" else name, dtype)
+            plain = values.astype(np.float64)
+        elif values.ndim == 1 and not isinstance(values.dtype, np.dtype):
+            plain = values.astype(object)  # pandas' own text and category dtypes
         return plain.to_dask_array(lengths_of(values))
+    if hasattr(values, "compute_chunk_sizes") and any(map(np.isnan, values.shape)):
+        return values.compute_chunk_sizes()
     if values is None or hasattr(values, "chunks"):
-        unknown = hasattr(values, "compute_chunk_sizes") and any(np.isnan(n) for n in values.shape)
-        return values.compute_chunk_sizes() if unknown else values
+        return values
     if numbers:
         return numeric_array(name, values)
     refuse_masked(values, name)
@@ -112,10 +117,9 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     source = pandas_frame(source, "the source")
     if is_frame(source):
         return arrays_table(source)
-    kinds = "a file, a folder, a data frame of pandas, polars or Dask, or a tuple (X, y) of arrays"
     raise UsageError(
-        f"cannot ingest a {type(source).__name__}: pass {kinds}; for rows to predict (X, None) "
-        "and like=…"
+        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame of pandas, "
+        "polars or Dask, or a tuple (X, y) of arrays; for rows to predict (X, None) and like=…"
     )
 
 
@@ -127,12 +131,11 @@ def _archive_table(url: str, room: int | None) -> Reader:
         sizes = {member.filename: member.file_size for member in archive.zip.infolist()}
         nbytes = sum(sizes.values())
         if room is not None and nbytes > room:
-            needs = (
-                f"{nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
-                f"{max(room, 0) >> 20:,} MiB"
+            raise MemoryLimitError(
+                f"{url}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory "
+                f"limit leaves {max(room, 0) >> 20:,} MiB: raise memory_limit, or write Parquet, "
+                "which is read in batches"
             )
-            advice = "raise memory_limit, or write Parquet, which is read in batches"
-            raise MemoryLimitError(f"{url}: its arrays have {needs}: {advice}")
         if sizes.get("columns.npy", 0) > LABELS:
             raise DataError(
                 f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it must hold short "
@@ -158,61 +161,92 @@ def arrays_table(
     """Return a data frame or array X as a table, along with its targets and weights. Rows are
     matched by position.
 
-    ``names`` are the column names of an array. Columns with pandas' categorical dtype are
-    categories by default.
+    Args:
+        X: features (N, d); columns with pandas' categorical dtype are categories by default
+        y: targets, (N,) or (N, T), or None
+        weights: weights (N,), or None
+        name: name of the table in messages, by default after the arguments
+        names: column names of an array X, by default x0, x1, …
     """
-    frame = is_frame(X)
-    name = name or (
-        "the data frame" if frame else "the array X" if y is None else "the arrays (X, y)"
-    )
-    if not frame:
+    lazy = False
+    if is_frame(X):
+        name = name or "the data frame"
+        lazy = hasattr(X, "npartitions")
+        features = tuple(map(str, X.columns))
+    else:
+        name = name or ("the array X" if y is None else "the arrays (X, y)")
         X = _array("X", X)
         check_shapes(X)
-    own = tuple(map(str, X.columns)) if frame else tuple(names) or default_names(X.shape[1])
-    if len(own) != X.shape[1]:
-        raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
-    lazy = frame and hasattr(X, "npartitions")
+        features = tuple(names) or default_names(X.shape[1])
+    if len(features) != X.shape[1]:
+        raise DataError(
+            f"{name}: X has {X.shape[1]} columns, but `columns` has {len(features)} names."
+        )
     targets = () if y is None else _target_names(y)
-    n_rows = (
-        None
-        if lazy and y is None and weights is None
-        else sum(lengths_of(X))
-        if lazy
-        else int(X.shape[0])
-    )
+    n_rows: int | None = None
+    if not lazy:
+        n_rows = int(X.shape[0])
+    elif y is not None or weights is not None:
+        n_rows = sum(lengths_of(X))
     refuse_missing_chunks("X", X)
-    parts = [(X, own)]
-    for role, given, names in (("y", y, targets), ("the weights", weights, ("weights",))):
-        if given is not None:
-            refuse_missing_chunks(role, given)
-            values = _array(role, given, numbers=False)
-            check_beside(role, values, n_rows or 0)
-            parts.append((values, names))
-    columns = tuple(column for _, names in parts for column in names)
-    kinds = (
-        {str(name): dtype for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")}
-        if frame
-        else {}
+    parts = [(X, features)]
+    if y is not None:
+        parts.append((_beside("y", y, n_rows), targets))
+    if weights is not None:
+        parts.append((_beside("the weights", weights, n_rows), ("weights",)))
+    return Reader(
+        name,
+        tuple(column for _, columns in parts for column in columns),
+        partial(_batches, name, parts),
+        n_rows,
+        targets,
+        weights=None if weights is None else "weights",
+        categorical=_categories(X) if is_frame(X) else {},
     )
-    coded = {
-        name: None if lazy else tuple(map(plain_label, kind.categories))
-        for name, kind in kinds.items()
+
+
+def _categories(frame: Any) -> dict[str, tuple[Any, ...] | None]:
+    """Return the levels of each categorical column of a data frame; None for those of a Dask
+    frame."""
+    lazy = hasattr(frame, "npartitions")
+    return {
+        str(name): None if lazy else tuple(map(plain_label, dtype.categories))
+        for name, dtype in frame.dtypes.items()
+        if hasattr(dtype, "categories")
     }
 
-    def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
-        for blocks in _blocks(
-            [values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))
-        ):
-            yield {
-                column: _arrow(name, column, block, place)
-                for block, (_, names) in zip(blocks, parts, strict=True)
-                for place, column in enumerate(names)
-                if column in wanted
-            }
 
-    return Reader(
-        name, columns, batches, n_rows, targets, None if weights is None else "weights", coded
-    )
+def _beside(name: str, values: Any, n_rows: int | None) -> Any:
+    """Return targets or weights as an array. Raises ``DataError`` unless they have ``n_rows``
+    rows."""
+    refuse_missing_chunks(name, values)
+    values = _array(name, values, numbers=False)
+    check_beside(name, values, n_rows or 0)
+    return values
+
+
+Parts = list[tuple[Any, tuple[str, ...]]]
+"""Arrays and data frames with the same rows, each with the names of its columns."""
+
+
+def _batches(where: str, parts: Parts, wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
+    """Yield the wanted columns of a table in batches.
+
+    Args:
+        where: name of the table in messages
+        parts: arrays and data frames of the table
+        wanted: names of the columns to read
+        batch_bytes: approximate size of a batch
+    """
+    n_columns = sum(len(columns) for _, columns in parts)
+    arrays = [values for values, _ in parts]
+    for blocks in _blocks(arrays, rows_per_batch(batch_bytes, n_columns)):
+        yield {
+            column: _arrow(where, column, block, place)
+            for block, (_, columns) in zip(blocks, parts, strict=True)
+            for place, column in enumerate(columns)
+            if column in wanted
+        }
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
@@ -235,22 +269,20 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
     elif all(isinstance(name, str) for name in X.columns):
         names = tuple(X.columns)
     table = arrays_table(X.set_axis(list(names), axis=1))
-    coded = tuple(table.categorical if columns is None else columns.categories)
-    known = columns or Columns(())
-    roles = Roles(
-        names,
-        (),
-        None,
-        coded,
-        False,
-        auto=columns is None,
-        missing=known.missing,
-        formats=known.formats,
-    )
+    if columns is None:
+        roles = Roles(names, categorical=tuple(table.categorical), auto=True)
+    else:
+        roles = Roles(
+            names,
+            categorical=tuple(columns.categories),
+            missing=columns.missing,
+            formats=columns.formats,
+        )
     check_roles(roles, table)
     encoder = Encoder(roles, table, columns)
     records = [block.copy() for block in encoder.records(None, table.most_batch)]
-    refuse(table.name, [replace(each, remedy={}) for each in encoder.findings() if each.fatal])
+    fatal = [finding for finding in encoder.findings() if finding.fatal]
+    refuse(table.name, [replace(finding, remedy={}) for finding in fatal])
     rows = encoder.finished(np.concatenate([np.empty((0, 2 + len(names))), *records]), 0)[:, 2:]
     return np.ascontiguousarray(rows), columns or encoder.columns()
 
@@ -262,13 +294,13 @@ def in_order(X: Any, columns: Columns) -> Any:
     wanted = columns.given
     missing = [name for name in wanted if name not in names]
     if missing and wanted != default_names(len(names)):
-        lacking = "lacks columns on which the model was trained"
-        raise DataError(f"the data frame {lacking}: {listed(missing)}. It has {listed(names)}")
-    return (
-        X
-        if missing or tuple(names) == wanted
-        else X.iloc[:, [names.index(name) for name in wanted]]
-    )
+        raise DataError(
+            "the data frame lacks columns on which the model was trained: "
+            f"{listed(missing)}. It has {listed(names)}"
+        )
+    if missing or tuple(names) == wanted:
+        return X
+    return X.iloc[:, [names.index(name) for name in wanted]]
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
@@ -278,31 +310,38 @@ def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
     X = arrays[0]
     start = 0
 
+    def in_memory(values: Any) -> Any:
+        return computed(values, client=client)[0] if hasattr(values, "__dask_graph__") else values
+
     def rows(values: Any, start: int, stop: int) -> Any:
-        some = (values.iloc if hasattr(values, "iloc") else values)[start:stop]
-        return computed(some, client=client)[0] if hasattr(some, "__dask_graph__") else some
+        return in_memory((values.iloc if hasattr(values, "iloc") else values)[start:stop])
 
     lazy = is_frame(X) and hasattr(X, "npartitions")
     for part in X.partitions if lazy else [X]:
-        held = computed(part, client=client)[0] if lazy else part
-        for first in range(0, held.shape[0], step):
-            block = rows(held, first, first + step)
+        partition = in_memory(part) if lazy else part
+        for first in range(0, partition.shape[0], step):
+            block = rows(partition, first, first + step)
             # one by one: Dask does not optimize frame expressions together with array graphs
-            yield [block, *(rows(each, start, start + len(block)) for each in arrays[1:])]
+            yield [block, *(rows(values, start, start + len(block)) for values in arrays[1:])]
             start += len(block)
 
 
 def _arrow(where: str, name: str, block: Any, place: int) -> Any:
-    """Convert one column of a block of rows to an Arrow array."""
+    """Convert one column of a block of rows to an Arrow array.
+
+    Args:
+        where: name of the table in messages
+        name: name of the column in messages
+        block: rows of an array or data frame
+        place: number of the column in the block
+    """
     import pyarrow as pa
 
-    values = (
-        block.iloc[:, place]
-        if is_frame(block)
-        else block[:, place]
-        if len(block.shape) == 2
-        else block
-    )
+    values = block
+    if is_frame(block):
+        values = block.iloc[:, place]
+    elif len(block.shape) == 2:
+        values = block[:, place]
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
         # pa.array would import pandas (about 45 MiB)
         dtype = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
@@ -313,17 +352,20 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        held = (
-            "values of mixed types, values that are neither numbers nor labels, or numbers beyond "
-            "64 bits"
-        )
-        raise DataError(f"{where}: the column {quoted(name)} holds {held} ({error}).") from error
+        raise DataError(
+            f"{where}: the column {quoted(name)} holds values of mixed types, values that are "
+            f"neither numbers nor labels, or numbers beyond 64 bits ({error})."
+        ) from error
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def _target_names(y: Any) -> tuple[str, ...]:
     """Return the target names: those of a series or data frame y, otherwise y, or y0, y1, …."""
-    if hasattr(y, "to_frame") or is_frame(y):
-        return tuple(str(name or "y") for name in (y.columns if is_frame(y) else [y.name]))
+    if is_frame(y):
+        return tuple(str(name or "y") for name in y.columns)
+    if hasattr(y, "to_frame"):
+        return (str(y.name or "y"),)
     shape = y.shape if hasattr(y, "shape") else np.shape(y)
-    return ("y",) if len(shape) == 1 or shape[1] == 1 else tuple(f"y{k}" for k in range(shape[1]))
+    if len(shape) == 1 or shape[1] == 1:
+        return ("y",)
+    return tuple(f"y{k}" for k in range(shape[1]))

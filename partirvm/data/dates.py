@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data.problems import TIME
-from partirvm.data.tables import numbers
+from partirvm.data.tables import is_text, numbers
 from partirvm.types import Float
 
 ORIGIN = "2000-01-01"
@@ -45,7 +45,7 @@ class Dates:
         origin = int(np.datetime64(ORIGIN, "us").astype(np.int64))
         if values.null_count == len(values):  # a CSV column without values counts as numeric
             values = pa.nulls(len(values))
-        elif kind.is_string(values.type) or kind.is_large_string(values.type):
+        elif is_text(values.type):
             values = self._parsed(values)
         elif kind.is_integer(values.type) or kind.is_floating(values.type):
             raise pa.ArrowNotImplementedError(f"{values.type} is not a date type")

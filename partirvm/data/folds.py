@@ -28,10 +28,10 @@ def folds_of_rows(numbers: Int) -> Int:
 def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
     """Return training rows X (n, d) in these folds (n,), with the folds in the codes of embedded
     features."""
-    found = X.copy()
+    folded_X = X.copy()
     for j, count in features.folded.items():
-        found[:, j] = with_folds(X[:, j], count, folds)
-    return found
+        folded_X[:, j] = with_folds(X[:, j], count, folds)
+    return folded_X
 
 
 class FoldedSource(Source):
@@ -72,10 +72,10 @@ class FoldedSource(Source):
         return str(self._source)
 
     def _of(self, source: Source) -> Self:
-        found = copy(self)
-        found._source = source
-        found.moments = source.moments
-        return found
+        other = copy(self)
+        other._source = source
+        other.moments = source.moments
+        return other
 
     def _folded(self, tile: Tile, numbers: Int) -> Tile:
         X = folded_inputs(tile.X, self._features, folds_of_rows(numbers))

@@ -10,17 +10,19 @@ DATA then count as unshuffled.
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from partirvm.data.convert import as_source, open_table
-from partirvm.data.encode import Encoder, Roles, assign_roles
+from partirvm.data.encode import Encoder
 from partirvm.data.problems import Finding, flags, refuse, remedied
+from partirvm.data.roles import Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
-from partirvm.data.writer import ExternalSorter, Progress, publication, write_tiles
+from partirvm.data.writer import ExternalSorter, Progress, Publication, publication, write_tiles
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import Check, parse_bytes
@@ -40,8 +42,14 @@ buffers."""
 MORE = "raise memory_limit, or use fewer columns (`--features`)"
 """Advice for a memory limit that is too low."""
 
-LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
-"""Minimum size in bytes of a batch, and of the records that are sorted at once."""
+LEAST_BATCH = 1 << 20
+"""Minimum size of a batch, in bytes."""
+
+LEAST_SORT = 4 << 20
+"""Minimum size of the records that are sorted at once, in bytes."""
+
+REREADS = 3
+"""Maximum number of times that a source is read again with the proposed options."""
 
 
 def ingest(
@@ -157,148 +165,269 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
+    exclude = (*exclude, *drop)
     categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
-    asked = dict(locals(), exclude=(*exclude, *drop), drop=())
     new_columns = (
         features is not None
         or like is not None
         or categorical != ("auto",)
         or classes
-        or asked["exclude"]
+        or exclude
+        or dates
     )
-    if append and (new_columns or dates or tile_rows or overwrite):
+    if append and (new_columns or tile_rows or overwrite):
         raise UsageError(
             "append takes features, categories, classes and tile_rows from the dataset: leave "
             "them out"
         )
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
+    options = {
+        "target": target,
+        "features": features,
+        "exclude": exclude,
+        "categorical": categorical,
+        "weights": weights,
+        "noise": noise,
+        "classes": classes,
+        "missing": missing,
+        "dates": dates,
+        "drop_missing_targets": drop_missing_targets,
+        "shuffle": shuffle,
+        "like": like,
+        "memory_limit": memory_limit,
+        "tile_rows": tile_rows,
+        "overwrite": overwrite,
+        "append": append,
+        "again": again,
+    }
+    return _ingest(source, data, options, REREADS if auto else 0, progress)
+
+
+def _ingest(
+    source: Any, data: Where, options: dict[str, Any], rereads: int, progress: Progress | None
+) -> ZarrSource:
+    """Write DATA, or append to them.
+
+    Args:
+        source: source of the rows
+        data: DATA to write
+        options: options of ``ingest`` by name
+        rereads: maximum number of times that the source is read again with the proposed options
+        progress: function called with the phase, rows done and total rows
+    """
+    shuffle = options["shuffle"]
+    tile_rows = options["tile_rows"]
     url = address(data)
-    settled = list[Finding]()
-    options: dict[str, Any] = asked
-    known = like if like is None or isinstance(like, Columns) else as_source(like).columns
-    report = progress or (lambda phase, done, total: None)
+    known = options["like"]
+    if known is not None and not isinstance(known, Columns):
+        known = as_source(known).columns
     return_freed_memory()
-    os.environ.setdefault(
-        "ARROW_DEFAULT_MEMORY_POOL", "system"
-    )  # Arrow's other allocators retain freed memory
-    limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    room = None if limit is None else limit - settled_memory() - ALLOWANCE
-    budget = None
+    # Arrow's other allocators retain freed memory
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    limit = options["memory_limit"]
+    room = None
+    if limit is not None:
+        limit = parse_bytes(limit, "memory_limit")
+        room = limit - settled_memory() - ALLOWANCE
     table = open_table(source, room)
-    with publication(url, overwrite=overwrite, append=append) as place:
-        if (old := place.before) is not None:
-            known = old.columns
-            tile_rows = old.tile_rows
-            shuffle = None if old.seed is None else shuffle or 0
-        for last in (False, False, False, True):
-            roles = assign_roles(table, known, options)
-            if old is not None:
-                _require_same_roles(old, roles, url)
-            encoder = Encoder(roles, table, known, stored=True)
-            width = 2 + len(roles.wanted)
-            tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
-            tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
-            budget = budget or Budget(limit)
-            batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
-            with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
-                for records in encoder.records(shuffle, batch_bytes):
-                    with storing("the spill files beside the data"):
-                        rows.add(records)
-                    if (
-                        settled_memory() > budget.limit
-                    ):  # also frees memory: pages of many sizes leave gaps
-                        raise MemoryLimitError(
-                            f"{table.name}: reading exceeded memory_limit: {MORE}."
-                        )
-                    report("read", encoder.n_rows, table.n_rows)
-                check_row_count(
-                    encoder.n_rows, 2 if roles.targets and old is None else 1, table.name
-                )
-                findings = encoder.findings()
-                proposed = [each for each in findings if each.remedy and auto and not last]
-                options = remedied(options, proposed)
-                settled = settled + proposed
-                if proposed:
-                    continue
-                refuse(table.name, findings, _remedy(source, url, asked, findings))
-                found = encoder.columns()
-                cycles = len(found.features) - len(found.given)
-                if old is None:
-                    tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width + cycles)
-                    seed = None if shuffle is None else int(shuffle)
-                    weighted = roles.weights is not None
-                    old = DataAttributes(
-                        found, tile_rows, seed, weighted, labelled=bool(roles.targets)
-                    )
-                sort_bytes = budget.sort_bytes(width + cycles, tile) * width // (width + cycles)
-                blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(sort_bytes))
-                made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
-                break
-        if made.batches[-1] in made.batches[:-1] and not again:
-            found_again = f"these {encoder.n_rows:,} rows were ingested or appended already"
-            raise DataError(
-                f"{url}: {found_again}: to append them once more, pass again=True (`--again`)"
-            )
-        place.commit(made)
+    with publication(url, overwrite=options["overwrite"], append=options["append"]) as place:
+        before = place.before
+        if before is not None:
+            known = before.columns
+            tile_rows = before.tile_rows
+            shuffle = None if before.seed is None else shuffle or 0
+        task = _Ingest(
+            table,
+            url,
+            place,
+            known,
+            shuffle,
+            tile_rows,
+            Budget(limit),
+            report=progress or (lambda phase, done, total: None),
+        )
+        reading = task.read_until_settled(options, rereads)
+        with reading.rows:
+            findings = reading.encoder.findings()
+            refuse(table.name, findings, _remedy(source, url, options, findings))
+            attributes = task.write(reading)
+        if not options["again"]:
+            _require_new_rows(attributes, url)
+        place.commit(attributes)
     stored = ZarrSource(data)
-    stored.left_out = encoder.dropped
-    stored.notes = encoder.described(made.moments.inputs.missing / made.moments.inputs.n, settled)
+    stored.left_out = reading.encoder.dropped
+    inputs = attributes.moments.inputs
+    stored.notes = reading.encoder.described(inputs.missing / inputs.n, reading.accepted)
     return stored
 
 
-def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """Return the command that ingests a file with the given options and the remedies for fatal
-    findings, or ""."""
-    fatal = [each for each in findings if each.fatal]
-    if not (isinstance(source, str | os.PathLike) and all(each.remedy for each in fatal)):
+@dataclass(frozen=True)
+class _Reading:
+    """A table that was read.
+
+    Attributes:
+        encoder: encoder of the records, with its findings
+        rows: records (n, 2 + columns read) in temporary files
+        accepted: proposals that were accepted before the table was read
+    """
+
+    encoder: Encoder
+    rows: ExternalSorter
+    accepted: list[Finding]
+
+
+@dataclass(frozen=True)
+class _Ingest:
+    """An ingest of a table into a new group of DATA.
+
+    Attributes:
+        table: table to read
+        url: address of the DATA
+        place: group to write, and the attributes of the DATA to append to
+        known: columns of other DATA that the table must follow, or None
+        shuffle: shuffle seed, or None to keep the order
+        tile_rows: rows per tile, or None to compute them from the shape of the data
+        budget: memory limit
+        report: function called with the phase, rows done and total rows
+    """
+
+    table: Reader
+    url: str
+    place: Publication
+    known: Columns | None
+    shuffle: int | None
+    tile_rows: int | None
+    budget: "Budget"
+    report: Progress
+
+    def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
+        """Read the table, at most ``rereads`` times again with the proposed options."""
+        accepted = list[Finding]()
+        while True:
+            reading = self._read(options, accepted)
+            proposals = [finding for finding in reading.encoder.findings() if finding.remedy]
+            if not proposals or not rereads:
+                return reading
+            reading.rows.remove()
+            del reading  # free the memory of its labels
+            rereads -= 1
+            options = remedied(options, proposals)
+            accepted = accepted + proposals
+
+    def _read(self, options: Mapping[str, Any], accepted: list[Finding]) -> _Reading:
+        """Read the table and write its records to temporary files."""
+        table = self.table
+        before = self.place.before
+        roles = assign_roles(table, self.known, options)
+        if before is not None:
+            _require_same_roles(before, roles, self.url)
+        encoder = Encoder(roles, table, self.known, stored=True)
+        width = 2 + len(roles.wanted)
+        held = table.held(roles.wanted)
+        batch_bytes = self.budget.batch_bytes(table, width, self._expected_tile_rows(roles), held)
+        rows = ExternalSorter(self.place.spill, width, high=None if self.shuffle is None else 1.0)
+        for records in encoder.records(self.shuffle, batch_bytes):
+            with storing("the spill files beside the data"):
+                rows.add(records)
+            # settled_memory also frees memory: pages of many sizes leave gaps
+            if settled_memory() > self.budget.limit:
+                raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
+            self.report("read", encoder.n_rows, table.n_rows)
+        least = 2 if roles.targets and before is None else 1
+        check_row_count(encoder.n_rows, least, table.name)
+        return _Reading(encoder, rows, accepted)
+
+    def write(self, reading: _Reading) -> DataAttributes:
+        """Write the records that were read as tiles, and return the attributes of all rows."""
+        encoder = reading.encoder
+        roles = encoder.roles
+        columns = encoder.columns()
+        read_width = 2 + len(roles.wanted)
+        cycles = len(columns.features) - len(columns.given)
+        width = read_width + cycles
+        tile_rows = self._expected_tile_rows(roles)
+        sort_bytes = self.budget.sort_bytes(width, tile_rows) * read_width // width
+        attributes = self.place.before or DataAttributes(
+            columns,
+            tile_rows=self.tile_rows or tile_rows_for(encoder.n_rows, roles.tile_width + cycles),
+            seed=None if self.shuffle is None else int(self.shuffle),
+            weighted=roles.weights is not None,
+            labelled=bool(roles.targets),
+        )
+        blocks = (
+            encoder.finished(block, attributes.n_rows) for block in reading.rows.blocks(sort_bytes)
+        )
+        last_rows = _last_rows(self.url, attributes)
+        return write_tiles(self.place, attributes, last_rows, blocks, encoder.n_rows, self.report)
+
+    def _expected_tile_rows(self, roles: Roles) -> int:
+        """Return the rows per tile for which memory is reserved before the rows are counted."""
+        return self.tile_rows or tile_rows_for(self.table.n_rows or 1 << 40, roles.tile_width)
+
+
+def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
+    """Return the command that ingests a file with all fatal findings remedied, or "".
+
+    Args:
+        source: source of the rows; only for a file is there a command
+        url: address of the DATA
+        options: options with which ``ingest`` was called, by name
+        findings: findings of the last reading
+    """
+    fatal = [finding for finding in findings if finding.fatal]
+    if not isinstance(source, str | os.PathLike) or not all(finding.remedy for finding in fatal):
         return ""
-    defaults = {name: each.default for name, each in signature(ingest).parameters.items()}
-    given = {
-        name: value
-        for name, value in asked.items()
-        if name not in ("source", "data", "auto", "progress")
-    }
-    given = {
-        name: value
-        for name, value in given.items()
-        if value not in (defaults[name], (defaults[name],))
-    }
-    given = remedied(given, fatal)
-    return " ".join(
-        ["partirvm ingest", shlex.quote(os.fspath(source)), shlex.quote(url), *flags(given)]
+    parameters = signature(ingest).parameters
+    changed = dict[str, Any]()
+    for name, value in options.items():
+        default = parameters[name].default
+        if value not in (default, (default,)):
+            changed[name] = value
+    command = shlex.join(["partirvm", "ingest", os.fspath(source), url])
+    return " ".join([command, *flags(remedied(changed, fatal))])
+
+
+def _require_same_roles(before: DataAttributes, new: Roles, url: str) -> None:
+    """Raise ``DataError`` if the new rows differ from DATA in their targets or in whether they have
+    weights."""
+    columns = before.columns
+    targets = (columns.targets or (columns.target,)) if before.labelled else ()
+    if targets == new.targets and before.weighted == (new.weights is not None):
+        return
+    weights = "with" if before.weighted else "without"
+    raise DataError(
+        f"{url}: the dataset has the targets [{listed(targets)}] {weights} weights, unlike the new "
+        f"rows (targets [{listed(new.targets)}]): append only rows with the same columns in the "
+        "same order"
     )
 
 
-def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
-    """Raise ``DataError`` if the new rows differ from DATA in their targets or in whether they have
-    weights."""
-    targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
-    if (targets, old.weighted) != (new.targets, new.weights is not None):
-        weights = "with" if old.weighted else "without"
-        found = f"the dataset has the targets [{listed(targets)}] {weights} weights"
-        unlike = f"unlike the new rows (targets [{listed(new.targets)}])"
+def _require_new_rows(attributes: DataAttributes, url: str) -> None:
+    """Raise ``DataError`` if DATA already contain the last batch of rows."""
+    n_rows = attributes.batches[-1][0]
+    if attributes.batches[-1] in attributes.batches[:-1]:
         raise DataError(
-            f"{place}: {found}, {unlike}: append only rows with the same columns in the same order"
+            f"{url}: these {n_rows:,} rows were ingested or appended already: to append them once "
+            "more, pass again=True (`--again`)"
         )
 
 
-def _last_rows(url: str, old: DataAttributes) -> Float:
+def _last_rows(url: str, before: DataAttributes) -> Float:
     """Return the records of the last tile of DATA if it is not full, otherwise none."""
-    last, rest = divmod(old.n_rows, old.tile_rows)
-    if not rest:
-        return np.empty((0, 2 + old.n_features + old.n_targets + old.weighted))
+    last, n_rows = divmod(before.n_rows, before.tile_rows)
+    if not n_rows:
+        return np.empty((0, 2 + before.n_features + before.n_targets + before.weighted))
     source = ZarrSource(url)
     tile = source.tile(last)
     numbers = source.original_rows(last)
-    return np.column_stack(
-        [numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])]
-    )
+    weights = [] if tile.weights is None else [tile.weights]
+    return np.column_stack([numbers, numbers, tile.X, tile.t, *weights])
 
 
 class Budget:
-    """The memory limit of a process, as given or by default, and the bytes already in use
-    (``base``)."""
+    """The memory limit of a process in bytes: ``limit``, as passed or by default. ``base`` are the
+    bytes in use at the beginning."""
 
     def __init__(self, limit: int | None) -> None:
         import zarr.codecs  # noqa: F401 - so that it is counted
@@ -307,31 +436,31 @@ class Budget:
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
-        """Return the bytes per batch for records of ``width`` values. Raises ``MemoryLimitError``
-        if too few."""
+        """Return the bytes per batch. Raises ``MemoryLimitError`` if the limit is too low.
+
+        Args:
+            table: table to read
+            width: number of values of a record
+            tile_rows: rows per tile that will be written
+            held: bytes that reading the table takes, in addition to the batches
+        """
         least = max(LEAST_BATCH, 64 * 8 * width)
-        needs = ALLOWANCE + max(
-            held + BATCHES * least, tile_bytes(width, tile_rows) + 2 * LEAST_SORT
-        )
-        if self.base + needs > self.limit:
-            total = (
-                f"{-(-(self.base + needs) >> 20):,} MiB ({self.base >> 20:,} MiB of it are already "
-                "in use)"
-            )
-            limit = f"the memory limit is {self.limit >> 20:,} MiB: {MORE}"
+        reading = held + BATCHES * least
+        writing = tile_bytes(width, tile_rows) + 2 * LEAST_SORT
+        needs = self.base + ALLOWANCE + max(reading, writing)
+        if needs > self.limit:
             raise MemoryLimitError(
-                f"{table.name}: ingesting {width - 2} columns needs {total}, but {limit}."
+                f"{table.name}: ingesting {width - 2} columns needs {-(-needs >> 20):,} MiB "
+                f"({self.base >> 20:,} MiB of it are already in use), but the memory limit is "
+                f"{self.limit >> 20:,} MiB: {MORE}."
             )
-        return min(
-            (self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least)
-        )
+        available = self.limit - self.base - ALLOWANCE - held
+        return min(available // BATCHES, max(table.most_batch, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return how many bytes of records to sort at a time, once all rows have been read."""
-        return max(
-            (self.limit - settled_memory() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2,
-            LEAST_SORT,
-        )
+        available = self.limit - settled_memory() - ALLOWANCE - tile_bytes(width, tile_rows)
+        return max(available // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:

@@ -38,8 +38,8 @@ def find_classes(y: Any) -> Labels:
             f"the labels in y are not classes, or mix several types: {error}"
         ) from error
     if len(classes) < 2:
-        found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
-        raise DataError(f"y has {found}: classification needs at least two classes.")
+        content = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
+        raise DataError(f"y has {content}: classification needs at least two classes.")
     return classes
 
 
@@ -60,11 +60,11 @@ def _checked(labels: Labels) -> Labels:
     else:
         missing = labels != labels
     if missing.any():
-        found = (
-            f"{int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} "
-            "(counted from 0)"
+        raise DataError(
+            f"y has {int(missing.sum()):,} missing labels, the first in row "
+            f"{int(np.argmax(missing)):,} (counted from 0): remove these rows, or put them into a "
+            "class of their own."
         )
-        raise DataError(f"y has {found}: remove these rows, or put them into a class of their own.")
     return labels
 
 
@@ -79,7 +79,8 @@ def coded(y: Any, classes: Labels) -> Float:
         raise DataError(
             f"the labels in y have a different type from the classes {known}"
         ) from error
-    if unknown := labels[classes[places] != labels].tolist():
+    unknown = labels[classes[places] != labels].tolist()
+    if unknown:
         raise DataError(
             f"the label {quoted(unknown[0])} in y is not among the classes of the training data: "
             f"{known}"
@@ -123,37 +124,37 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
     """
     kinds = {type(label) for label in labels}
     if len(kinds) == 1 or kinds == {int, float}:
-        found = np.array(labels)
-        if found.dtype.kind in "Ubif" and found.tolist() == list(labels):
-            return found
+        array = np.array(labels)
+        if array.dtype.kind in "Ubif" and array.tolist() == list(labels):
+            return array
     return np.array(labels, dtype=object)
 
 
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
-    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) holds the summed weights of
-    each class, and n is their sum. A mapping assigns weights to labels, which may be written as
+    "balanced" gives n / (K·count), as in scikit-learn, where n is the sum of ``counts`` (K,), the
+    summed row weights of each class. A mapping assigns weights to labels, which may be written as
     strings; other classes have weight 1.
     """
     texts = list(map(text_of_label, classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
         with np.errstate(divide="ignore"):
-            given = dict(zip(texts, counts.sum() / (len(classes) * counts), strict=True))
+            by_label = dict(zip(texts, counts.sum() / (len(classes) * counts), strict=True))
     elif isinstance(class_weight, Mapping):
-        given = {text_of_label(label): weight for label, weight in class_weight.items()}
+        by_label = {text_of_label(label): weight for label, weight in class_weight.items()}
     else:
         raise UsageError(
             f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label"
         )
-    for label, weight in given.items():
+    for label, weight in by_label.items():
         if label not in texts:
             raise UsageError(
                 f"class_weight names {quoted(label)}, but the classes are "
                 f"{listed(classes, show=quoted)}"
             )
         Check("real", least=0.0)(f"class_weight of {quoted(label)}", weight)
-    weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)
+    weights = np.array([by_label.get(text, 1.0) for text in texts], dtype=np.float64)
     if (weights > 0).sum() < 2:
         raise UsageError(
             "class_weight leaves fewer than two classes with positive weight: at least two are "
@@ -167,29 +168,35 @@ def text_of_label(label: Any) -> str:
     return str(plain_label(label))
 
 
-LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
-"""Maximum bytes of a column's labels, which every process reads, and number of classes: fits store
-two-byte codes."""
+LABELS = 16 << 20
+"""Maximum size in bytes of a column's labels, which every process reads."""
 
-INTEGER, FRACTION = (
-    re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"),
-    re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}"),
-)
-"""Strings that are numbers: different strings give different integers or floats."""
+MOST_CLASSES = np.iinfo(np.int16).max
+"""Maximum number of classes: fits store two-byte codes."""
+
+INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?")
+"""Strings that are integers of at most 18 digits."""
+
+FRACTION = re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
+"""Strings that are fractions of at most 15 digits, which float64 can tell apart."""
 
 
 class Levels:
     """The labels of a column, with provisional codes in order of occurrence and, at the end, codes
-    in sorted order.
-
-    ``known`` labels keep their codes; others get the code ``len(known)``, or are refused if these
-    are ``classes``. Labels from an ``untyped`` source (CSV) become numbers if all are numeric. More
-    than ``most`` labels are too many.
-    """
+    in sorted order."""
 
     def __init__(
         self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float
     ) -> None:
+        """Prepare to collect labels.
+
+        Args:
+            where: name of the column in messages
+            known: labels whose codes are their places here; others get the code ``len(known)``
+            untyped: True for strings of a CSV file, which become numbers if all are numeric
+            classes: True if the labels are classes, so that labels that are not known are refused
+            most: maximum number of labels
+        """
         self._where = where
         self._known = known
         self._untyped = untyped
@@ -208,9 +215,9 @@ class Levels:
         """Return the codes of an Arrow array as float64; NaN for missing values."""
         try:
             plain = values.dictionary_decode() if hasattr(values, "dictionary") else values
-            coded = plain.dictionary_encode()  # only the labels that occur
-            labels = coded.dictionary.to_pylist()
-            places = numbers(coded.indices.fill_null(len(labels)))
+            encoded = plain.dictionary_encode()  # only the labels that occur
+            labels = encoded.dictionary.to_pylist()
+            places = numbers(encoded.indices.fill_null(len(labels)))
             table = list(map(self._code, labels))
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
             raise DataError(
@@ -220,7 +227,8 @@ class Levels:
         return codes
 
     def _code(self, label: Any) -> float:
-        if (label := plain_label(label)) is None or label != label:
+        label = plain_label(label)
+        if label is None or label != label:
             return np.nan
         if self._known is None:
             if label not in self.found:
@@ -231,8 +239,10 @@ class Levels:
         if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
         if label not in self.found and self._classes:
-            new = "which the dataset of `--like` or `--append` does not have: leave such rows out"
-            raise DataError(f"{self._where} holds the class {quoted(label)}, {new}")
+            raise DataError(
+                f"{self._where} holds the class {quoted(label)}, which the dataset of `--like` or "
+                "`--append` does not have: leave such rows out"
+            )
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
@@ -242,14 +252,15 @@ class Levels:
         if self._known is not None:
             return tuple(labels), np.append(np.arange(len(labels) + 1.0), np.nan)
         if self._untyped:
-            found = list(map(_number, labels))
-            whole = not any(isinstance(label, str) for label in found) and len(set(found)) == len(
-                found
-            )
-            labels = found if whole else labels
-        order = sorted(
-            range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code])
-        )
+            values = list(map(_number, labels))
+            numeric = not any(isinstance(value, str) for value in values)
+            if numeric and len(set(values)) == len(values):
+                labels = values
+
+        def rank(code: int) -> tuple[bool, Any]:
+            return isinstance(labels[code], str), labels[code]
+
+        order = sorted(range(len(labels)), key=rank)
         remap = np.full(len(labels) + 1, np.nan)
         remap[order] = np.arange(len(labels))
         return tuple(labels[code] for code in order), remap

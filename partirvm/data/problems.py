@@ -21,9 +21,17 @@ MARKERS = frozenset(
 )
 """Strings that mark a missing value, in addition to those that do so in any CSV file."""
 
-FEW_LEVELS, FEW_TEXTS, KEPT, WIDTH = 20, 5, 1000, 80
-"""Maximum counts of values that may be codes, of strings that may mark gaps, and of stored strings;
-table width."""
+FEW_LEVELS = 20
+"""Maximum number of distinct values that may be codes."""
+
+FEW_TEXTS = 5
+"""Maximum number of distinct strings that may mark missing values."""
+
+MOST_TEXTS = 1000
+"""Maximum number of distinct strings that are stored of a column."""
+
+WIDTH = 80
+"""Width of the table of findings, in characters."""
 
 TIME = r"\d\d:\d\d(:\d\d(\.\d+)?)?"
 ISO = rf"{TIME}|\d{{4}}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"
@@ -40,7 +48,12 @@ DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", 
 class Finding:
     """What was found in a column, and the ``ingest`` options that settle it, or advice in words.
 
-    A ``fatal`` finding is an error unless it is settled; others are proposals.
+    Attributes:
+        column: name of the column
+        found: what was found, in words
+        remedy: options of ``ingest`` that settle the finding, by name; may be empty
+        advice: what to do if there is no remedy
+        fatal: True for an error, False for a proposal
     """
 
     column: str
@@ -56,7 +69,7 @@ class Finding:
 
 
 class OddCells:
-    """The odd cells of a column: how many, the row of the first (from 0), and up to ``KEPT``
+    """The odd cells of a column: how many, the row of the first (from 0), and up to ``MOST_TEXTS``
     distinct strings."""
 
     def __init__(self) -> None:
@@ -69,7 +82,7 @@ class OddCells:
         if not self.count:
             self.first = start + int(np.argmax(rows))
         self.count += int(rows.sum())
-        self.texts = list(dict.fromkeys(chain(self.texts, texts)))[:KEPT]
+        self.texts = list(dict.fromkeys(chain(self.texts, texts)))[:MOST_TEXTS]
 
     def __str__(self) -> str:
         texts = f"{listed(self.texts, 3, quoted)} in " if self.texts else ""
@@ -88,10 +101,10 @@ class Values:
 
     def add(self, values: Float) -> None:
         """Add the values of further rows."""
-        self._first = self._first if self.n else values[:1].copy()
-        self._counts = self._counts and bool(
-            (values == self._first + np.arange(self.n, self.n + len(values))).all()
-        )
+        if not self.n:
+            self._first = values[:1].copy()
+        numbers = self._first + np.arange(self.n, self.n + len(values))
+        self._counts = self._counts and bool((values == numbers).all())
         if len(self.found) <= FEW_LEVELS:
             self.found.update(np.unique(values)[: FEW_LEVELS + 2].tolist())
         self.n += len(values)
@@ -99,16 +112,14 @@ class Values:
     def finding(self, column: str) -> Finding | None:
         """Return a proposal for a column that is constant, counts the rows or may hold codes."""
         known = {value for value in self.found if value == value}
-        if len(self.found) == 1 or (self._counts and self.n >= FEW_LEVELS):
-            what = (
-                f"all rows have the value {known.pop():.6g}"
-                if len(self.found) == 1
-                else "counts the rows"
-            )
-            return Finding(column, what, {"exclude": (column,)}, fatal=False)
-        if 2 < len(known) <= min(self.n / 10, FEW_LEVELS) and all(
-            value.is_integer() for value in known
-        ):
+        exclude = {"exclude": (column,)}
+        if len(self.found) == 1:
+            constant = f"all rows have the value {known.pop():.6g}"
+            return Finding(column, constant, exclude, fatal=False)
+        if self._counts and self.n >= FEW_LEVELS:
+            return Finding(column, "counts the rows", exclude, fatal=False)
+        few_values = 2 < len(known) <= min(self.n / 10, FEW_LEVELS)
+        if few_values and all(value.is_integer() for value in known):
             codes = f"{len(known)} different whole numbers, perhaps codes"
             return Finding(column, codes, {"categorical": ("auto", column)}, fatal=False)
         return None
@@ -123,8 +134,9 @@ def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
     """
     for kind, pattern in PATTERNS.items():
         others = [text for text in texts if not re.fullmatch(pattern, text)]
-        many = len(texts) - len(others)
-        if not others or (many > 1 and len(others) <= FEW_TEXTS and few(others, len(others), many)):
+        n_matching = len(texts) - len(others)
+        few_others = len(others) <= FEW_TEXTS and few(others, len(others), n_matching)
+        if not others or (n_matching > 1 and few_others):
             return kind, others
     return "text", []
 
@@ -146,12 +158,13 @@ def date_formats(texts: Sequence[str]) -> list[str]:
 
     year = "%Y" if re.search(r"\d{4}", "".join(texts[:1])) else "%y"
     array = pa.array(texts, pa.string())
-    forms = [
-        f"{day}{time}".replace("%Y", year) for day in DAYS for time in ("", " %H:%M", " %H:%M:%S")
-    ]
-    return [
-        form for form in forms if not pc.strptime(array, form, "s", error_is_null=True).null_count
-    ]
+    formats = list[str]()
+    for day in DAYS:
+        for time in ("", " %H:%M", " %H:%M:%S"):
+            form = f"{day}{time}".replace("%Y", year)
+            if not pc.strptime(array, form, "s", error_is_null=True).null_count:
+                formats.append(form)
+    return formats
 
 
 def joined(names: Iterable[str]) -> str:
@@ -163,58 +176,54 @@ def joined(names: Iterable[str]) -> str:
 
 def flags(options: Mapping[str, Any]) -> list[str]:
     """Return ``ingest`` options as shell flags."""
-    found = list[str]()
+    shell = list[str]()
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
-        if value is True or (name == "shuffle" and value is None):
-            found.append("--no-shuffle" if value is None else flag)
+        if name == "shuffle" and value is None:
+            shell.append("--no-shuffle")
+        elif value is True:
+            shell.append(flag)
         elif value:
-            parts = (
-                [f"{column}={form}" for column, form in value.items()]
-                if isinstance(value, Mapping)
-                else value
-            )
-            text = joined(map(str, parts)) if isinstance(parts, list | tuple) else str(parts)
-            found.append(f"{flag}{'=' if text.startswith('-') else ' '}{shlex.quote(text)}")
-    return found
+            if isinstance(value, Mapping):
+                value = [f"{column}={form}" for column, form in value.items()]
+            text = joined(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            space = "=" if text.startswith("-") else " "
+            shell.append(f"{flag}{space}{shlex.quote(text)}")
+    return shell
 
 
 def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:
     """Return the ``ingest`` options with the findings' remedies applied."""
-    made = dict(options)
-    for each in findings:
-        for name, value in each.remedy.items():
-            before = made.get(name) or type(value)()
+    settled = dict(options)
+    for finding in findings:
+        for name, value in finding.remedy.items():
+            before = settled.get(name) or type(value)()
             if isinstance(value, tuple):
                 value = (*before, *(new for new in value if new not in before))
-            made[name] = {**before, **value} if isinstance(value, dict) else value
-    return made
+            settled[name] = {**before, **value} if isinstance(value, dict) else value
+    return settled
 
 
 def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
     """Raise ``DataError`` with a table of all findings and a ``command`` for the remedies, if any
     finding is fatal."""
-    if not any(each.fatal for each in findings):
+    if not any(finding.fatal for finding in findings):
         return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table("column", "found", "remedy", box=None, pad_edge=False)
-    for each in sorted(findings, key=lambda each: not each.fatal)[:50]:
-        remedy = "perhaps " * (not each.fatal) + (each.options or each.advice)
-        table.add_row(*map(Text, (named(each.column), each.found, remedy)))
+    for finding in sorted(findings, key=lambda finding: not finding.fatal)[:50]:
+        remedy = finding.options or finding.advice
+        if not finding.fatal:
+            remedy = f"perhaps {remedy}"
+        table.add_row(*map(Text, (named(finding.column), finding.found, remedy)))
     console = Console(file=io.StringIO(), width=WIDTH, color_system=None, force_jupyter=False)
     console.print(table)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    together = (
-        ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
-        if command
-        else []
-    )
+    if command:
+        lines += ["", "all at once (--auto also accepts what is marked perhaps):", f"  {command}"]
     raise DataError(
-        f"{where}: values that cannot be used (row 1 is the first row of data):",
-        "",
-        *lines,
-        *together,
+        f"{where}: values that cannot be used (row 1 is the first row of data):", "", *lines
     )

@@ -24,17 +24,23 @@ from partirvm.types import Columns, Float, Int
 TILE_BYTES = 1 << 20
 """Approximate size in bytes of a tile's inputs, for data with many rows."""
 
-FARTHEST, HEAVIEST = 1e60, 1e100
-"""Limits on values or standard deviations, and on the mean weight, beyond which powers exceed the
-float64 range."""
+FARTHEST = 1e60
+"""Limit on values and standard deviations, beyond which powers exceed the float64 range."""
+
+HEAVIEST = 1e100
+"""Limit on the mean weight, beyond which powers exceed the float64 range."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and
-    C-contiguous.
+    """A run of rows. The arrays are float64 and C-contiguous, and must not be modified.
 
-    ``start`` is the row number of the tile's first row. The arrays must not be modified.
+    Attributes:
+        number: number of the tile in its source
+        start: row number of the first row
+        X: inputs (rows, d)
+        t: targets (rows, T)
+        weights: precision weights (rows,), or None
     """
 
     number: int
@@ -58,9 +64,9 @@ class Tile:
 
 def concatenated(tiles: Sequence["Tile"]) -> "Tile":
     """Return the rows of several tiles of a source as one tile."""
-    weights = [each.weights for each in tiles if each.weights is not None]
-    X = np.concatenate([each.X for each in tiles])
-    t = np.concatenate([each.t for each in tiles])
+    weights = [tile.weights for tile in tiles if tile.weights is not None]
+    X = np.concatenate([tile.X for tile in tiles])
+    t = np.concatenate([tile.t for tile in tiles])
     return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
 
 
@@ -68,9 +74,17 @@ class Source:
     """A set of rows that is read tile by tile. Reading is thread-safe. On-disk sources are small
     when pickled.
 
-    ``shuffled`` means that neighbouring rows are a random sample. ``moments`` are those of all
-    rows, if known. ``class_weights`` (K,) multiply the row weights by class; the class codes are
-    the first target column.
+    Attributes:
+        n_rows: number of rows
+        n_features: number of features
+        n_targets: number of targets; 0 if the rows have none
+        tile_rows: rows per tile; the last tile may be shorter
+        columns: names and meaning of the columns
+        shuffled: True if neighbouring rows are a random sample
+        moments: moments of all rows, if known
+        weighted: True if the rows have precision weights
+        class_weights: factors (K,) of the row weights by class, or None; the class codes are the
+            first target column
     """
 
     n_rows: int
@@ -92,11 +106,9 @@ class Source:
         """Read one tile. Raises ``IndexError`` for an invalid number, and ``MissingDataError`` for
         a damaged chunk."""
         X = as_rows(self._read("X", number))
-        t = (
-            as_rows(self._read("y", number)).reshape(len(X), -1)
-            if self.n_targets
-            else np.empty((len(X), 0))
-        )
+        t = np.empty((len(X), 0))
+        if self.n_targets:
+            t = as_rows(self._read("y", number)).reshape(len(X), -1)
         weights = as_rows(self._read("weights", number)) if self.weighted else None
         if self.class_weights is not None:
             of_classes = self.class_weights[t[:, 0].astype(np.int64)]
@@ -106,10 +118,10 @@ class Source:
     def with_class_weights(self, weights: Float) -> Self:
         """Return a copy with these ``class_weights`` and without moments, which would not take them
         into account."""
-        found = copy(self)
-        found.class_weights = weights
-        found.moments = None
-        return found
+        weighted = copy(self)
+        weighted.class_weights = weights
+        weighted.moments = None
+        return weighted
 
     def _read(self, name: str, number: int) -> Any:
         """Read one tile's rows of X, y or weights."""
@@ -132,9 +144,12 @@ class Source:
         numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
         places = np.split(wanted[order] % self.tile_rows, firsts[1:])
         pieces = [
-            self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)
+            self.tile(number).take(positions, 0)
+            for number, positions in zip(numbers.tolist(), places, strict=False)
         ]
-        return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
+        if not pieces:
+            pieces = [self.tile(0).take(slice(0), 0)]
+        return concatenated(pieces).take(np.argsort(order), 0)
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return the number of a tile's first row, and of the first row after the tile."""
@@ -144,11 +159,9 @@ class Source:
 
     def _take_shape_of(self, source: "Source") -> None:
         """Copy the shape, tiling, columns and order of another source."""
-        self.n_rows, self.n_features, self.n_targets = (
-            source.n_rows,
-            source.n_features,
-            source.n_targets,
-        )
+        self.n_rows = source.n_rows
+        self.n_features = source.n_features
+        self.n_targets = source.n_targets
         self.tile_rows = source.tile_rows
         self.columns = source.columns
         self.shuffled = source.shuffled
@@ -169,11 +182,11 @@ class Together(Source):
 
     def tile(self, number: int) -> "Tile":
         """Read neighbouring tiles of the source as one."""
-        tile = concatenated([self._source.tile(each) for each in self._tiles(number)])
+        tile = concatenated([self._source.tile(part) for part in self._tiles(number)])
         return replace(tile, number=number, start=number * self.tile_rows)
 
     def original_rows(self, number: int) -> Int:
-        return np.concatenate([self._source.original_rows(each) for each in self._tiles(number)])
+        return np.concatenate([self._source.original_rows(part) for part in self._tiles(number)])
 
     def _tiles(self, number: int) -> range:
         return range(number * self._count, min((number + 1) * self._count, self._source.n_tiles))
@@ -188,11 +201,8 @@ def tile_rows_for(n_rows: int, n_features: int) -> int:
 
 def hash_tile(tile: "Tile") -> str:
     """Return a hash of a tile's X, t and weights, sixteen hexadecimal digits."""
-    return hash_of(
-        checksum(block)
-        for block in (tile.X, tile.t, tile.weights)
-        if block is not None and block.size
-    )
+    blocks = (tile.X, tile.t, tile.weights)
+    return hash_of(checksum(block) for block in blocks if block is not None and block.size)
 
 
 def hash_of(checksums: Iterable[str]) -> str:
@@ -216,11 +226,9 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
     """Raise ``DataError`` unless X is (N, d), t (N,) or (N, T), and weights (N,), in memory ≥ 0 and
     not all 0."""
     if len(X.shape) != 2:
-        hint = (
-            "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row"
-            if len(X.shape) == 1
-            else "reshape X"
-        )
+        hint = "reshape X"
+        if len(X.shape) == 1:
+            hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row"
         raise DataError(
             f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}."
         )
@@ -256,8 +264,9 @@ def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
     """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 to append to
     DATA."""
     if n_rows < least:
-        found = "there is only one row" if n_rows else "there are no rows"
-        raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
+        rows = "there is only one row" if n_rows else "there are no rows"
+        needed = f" At least {least} are needed." if least > 1 else ""
+        raise DataError(f"{name}: {rows}.{needed}")
 
 
 def require_target(source: "Source") -> None:
@@ -280,14 +289,11 @@ def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None
         named = other.targets and columns.targets
         targets = (other.targets, columns.targets) if named else (source.n_targets, n_targets)
         pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
-    for what, found, wanted in pairs:
-        if found != wanted:
-            differ = (
-                f"the {what} of the data are {found!r:.200}, those of the training data "
-                f"{wanted!r:.200}"
-            )
+    for what, present, wanted in pairs:
+        if present != wanted:
             raise DataError(
-                f"{source}: {differ}: ingest it again, with the training dataset as `like` "
+                f"{source}: the {what} of the data are {present!r:.200}, those of the training "
+                f"data {wanted!r:.200}: ingest it again, with the training dataset as `like` "
                 "(`--like`)"
             )
 
@@ -295,24 +301,20 @@ def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None
 def check_dtype(name: str, dtype: Any) -> None:
     """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans
     are accepted."""
-    if (kind := getattr(dtype, "kind", "O")) not in "fiub":
-        what = (
-            f"{'Complex data not supported: ' * (kind == 'c')}{name} holds complex numbers, text, "
-            "dates or objects"
+    kind = getattr(dtype, "kind", "O")
+    if kind not in "fiub":
+        prefix = "Complex data not supported: " if kind == "c" else ""
+        raise DataError(
+            f"{prefix}{name} holds complex numbers, text, dates or objects ({dtype}), but real "
+            "numbers are needed: convert the values, or ingest the table with its text columns "
+            "named as categorical (`--categorical`)."
         )
-        advice = (
-            "convert the values, or ingest the table with its text columns named as categorical "
-            "(`--categorical`)"
-        )
-        raise DataError(f"{what} ({dtype}), but real numbers are needed: {advice}.")
 
 
 def check_values(where: str, moments: Moments, columns: Columns) -> None:
     """Raise ``DataError`` for features that have no values at all."""
-    empty = [
-        columns.features[place]
-        for place in np.flatnonzero(moments.inputs.missing == moments.inputs.n)
-    ]
+    empty_places = np.flatnonzero(moments.inputs.missing == moments.inputs.n)
+    empty = [columns.features[place] for place in empty_places]
     if moments.inputs.n and empty:
         raise DataError(
             f"{where}: no row has a value in [{listed(empty)}]: leave these columns out (`--drop`)"
@@ -328,16 +330,14 @@ def check_range(moments: Moments, columns: Columns) -> None:
             f"the mean weight is {weight:.0e}: scale weights or relative noise by a power of ten"
         )
     targets = columns.target_names(len(moments.targets.mean))
-    for names, found in ((columns.features, moments.inputs), (targets, moments.targets)):
-        wrong = (found.largest > FARTHEST) | (~found.constant & (found.deviation < 1 / FARTHEST))
+    for names, block in ((columns.features, moments.inputs), (targets, moments.targets)):
+        wrong = (block.largest > FARTHEST) | (~block.constant & (block.deviation < 1 / FARTHEST))
         if wrong.any():
             place = int(np.argmax(wrong))
-            size = (
-                f"values up to {found.largest[place]:.0e} and the standard deviation "
-                f"{found.deviation[place]:.0e}"
-            )
             raise DataError(
-                f"the column {quoted(names[place])} has {size}: multiply it by a power of ten"
+                f"the column {quoted(names[place])} has values up to {block.largest[place]:.0e} "
+                f"and the standard deviation {block.deviation[place]:.0e}: multiply it by a power "
+                "of ten"
             )
 
 

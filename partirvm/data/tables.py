@@ -18,23 +18,41 @@ from partirvm.storage.address import QUERIES, protocol_of, without_query
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
-LEAST_BUFFER = 64 << 10  # bytes of a Parquet column to read at once
-MOST_BUFFER = 1 << 20
-HEAD = 1 << 20  # bytes of a CSV file from which its style is detected
-PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
+LEAST_BUFFER = 64 << 10
+"""Minimum bytes of a Parquet column to read at once."""
 
-Batch = Mapping[str, Any]  # Arrow arrays of equal length, keyed by column name
+MOST_BUFFER = 1 << 20
+"""Maximum bytes of a Parquet column to read at once."""
+
+HEAD = 1 << 20
+"""Bytes of a CSV file from which its style is detected."""
+
+PAGE = 2 << 20
+"""Bytes of a Parquet page with its dictionary: writers limit each to 1 MiB."""
+
+Batch = Mapping[str, Any]
+"""Arrow arrays of equal length, by column name."""
 
 
 @dataclass
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the wanted columns and the approximate bytes per batch; batches
-    larger than ``most_batch`` are no faster. ``targets``, ``weights`` and ``categorical`` (with
-    levels, if known) are columns that the source defines. ``held`` returns the bytes needed to read
-    the given columns, in addition to the batches. An ``untyped`` source (CSV) contains only
-    strings, in which numbers may have decimal ``commas``. ``note`` says how the files are encoded.
+    Attributes:
+        name: name of the table in messages
+        columns: names of the columns
+        batches: function that yields batches of the wanted columns of approximately a number of
+            bytes
+        n_rows: number of rows, if known
+        targets: targets that the source defines
+        weights: column of weights that the source defines, or None
+        categorical: categories that the source defines, with their levels if known
+        untyped: True if all cells are strings, as in a CSV file
+        commas: True if numbers in strings may have decimal commas
+        note: remark on the encoding of the files
+        held: function that returns the bytes needed to read the wanted columns, in addition to the
+            batches
+        most_batch: size in bytes beyond which batches are no faster
     """
 
     name: str
@@ -88,9 +106,10 @@ def ingesting(url: str, like: str = "") -> str:
     target to name."""
     name = without_query(url).rstrip("/").rpartition("/")[2]
     stem = re.sub(r"[^\w-].*", "", name.lstrip(".")) or "data"
-    given = ["--like", shlex.quote(like)] if like else ["--target", "COLUMN"]
-    given = [] if name.lower().endswith(".npz") else given
-    return " ".join(["partirvm ingest", shlex.quote(url), f"{stem}.zarr", *given])
+    command = f"partirvm ingest {shlex.quote(url)} {stem}.zarr"
+    if name.lower().endswith(".npz"):
+        return command
+    return f"{command} --like {shlex.quote(like)}" if like else f"{command} --target COLUMN"
 
 
 def is_text(kind: Any) -> bool:
@@ -103,10 +122,10 @@ def is_text(kind: Any) -> bool:
 def file_table(url: str) -> Reader:
     """Return the table in a file, or in the files of a folder or glob, which must be all CSV or all
     Parquet."""
-    filesystem, files, found = _files(url)
+    filesystem, files, all_files = _files(url)
     if not files:
         kinds = f"ingest reads files that end in {', '.join(ENDINGS)}, and a single .npz file"
-        if found:
+        if all_files:
             raise MissingDataError(
                 f"{url}: no file here has a known extension: {kinds}: rename or convert the files."
             )
@@ -125,21 +144,18 @@ def _files(url: str) -> tuple[Any, list[str], list[str]]:
     filesystem, path = open_filesystem(url)
     with reading(url):
         if protocol_of(url) in QUERIES:
-            found = [path]  # a listing would look for links in the file
+            files = [path]  # a listing would look for links in the file
         elif is_glob(path) and not filesystem.exists(path):
-            found = list(filesystem.glob(path))
+            files = list(filesystem.glob(path))
         else:
-            below = path.rstrip("/")
-            found = [
+            folder = path.rstrip("/")
+            files = [
                 file
                 for file in filesystem.find(path)
-                if not re.search(r"/[._]", file.removeprefix(below))
+                if not re.search(r"/[._]", file.removeprefix(folder))
             ]
-    return (
-        filesystem,
-        sorted(file for file in found if without_query(file).lower().endswith(ENDINGS)),
-        found,
-    )
+    tables = sorted(file for file in files if without_query(file).lower().endswith(ENDINGS))
+    return filesystem, tables, files
 
 
 @contextmanager
@@ -155,12 +171,9 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
     local = type(filesystem).__name__ == "LocalFileSystem"
     ending = without_query(path).rpartition(".")[2].lower()
     compression = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}.get(ending)
+    advice = "check that the file is complete and that its extension matches its type"
     with (
-        reading(
-            path,
-            "check that the file is complete and that its extension matches its type",
-            DataError,
-        ),
+        reading(path, advice, DataError),
         pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,
     ):
         yield file if compression is None else pa.CompressedInputStream(file, compression)
@@ -171,20 +184,16 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     compressed one."""
     import pyarrow.parquet as pq
 
-    found = list[tuple[str, ...]]()
+    columns = list[tuple[str, ...]]()
     largest = 0
     n_rows = 0
     for path in files:
         with opened(filesystem, path) as file:
             metadata = pq.ParquetFile(file, pre_buffer=False).metadata
-            found.append(tuple(metadata.schema.to_arrow_schema().names))
+            columns.append(tuple(metadata.schema.to_arrow_schema().names))
         n_rows += metadata.num_rows
-        largest = max(
-            [
-                largest,
-                *(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)),
-            ]
-        )
+        for k in range(metadata.num_row_groups):
+            largest = max(largest, metadata.row_group(k).total_byte_size)
 
     def held(wanted: Sequence[str]) -> int:
         return len(wanted) * LEAST_BUFFER + min(largest, len(wanted) * PAGE) + PAGE
@@ -202,9 +211,8 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
                 ):
                     yield {name: batch.column(name) for name in wanted}
 
-    return Reader(
-        url, _same_columns(url, files, found), batches, n_rows, held=held, most_batch=4 << 20
-    )
+    names = _same_columns(url, files, columns)
+    return Reader(url, names, batches, n_rows, held=held, most_batch=4 << 20)
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
@@ -213,33 +221,43 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     import pyarrow as pa
     from pyarrow import csv
 
-    nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
-    found = list[list[str]]()
+    headers = list[list[str]]()
     styles = list[tuple[str, str]]()
     for path in files:
         with opened(filesystem, path) as file:
             styles.append(style_of(file.read(HEAD)))
         with _parsed(filesystem, path, styles[-1], HEAD, csv.ConvertOptions()) as stream:
-            found.append(stream.schema.names)
-    columns = _same_columns(url, files, [tuple(map(str.strip, names)) for names in found])
+            headers.append(stream.schema.names)
 
     def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
-        for path, style, names in zip(files, styles, found, strict=True):
-            own = {name.strip(): name for name in names}
-            texts = {own[name]: pa.string() for name in wanted}
-            convert = csv.ConvertOptions(include_columns=list(texts), column_types=texts, **nulls)
-            # Arrow reads 32 blocks ahead, which take two thirds of a batch's memory
+        # Arrow reads 32 blocks ahead, which take two thirds of a batch's memory
+        for path, style, names in zip(files, styles, headers, strict=True):
+            written = {name.strip(): name for name in names}
+            texts = {written[name]: pa.string() for name in wanted}
+            convert = csv.ConvertOptions(
+                include_columns=list(texts),
+                column_types=texts,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            )
             with _parsed(
                 filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert
             ) as stream:
                 for batch in stream:
-                    yield {name: batch.column(own[name]) for name in wanted}
+                    yield {name: batch.column(written[name]) for name in wanted}
 
     encoding, delimiter = styles[0]
-    note = (
-        "" if styles[0] == ("utf8", ",") else f"{encoding} text, fields separated by {delimiter!r}"
+    note = ""
+    if styles[0] != ("utf8", ","):
+        note = f"{encoding} text, fields separated by {delimiter!r}"
+    return Reader(
+        url,
+        _same_columns(url, files, [tuple(map(str.strip, names)) for names in headers]),
+        batches,
+        untyped=True,
+        commas=delimiter == ";",
+        note=note,
     )
-    return Reader(url, columns, batches, untyped=True, commas=delimiter == ";", note=note)
 
 
 def style_of(head: bytes) -> tuple[str, str]:
@@ -259,16 +277,25 @@ def style_of(head: bytes) -> tuple[str, str]:
         text = head.decode("cp1252", errors="replace")
     lines = re.sub('"[^"]*"', "", text).splitlines()[: 100 if len(head) < HEAD else -1][:100]
     counts = {mark: {line.count(mark) for line in lines if line.strip()} for mark in ";\t|"}
-    return encoding, next(
-        (mark for mark, found in counts.items() if len(found) == 1 and found != {0}), ","
-    )
+    for mark, per_line in counts.items():
+        if len(per_line) == 1 and per_line != {0}:
+            return encoding, mark
+    return encoding, ","
 
 
 @contextmanager
 def _parsed(
     filesystem: Any, path: str, style: tuple[str, str], block_size: int, convert: Any
 ) -> Iterator[Any]:
-    """Yield the record batches of a CSV file."""
+    """Yield the record batches of a CSV file.
+
+    Args:
+        filesystem: file system of the file
+        path: path of the file
+        style: encoding and delimiter
+        block_size: bytes of a batch
+        convert: Arrow's options for the conversion of cells
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -281,27 +308,27 @@ def _parsed(
             ) as stream:
                 yield stream
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            said = re.sub(
-                r"Row #(\d+)",
-                lambda row: f"row {int(row[1]) - 1:,} (row 1 follows the header)",
-                str(error),
-            )
-            advice = (
-                "it needs a header, equally many fields in each row, closed quotation marks and "
-                "one encoding"
-            )
-            raise DataError(f"{path}: cannot be read as CSV: {said}; {advice}") from error
+
+            def numbered(row: re.Match[str]) -> str:
+                return f"row {int(row[1]) - 1:,} (row 1 follows the header)"
+
+            cause = re.sub(r"Row #(\d+)", numbered, str(error))
+            raise DataError(
+                f"{path}: cannot be read as CSV: {cause}; it needs a header, equally many fields "
+                "in each row, closed quotation marks and one encoding"
+            ) from error
 
 
 def _same_columns(
-    url: str, files: Sequence[str], found: Sequence[tuple[str, ...]]
+    url: str, files: Sequence[str], columns: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return the columns of the first file. Raises ``DataError`` if another file has different
     columns."""
-    for path, names in zip(files, found, strict=True):
-        if set(names) != set(found[0]):
-            differ = (
-                f"{path} and {files[0]} differ in [{listed(sorted(set(names) ^ set(found[0])))}]"
+    for path, names in zip(files, columns, strict=True):
+        different = set(names) ^ set(columns[0])
+        if different:
+            raise DataError(
+                f"{url}: all files must have the same columns, but {path} and {files[0]} differ in "
+                f"[{listed(sorted(different))}]."
             )
-            raise DataError(f"{url}: all files must have the same columns, but {differ}.")
-    return found[0]
+    return columns[0]

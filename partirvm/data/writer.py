@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
-from itertools import chain, count, islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,17 +33,16 @@ from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import checksum, create_blosc, listed_numbers, numbered, to_json
 from partirvm.types import Float
 
-Progress = Callable[
-    [str, int, int | None], None
-]  # the phase, "read" or "write", rows done, and the total
+Progress = Callable[[str, int, int | None], None]
+"""A function called with the phase ("read" or "write"), rows done and the total, if known."""
 
 BUCKETS = 128
 """Number of key ranges of equal width, with one file each."""
 
 
 class ExternalSorter:
-    """A context manager that sorts records of ``width`` float64 values by the first, the key, in
-    bounded memory.
+    """A context manager that sorts records of ``width`` float64 values by the first value, the key,
+    in bounded memory.
 
     Each record is appended to one of ``BUCKETS`` files, one per key range, in ``folder``, which is
     created and removed here. Each file is sorted; a file larger than memory is scattered again.
@@ -62,16 +60,15 @@ class ExternalSorter:
     def add(self, records: Float) -> None:
         """Add records (n, width)."""
         self.n_records += len(records)
-        places = (
-            np.zeros(len(records)) if self._high is None else records[:, 0] * (BUCKETS / self._high)
-        )
-        buckets = (places % BUCKETS).astype(
-            np.uint8
-        )  # the high part of a key gives the file when scattered again
+        if self._high is None:
+            places = np.zeros(len(records))
+        else:
+            places = records[:, 0] * (BUCKETS / self._high)
+        # keys that are scattered again have the same high part, which the remainder drops
+        buckets = (places % BUCKETS).astype(np.uint8)
         order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
-        for bucket, rows in enumerate(
-            np.split(order, np.cumsum(np.bincount(buckets, minlength=BUCKETS))[:-1])
-        ):
+        ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
+        for bucket, rows in enumerate(np.split(order, ends[:-1])):
             if len(rows):
                 with (self._folder / f"{bucket}").open("ab") as file:
                     file.write(np.ascontiguousarray(records[rows]).data)
@@ -85,17 +82,14 @@ class ExternalSorter:
             size = path.stat().st_size
             if self._high is None:
                 yield from self._batches(path)
-            elif (
-                size <= memory or size == 8 * self._width * self.n_records
-            ):  # a single file cannot be divided further
+            elif size <= memory or size == 8 * self._width * self.n_records:
+                # also if all records are in one file, which cannot be divided further
                 records = next(self._batches(path, size))
                 yield records[np.argsort(records[:, 0], kind="stable")]
                 del records
             else:
-                finer = ExternalSorter(
-                    self._folder / f"{path.name}-finer", self._width, high=self._high / BUCKETS
-                )
-                with finer:
+                folder = self._folder / f"{path.name}-finer"
+                with ExternalSorter(folder, self._width, high=self._high / BUCKETS) as finer:
                     for batch in self._batches(path):
                         finer.add(batch)
                     yield from finer.blocks(memory)
@@ -105,6 +99,10 @@ class ExternalSorter:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _batches(self, path: Path, size: int = 2 << 20) -> Iterator[Float]:
@@ -115,17 +113,34 @@ class ExternalSorter:
 
 
 class Publication:
-    """A new group of DATA arrays, which gets version ``number``; ``spill`` is a folder for
-    temporary files.
+    """A new group of DATA arrays.
 
-    ``before`` holds the attributes of the DATA to append to, whose groups stay until the next
-    append for fits that read them; ``found`` lists all groups. A group that may be ``published`` is
-    removed by the next writer, not on an error.
+    Attributes:
+        folder: folder of the DATA
+        name: name of the group
+        spill: folder for temporary files
+        lease: lease of this writer on the DATA
+        published: True once the group may be visible; the next writer removes it then, rather than
+            this one on an error
+        before: attributes of the DATA to append to, or None; their groups are kept until the next
+            append, for fits that read them
+        groups: names of all other groups
+        number: version that the group gets
     """
 
     def __init__(
         self, folder: Folder, name: str, spill: Path, lease: Lease, *, overwrite: bool, append: bool
     ) -> None:
+        """Raise ``ExistsError`` for files, and for DATA that may not be replaced or appended to.
+
+        Args:
+            folder: folder of the DATA
+            name: name of the group
+            spill: folder for temporary files
+            lease: lease on the DATA
+            overwrite: True to replace existing DATA
+            append: True to append to existing DATA
+        """
         url = folder.location
         names = folder.list()
         numbers = listed_numbers(folder, VERSIONS)
@@ -135,7 +150,7 @@ class Publication:
         self.lease = lease
         self.published = False
         self.before = open_data(url)[1] if append else None
-        self.found = list(filter(GROUP.fullmatch, names))
+        self.groups = list(filter(GROUP.fullmatch, names))
         self.number = max(numbers, default=0) + 1
         if numbers and not overwrite and not append:
             raise ExistsError(
@@ -170,7 +185,7 @@ class Publication:
                 if number < self.number:
                     self.folder.remove(numbered(VERSIONS, number))
             read = (*attributes.segments, *(self.before.segments if self.before else ()))
-            for name in set(self.found) - {name for _, name in read}:
+            for name in set(self.groups) - {name for _, name in read}:
                 self.folder.remove(name)
 
 
@@ -184,14 +199,14 @@ def publication(
     name = f"rows-{uuid.uuid4().hex}"
     with claimed(url) as lease, folder.scratch(name) as scratch:
         with storing(url):
-            made = Publication(
+            group = Publication(
                 folder, name, Path(scratch, "spill"), lease, overwrite=overwrite, append=append
             )
         try:
-            yield made
+            yield group
         finally:
             with suppress(OSError):
-                if not made.published:
+                if not group.published:
                     folder.remove(name)
                     folder.remove_empty(VERSIONS)
                     folder.remove_empty()
@@ -216,80 +231,124 @@ def claimed(url: str) -> Iterator[Lease]:
 
 def write_tiles(
     place: Publication,
-    old: DataAttributes,
-    before: Float,
+    attributes: DataAttributes,
+    last_rows: Float,
     blocks: Iterable[Float],
     n_new: int,
     report: Progress,
 ) -> DataAttributes:
-    """Write records, ``n_new`` of them new, as tiles of a group, two at a time. Return the
-    attributes of all the rows.
+    """Write records as tiles of a group, two at a time. Return the attributes of all rows.
 
-    A record contains a key, the row number, features, targets and weights. ``old`` holds the
-    attributes of the rows so far, and ``before`` the records of their last tile if it is not full,
-    with which the group begins.
+    A record contains a key, the row number, features, targets and weights.
+
+    Args:
+        place: group to write
+        attributes: attributes of the rows so far
+        last_rows: records of the last tile so far if it is not full, with which the group begins
+        blocks: records of the new rows
+        n_new: number of new rows
+        report: function called with "write", rows done and the total
     """
-    R = old.tile_rows
-    n = len(before) + n_new
-    first = old.n_rows // R
-    n_tiles = -(-n // R)
-    moments = TreeSum(n_tiles)
+    tile_rows = attributes.tile_rows
+    n_rows = len(last_rows) + n_new
+    group = _Group(attributes, _create_arrays(place, attributes, n_rows), len(last_rows))
+    moments = TreeSum(-(-n_rows // tile_rows))
+    row_hash = 0
     checksums = list[dict[str, str]]()
-    total = np.zeros(1, np.uint64)
-    arrays: dict[str, Any] = {}
-    with storing("the data"):
-        for name, chunk in old.chunks.items():
-            group = place.folder.place(f"{place.name}/{name}")
-            fill = -1 if name == "row" else np.nan
-            arrays[name] = create_blosc(group, (n, *chunk[1:]), chunk, dtype_of(name), fill)
-    runs = runs_of(chain([before], blocks), R)
-    write = partial(_write_tile, old, arrays, len(before))
+    tiles = enumerate(runs_of(chain([last_rows], blocks), tile_rows))
     with ThreadPoolExecutor(2) as pool:
-        while pair := list(islice(runs, 2)):
-            for of_tile, of_arrays, of_rows in pool.map(write, count(len(checksums)), pair):
-                moments.add(len(checksums), of_tile)
-                checksums.append(of_arrays)
-                total += of_rows
-                report("write", min(len(checksums) * R, n), n)
-    hashes = {name: tuple(each[name] for each in checksums) for name in arrays}
+        while pair := list(islice(tiles, 2)):
+            for tile in pool.map(group.write, pair):
+                moments.add(len(checksums), tile.moments)
+                row_hash += tile.row_hash
+                checksums.append(tile.checksums)
+                report("write", min(len(checksums) * tile_rows, n_rows), n_rows)
+    first = attributes.n_rows // tile_rows
+    hashes = dict[str, tuple[str, ...]]()
+    for name in group.arrays:
+        hashes[name] = (
+            *attributes.hashes.get(name, ())[:first],
+            *(by_array[name] for by_array in checksums),
+        )
     return replace(
-        old,
-        n_rows=old.n_rows + n_new,
-        moments=old.moments + moments.result(),
-        hashes={name: (*old.hashes.get(name, ())[:first], *each) for name, each in hashes.items()},
-        batches=(*old.batches, (n_new, f"{int(total[0]):016x}")),
-        segments=(*(each for each in old.segments if each[0] < first), (first, place.name)),
+        attributes,
+        n_rows=attributes.n_rows + n_new,
+        moments=attributes.moments + moments.result(),
+        hashes=hashes,
+        batches=(*attributes.batches, (n_new, f"{row_hash % (1 << 64):016x}")),
+        segments=(
+            *(segment for segment in attributes.segments if segment[0] < first),
+            (first, place.name),
+        ),
     )
 
 
-def _write_tile(
-    old: DataAttributes, arrays: dict[str, Any], n_old: int, number: int, records: Float
-) -> tuple[Moments, dict[str, str], np.uint64]:
-    """Write a tile. Return the moments and hash of its rows from ``n_old`` on, and the checksums of
-    its arrays."""
-    start = 2 + old.n_features
-    stop = 2 + old.n_features + old.n_targets
-    X = np.ascontiguousarray(records[:, 2:start])
-    t = np.ascontiguousarray(records[:, start:stop])
-    weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
-    y = t if old.n_targets > 1 else t.reshape(-1)
-    parts: dict[str, Any] = {
-        "X": X,
-        "y": y,
-        "weights": weights,
-        "row": records[:, 1].astype(np.int64),
-    }
-    first = number * old.tile_rows
+def _create_arrays(place: Publication, attributes: DataAttributes, n_rows: int) -> dict[str, Any]:
+    """Create the arrays of a group, of ``n_rows`` rows, and return them by name."""
+    arrays = dict[str, Any]()
     with storing("the data"):
-        for name, array in arrays.items():
-            array[first : first + len(X)] = parts[name]
-    new = slice(n_old if number == 0 else 0, None)
-    moments = Moments.of(X[new], t[new], None if weights is None else weights[new])
-    return (
-        moments,
-        {name: checksum(parts[name]) for name in arrays},
-        row_hashes(records[new, 2:]).sum(dtype=np.uint64),
-    )
+        for name, chunk in attributes.chunks.items():
+            location = place.folder.place(f"{place.name}/{name}")
+            fill = -1 if name == "row" else np.nan
+            shape = (n_rows, *chunk[1:])
+            arrays[name] = create_blosc(location, shape, chunk, dtype_of(name), fill)
+    return arrays
+
+
+@dataclass(frozen=True)
+class _WrittenTile:
+    """What is stored of a tile in the attributes.
+
+    Attributes:
+        moments: moments of its new rows
+        checksums: checksum of its chunk of each array
+        row_hash: sum of the hashes of its new rows, modulo 2⁶⁴
+    """
+
+    moments: Moments
+    checksums: dict[str, str]
+    row_hash: int
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A group of arrays to which tiles are written.
+
+    Attributes:
+        attributes: attributes that say what a record contains
+        arrays: arrays (n, …) by name
+        n_old: number of old rows with which the group begins
+    """
+
+    attributes: DataAttributes
+    arrays: dict[str, Any]
+    n_old: int
+
+    def write(self, tile: tuple[int, Float]) -> _WrittenTile:
+        """Write a tile, its number in the group and its records."""
+        number, records = tile
+        attributes = self.attributes
+        start = 2 + attributes.n_features
+        stop = start + attributes.n_targets
+        X = np.ascontiguousarray(records[:, 2:start])
+        t = np.ascontiguousarray(records[:, start:stop])
+        weights = np.ascontiguousarray(records[:, -1]) if attributes.weighted else None
+        blocks: dict[str, Any] = {
+            "X": X,
+            "y": t if attributes.n_targets > 1 else t.reshape(-1),
+            "weights": weights,
+            "row": records[:, 1].astype(np.int64),
+        }
+        first = number * attributes.tile_rows
+        with storing("the data"):
+            for name, array in self.arrays.items():
+                array[first : first + len(X)] = blocks[name]
+        new = slice(self.n_old if number == 0 else 0, None)
+        return _WrittenTile(
+            Moments.of(X[new], t[new], None if weights is None else weights[new]),
+            {name: checksum(blocks[name]) for name in self.arrays},
+            int(row_hashes(records[new, 2:]).sum(dtype=np.uint64)),
+        )
 
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
@@ -315,8 +374,7 @@ def row_hashes(rows: Float) -> Word:
     """Return a splitmix64 hash of every row; their sum identifies the values of all rows,
     regardless of order."""
     bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
-    multipliers = np.random.default_rng(20230517).integers(
-        0, 2**63, size=rows.shape[1], dtype=np.uint64
-    )
     bits ^= bits >> np.uint64(32)
+    rng = np.random.default_rng(20230517)
+    multipliers = rng.integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     return scrambled(bits @ (multipliers * np.uint64(2) + np.uint64(1)))

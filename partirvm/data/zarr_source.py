@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import Moments
+from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.data.tables import file_table, ingesting, is_table
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
@@ -62,20 +62,26 @@ FORMAT = 11
 VERSIONS = "versions"
 GROUP = re.compile("rows-[0-9a-f]{32}")
 
-NO_MOMENTS = Moments.of(
-    np.empty((0, 0)), np.empty((0, 0))
-)  # adding other moments gives those moments
+NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))
+"""The moments of no rows: adding other moments gives those moments."""
 
 
 @dataclass(frozen=True)
 class DataAttributes:
     """The attributes of DATA, which have no rows before the first ingest.
 
-    ``seed`` is None if the rows kept their order. ``hashes`` contains the chunk checksums of each
-    array. Rows that are not ``labelled`` are for prediction: ``columns`` still contains the target
-    and classes to predict. ``batches`` contains the number of rows and a checksum of their values
-    for the ingest and each append, and ``segments`` contains the first tile and the group name of
-    each run of tiles.
+    Attributes:
+        columns: names and meaning of the columns; also of rows for prediction, with the target and
+            classes to predict
+        tile_rows: rows per tile
+        seed: shuffle seed, or None if the rows kept their order
+        weighted: True if the rows have precision weights
+        labelled: False for rows without a target, for prediction
+        moments: moments of all rows
+        n_rows: number of rows
+        hashes: checksums of the chunks of each array
+        batches: number of rows and a checksum of their values, for the ingest and each append
+        segments: first tile and group name of each run of tiles
     """
 
     columns: Columns
@@ -104,14 +110,14 @@ class DataAttributes:
         """The chunk shape of each array."""
         R = self.tile_rows
         T = self.n_targets
-        shapes = {
-            "X": (R, self.n_features),
-            "y": (R, T) if T > 1 else (R,),
-            "weights": (R,),
-            "row": (R,),
-        }
-        absent = {"y": not T, "weights": not self.weighted, "row": self.seed is None}
-        return {name: shape for name, shape in shapes.items() if not absent.get(name)}
+        shapes: dict[str, tuple[int, ...]] = {"X": (R, self.n_features)}
+        if T:
+            shapes["y"] = (R, T) if T > 1 else (R,)
+        if self.weighted:
+            shapes["weights"] = (R,)
+        if self.seed is not None:
+            shapes["row"] = (R,)
+        return shapes
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the identity of the data as JSON; ``about`` is a hash of what appended rows leave
@@ -120,31 +126,35 @@ class DataAttributes:
         hashes = list(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
         moments = [*vars(self.moments.inputs).values(), *vars(self.moments.targets).values()]
-        values = digest(repr([np.asarray(each).tolist() for each in moments]))
-        shape = {"n_rows": self.n_rows, "n_features": self.n_features}
-        return {**shape, "hashes": hashes, "about": digest(fixed), "moments": values}
+        return {
+            "n_rows": self.n_rows,
+            "n_features": self.n_features,
+            "hashes": hashes,
+            "about": digest(fixed),
+            "moments": digest(repr([np.asarray(value).tolist() for value in moments])),
+        }
 
     def agree(self) -> bool:
         """Return whether the attributes are consistent with each other, which those of a damaged
         file may not be."""
         firsts = [first for first, _ in self.segments]
         n_tiles = -(-self.n_rows // max(self.tile_rows, 1))
-        widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
-        arrays = [
-            (value, n)
-            for each, n in widths
-            for value in vars(each).values()
-            if isinstance(value, np.ndarray)
-        ]
+        n_hashes = {name: len(hashes) for name, hashes in self.hashes.items()}
         return (
             min(self.n_rows, self.tile_rows, self.n_features) > 0
-            and {name: len(each) for name, each in self.hashes.items()}
-            == dict.fromkeys(self.chunks, n_tiles)
-            and all(array.dtype in ("i8", "f8") and array.shape == (n,) for array, n in arrays)
+            and n_hashes == dict.fromkeys(self.chunks, n_tiles)
+            and _have_width(self.moments.inputs, self.n_features)
+            and _have_width(self.moments.targets, self.n_targets)
             and firsts[:1] == [0]
             and firsts == sorted(set(firsts))
             and all(GROUP.fullmatch(name) for _, name in self.segments)
         )
+
+
+def _have_width(moments: ColumnMoments, width: int) -> bool:
+    """Return True if all arrays of the moments are numbers of ``width`` columns."""
+    arrays = (value for value in vars(moments).values() if isinstance(value, np.ndarray))
+    return all(array.dtype in ("i8", "f8") and array.shape == (width,) for array in arrays)
 
 
 CODEC = Codec([DataAttributes])
@@ -159,7 +169,8 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
     if protocol_of(url) in QUERIES and is_table(url):  # no folder
         raise MissingDataError(f"{url}: {_not_data(url)}")
     while True:
-        if not (numbers := listed_numbers(folder, VERSIONS)):
+        numbers = listed_numbers(folder, VERSIONS)
+        if not numbers:
             raise MissingDataError(f"{url}: {_not_data(url)}")
         try:
             pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
@@ -171,20 +182,20 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
 
 def _not_data(url: str) -> str:
     """Say what is at a place that holds no dataset, and what to do."""
-    made = f"`partirvm ingest SOURCE {shlex.quote(url)}`"
+    command = f"`partirvm ingest SOURCE {shlex.quote(url)}`"
     if is_table(url):
         return _not_ingested(url)
     folder = open_folder(url)
     if not folder.exists():
         return (
             "this is not a dataset, and nothing has this name: check the path, or create a "
-            f"dataset with {made}"
+            f"dataset with {command}"
         )
     if folder.is_file():
         return "this is a file, not a dataset: pass a folder that `partirvm ingest` made"
     names = folder.list()
     if all(map(GROUP.fullmatch, names)):
-        return f"this is not a dataset, but an empty or an unfinished one: create it with {made}"
+        return f"this is not a dataset, but an empty or an unfinished one: create it with {command}"
     return "this is not a dataset, but another folder: pass a folder that `partirvm ingest` made"
 
 
@@ -224,15 +235,20 @@ def dtype_of(name: str) -> str:
 
 
 class ZarrSource(Source):
-    """A source for DATA at ``url``, on disk or an fsspec URL. Each chunk is compared with its
-    checksum when it is read.
+    """A source for DATA, on disk or at an fsspec URL. Each chunk is compared with its checksum when
+    it is read.
 
-    ``seed`` is the shuffle seed, or None if the rows kept their order. A pickled source contains
-    the address and the name of its newest group, so that rows appended in the meantime do not
-    belong to it. Raises ``MissingDataError`` if DATA or a chunk is missing or damaged,
-    ``ChangedDataError`` if DATA or values differ from those ingested, and ``FormatError`` for
-    another format. ``notes`` has a remark on each column that ``ingest`` changed; messages refer to
-    the data by ``name``.
+    A pickled source contains the address and the name of its newest group, so that rows appended in
+    the meantime do not belong to it. Raises ``MissingDataError`` if DATA or a chunk is missing or
+    damaged, ``ChangedDataError`` if DATA or values differ from those ingested, and ``FormatError``
+    for another format.
+
+    Attributes:
+        url: address of the DATA
+        name: name of the data in messages
+        seed: shuffle seed, or None if the rows kept their order
+        notes: remarks on the columns that ``ingest`` changed, by column
+        left_out: number of rows that ``ingest`` left out
     """
 
     def __init__(self, url: Where) -> None:
@@ -248,8 +264,10 @@ class ZarrSource(Source):
         """Return the folder and the attributes."""
         if self._opened is None:
             folder, attributes = open_data(self.url, self._group)
-            self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
-            self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
+            self.n_rows = attributes.n_rows
+            self.n_features = attributes.n_features
+            self.n_targets = attributes.n_targets
+            self.tile_rows = attributes.tile_rows
             self.columns = attributes.columns
             self.moments = attributes.moments
             self.seed = attributes.seed
@@ -275,8 +293,9 @@ class ZarrSource(Source):
         place = f"{self.url}: chunk {number} of the array {name!r}"
         advice = "restore it, or ingest the data again"
         shape = attributes.chunks[name]
-        first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
-        file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
+        segments = reversed(attributes.segments)
+        first, group = next(segment for segment in segments if segment[0] <= number)
+        file = "/".join([group, name, "c", str(number - first), *["0"] * len(shape[1:])])
         with reading(place, advice, MissingDataError):
             rows = read_blosc(folder, file, shape, dtype_of(name))[: stop - start]
         if checksum(rows) != attributes.hashes[name][number]:
@@ -294,13 +313,14 @@ class ZarrSource(Source):
     def has_grown(self, then: dict[str, Any]) -> bool:
         """Return True if the DATA consist of the rows of an earlier fingerprint followed by more
         rows."""
-        (full, rest) = divmod(then["n_rows"], self.tile_rows)
+        full, n_last = divmod(then["n_rows"], self.tile_rows)
+        hashes: list[str] = then["hashes"]
         now = self.fingerprint()
-        more = now["n_rows"] > then["n_rows"] and now["about"] == then["about"]
-        more = more and now["hashes"][:full] == then["hashes"][:full]
-        return more and (
-            not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full]
-        )
+        if now["n_rows"] <= then["n_rows"] or now["about"] != then["about"]:
+            return False
+        if now["hashes"][:full] != hashes[:full]:
+            return False
+        return not n_last or hash_tile(self.tile(full).take(slice(n_last), 0)) == hashes[full]
 
     def verify(self) -> None:
         """Read all rows and their row numbers. Raises ``ChangedDataError`` or

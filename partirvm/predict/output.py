@@ -31,8 +31,8 @@ def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
     changed: ``=1+1`` is not escaped in CSV, and a spreadsheet may evaluate it unless the column is
     imported as text.
     """
-    found = label_array(labels)
-    return np.array([str(label) for label in labels]) if found.dtype.kind == "O" else found
+    written = label_array(labels)
+    return np.array(list(map(str, labels))) if written.dtype.kind == "O" else written
 
 
 def write_output(
@@ -95,14 +95,12 @@ def _is_prediction(place: Folder) -> bool:
         columns = file_table(place.location).columns
     except PartirvmError:
         return False  # it may be a damaged table of the user
-    means = [column.removeprefix("mean") for column in columns if re.match("mean(_|$)", column)]
+    means = tuple(column for column in columns if re.match("mean(_|$)", column))
     if means:
-        return columns[: 2 * len(means)] == tuple(
-            f"{kind}{target}" for kind in ("mean", "std") for target in means
-        )
-    return columns[0] == "label" and all(
-        re.match("(p|lower|upper)_", column) for column in columns[1:]
-    )
+        deviations = tuple(f"std{column.removeprefix('mean')}" for column in means)
+        return columns[: 2 * len(means)] == means + deviations
+    is_class_value = re.compile("(p|lower|upper)_").match
+    return columns[0] == "label" and all(map(is_class_value, columns[1:]))
 
 
 def array_name(column: str) -> str:
@@ -112,12 +110,18 @@ def array_name(column: str) -> str:
     >>> array_name("p_n/a"), array_name("p_blue")
     ('p_n%2Fa', 'p_blue')
     """
-    return re.sub(r"[%/\\\x00-\x1f]", lambda found: f"%{ord(found[0]):02X}", column)
+    return re.sub(r"[%/\\\x00-\x1f]", lambda match: f"%{ord(match[0]):02X}", column)
 
 
 def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collection[Any]) -> None:
-    """Write tables to a Zarr group with checksums; its fill values are no predictions: NaN, and
-    none of ``labels``."""
+    """Write tables to a Zarr group with checksums; its fill values are no predictions.
+
+    Args:
+        path: folder of the group
+        tables: parts of the table, in order
+        n_rows: number of rows in all
+        labels: labels that the tables may contain, none of which is a fill value
+    """
     import zarr
 
     group = zarr.open_group(str(path), mode="w", zarr_format=3)
@@ -129,11 +133,10 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collec
                 values = values.astype(np.int8)
             if name not in arrays:
                 dtype: Any = str if values.dtype.kind == "U" else values.dtype
-                chunk = min(1 << 16, n_rows)
+                chunk = (min(1 << 16, n_rows),)
                 place = f"{path}/{array_name(name)}"
-                arrays[name] = create_blosc(
-                    place, (n_rows,), (chunk,), dtype, fill_of(values.dtype, labels)
-                )
+                fill = fill_of(values.dtype, labels)
+                arrays[name] = create_blosc(place, (n_rows,), chunk, dtype, fill)
             arrays[name][done : done + len(values)] = values
         done += len(values)
     group.update_attributes({"kind": KIND, "columns": list(arrays)})
@@ -154,9 +157,9 @@ def fill_of(dtype: np.dtype[Any], labels: Collection[Any]) -> Any:
         while text in labels:
             text += "_"
         return text
-    least = np.iinfo(dtype).min
-    most = np.iinfo(dtype).max
-    candidates = range(least, most) if least else range(most, least, -1)
+    lowest = np.iinfo(dtype).min
+    highest = np.iinfo(dtype).max
+    candidates = range(lowest, highest) if lowest else range(highest, lowest, -1)
     return next(value for value in candidates if value not in labels)
 
 
@@ -165,9 +168,9 @@ def _write_file(path: Path, tables: Iterable[Table], suffix: str) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    found = map(pa.table, tables)
-    first = next(found)
+    arrow_tables = map(pa.table, tables)
+    first = next(arrow_tables)
     writer = pa.csv.CSVWriter if suffix == ".csv" else pa.parquet.ParquetWriter
     with writer(path, first.schema) as file:
-        for table in chain([first], found):
+        for table in chain([first], arrow_tables):
             file.write_table(table)

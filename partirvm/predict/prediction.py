@@ -1,8 +1,9 @@
 """Predict DATA with a job's model, in the row order before shuffling, or score its predictions,
 tile by tile."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,98 +59,145 @@ def predict(
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
 
-    DATA may be a table, whatever ``ingest`` reads from a path or URL: its columns are found by name
-    (``opened``). OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the
-    rows of DATA in their order before shuffling and the model's ``value_names`` as columns; for
-    classes, the most probable ``label`` comes first. An ``interval``, a level such as 0.95, adds
-    the ends of the estimators' ``predict_interval``, for classes the bands of their probabilities.
-    OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden
-    folder beside it (for a URL, on this machine), which the next call removes if a call was killed.
+    OUTPUT has the rows of DATA in their order before shuffling and the model's ``value_names`` as
+    columns; for classes, the most probable ``label`` comes first. OUTPUT appears under its name
+    only when it is complete. Until then, the rows are in a hidden folder beside it (for a URL, on
+    this machine), which the next call removes if a call was killed.
 
-    ``augment`` is the DATA to which JOB was fitted: each row is predicted by RVM*
-    (``predict.rvm_star``), without local residuals, in passes over the training rows, whose tiles
-    are reported to ``progress``; not with ``interval``. ``allow_code`` permits importing and
-    running a kernel or basis that is a named function.
+    Parameters
+    ----------
+    job : str
+        Path or URL of the JOB.
+    data : str
+        Path or URL of DATA, or of a table, whatever ``ingest`` reads from a path or URL: its
+        columns are found by name (``opened``).
+    output : str
+        A .zarr, .parquet or .csv file to write, at a path or an fsspec URL.
+    interval : float, optional
+        A level such as 0.95: adds the ends of the estimators' ``predict_interval``, for classes the
+        bands of their probabilities.
+    augment : str, optional
+        The DATA to which JOB was fitted: each row is predicted by RVM* (``predict.rvm_star``),
+        without local residuals, in passes over the training rows. Not with ``interval``.
+    client : Client, optional
+        The client of a Dask cluster that computes the predictions.
+    overwrite : bool
+        Replace OUTPUT if it is a file or a Zarr prediction.
+    allow_code : bool
+        Import and run a kernel or basis that is a named function.
+    progress : callable, optional
+        A function called with the numbers of tiles done and in all; with ``augment``, of tiles of
+        training rows.
 
-    Raises ``DataError`` if features differ, ``ChangedDataError`` if ``augment`` is not the DATA of
-    the fit, ``LeaseError`` if another process writes OUTPUT, ``ExistsError`` if it exists, unless
-    ``overwrite`` is true and it is a file or Zarr prediction, and ``UsageError`` for a wrong
-    extension or level, or an OUTPUT inside DATA or JOB.
+    Raises
+    ------
+    DataError, ChangedDataError
+        Features differ, or ``augment`` is not the DATA of the fit.
+    LeaseError, ExistsError
+        Another process writes OUTPUT, or it exists and may not be replaced.
+    UsageError
+        An extension or level is wrong, or OUTPUT is inside DATA or JOB.
     """
-    store = JobStore(job)
-    model = store.model(allow_code=allow_code)
-    warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
+    store, model = _fitted(job, allow_code)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     multiples = None
     if interval is not None:
         model.interval(interval)  # raises UsageError if there are none
         multiples = model.multiples([interval])[:, 0]
-    tiles = partial(tile_values, partial(model.predictive.values, multiples=multiples))
-    names = model.value_names(interval=interval is not None)
-    far = 0
-    for given in filter(None, (job, data, augment)):
-        if open_folder(output).is_inside(open_folder(given)):
-            raise UsageError(
-                f"output {output!r} is the input {given!r}, or lies inside it: choose another path"
-            )
-    place = check_output(output, overwrite=overwrite)
+    _require_outside(output, filter(None, (job, data, augment)))
+    check_output(output, overwrite=overwrite)
     with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
         require_like(source, model.columns)
         if augment is None:
-            read = _together(source, model)
-            found = (
-                records for _, records in executor.map(tiles, read, range(read.n_tiles), progress)
+            values = partial(model.predictive.values, multiples=multiples)
+            tiles = _together(source, model)
+            results = executor.map(
+                partial(tile_values, values), tiles, range(tiles.n_tiles), progress
             )
+            pieces = (records for _, records in results)
         else:
             augmenting = augmenting_of(store, model, augment, executor)
-            found = (records for records, *_ in augmenting.pieces(source, progress))
+            pieces = (piece.records for piece in augmenting.pieces(source, progress))
+        predictions = _Predictions(
+            model.value_names(interval=interval is not None), model.columns.classes, source.n_rows
+        )
+        far = predictions.write(pieces, output, overwrite=overwrite)
+    if augment is None:
+        warn_of_far_rows(far, source.n_rows, model)
+    return source.n_rows
+
+
+def _require_outside(output: str, inputs: Iterable[str]) -> None:
+    """Raise ``UsageError`` if OUTPUT is one of the inputs or lies inside it."""
+    for place in inputs:
+        if open_folder(output).is_inside(open_folder(place)):
+            raise UsageError(
+                f"output {output!r} is the input {place!r}, or lies inside it: choose another path"
+            )
+
+
+def _fitted(job: str, allow_code: bool) -> tuple[JobStore, AnyModel]:
+    """Return a job and its model, and warn of versions other than those of the fit."""
+    store = JobStore(job)
+    model = store.model(allow_code=allow_code)
+    warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
+    return store, model
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """Predictions to be written.
+
+    Attributes:
+        names: names of the predicted values
+        classes: labels of the classes, whose probabilities are the first values, or None
+        n_rows: number of rows
+    """
+
+    names: Sequence[str]
+    classes: tuple[Any, ...] | None
+    n_rows: int
+
+    def write(self, pieces: Iterable[Float], output: str, *, overwrite: bool) -> int:
+        """Write records (row number before shuffling, values, 1 if far from all vectors) to OUTPUT
+        in the order of rows. Return the number of far rows."""
+        place = open_folder(output)
+        width = 2 + len(self.names)
+        far = 0
         with (
             _unfinished(place) as (folder, check_lease),
-            ExternalSorter(
-                folder / "rows", width=2 + len(names), high=float(source.n_rows)
-            ) as sorter,
+            ExternalSorter(folder / "rows", width, high=float(self.n_rows)) as sorter,
         ):
-            for records in found:
+            for records in pieces:
                 far += int(records[:, -1].sum())
                 sorter.add(records)
 
             def check() -> None:
                 check_lease()
-                check_output(
-                    output, overwrite=overwrite
-                )  # another process may have written OUTPUT since
+                # another process may have written OUTPUT since
+                check_output(output, overwrite=overwrite)
 
-            tables = (
-                _table(block[:, 1:-1], names, model.columns.classes)
-                for block in sorter.blocks(SORT_MEMORY)
-            )
-            labels = (
-                set()
-                if model.columns.classes is None
-                else set(written_labels(model.columns.classes).tolist())
-            )
-            write_output(
-                place, folder / f"output{place.suffix}", tables, source.n_rows, check, labels
-            )
-    if augment is None:
-        warn_of_far_rows(far, source.n_rows, model)
-    return source.n_rows
+            tables = (self._table(block[:, 1:-1]) for block in sorter.blocks(SORT_MEMORY))
+            labels = () if self.classes is None else set(written_labels(self.classes).tolist())
+            part = folder / f"output{place.suffix}"
+            write_output(place, part, tables, self.n_rows, check, labels)
+        return far
+
+    def _table(self, values: Float) -> Table:
+        """Return the columns of OUTPUT: for classes, the most probable label first, then the values
+        (rows, V) by name."""
+        columns = dict(zip(self.names, values.T, strict=True))
+        if self.classes is None:
+            return columns
+        places = values[:, : len(self.classes)].argmax(axis=1)
+        return {"label": written_labels(self.classes)[places], **columns}
 
 
 def _together(source: Source, model: AnyModel) -> Source:
     """Return the source; for a model whose local residuals are on disk, with several tiles combined
     into one."""
     return Together(source, TILES) if model.cells_place else source
-
-
-def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None) -> Table:
-    """Return the columns of OUTPUT: for classes, the most probable label first, then the values
-    (rows, V) by name."""
-    columns = dict(zip(names, values.T, strict=True))
-    if classes is None:
-        return columns
-    return {"label": written_labels(classes)[values[:, : len(classes)].argmax(axis=1)], **columns}
 
 
 @contextmanager
@@ -159,22 +207,24 @@ def opened(
     """Yield DATA, or the rows of a table ingested into a temporary folder with a model's
     ``columns``.
 
-    A table that is not ``labelled`` is read without its target.
+    Args:
+        data: path or URL of DATA or of a table
+        columns: columns of the model
+        client: client of a Dask cluster, which cannot read a table, or None
+        labelled: True to read the target of a table, too
     """
     if not is_table(data):
         yield ZarrSource(data)
         return
     if client is not None:
-        command = ingesting(data, like="TRAIN_DATA")
         raise UsageError(
             f"{data} is a table, which workers cannot read: ingest it first, with like=…: "
-            f"`{command}`"
+            f"`{ingesting(data, like='TRAIN_DATA')}`"
         )
     with TemporaryDirectory() as folder:
-        without = () if labelled else columns.targets or (columns.target,)
-        source = ingest(
-            data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True
-        )
+        exclude = () if labelled else columns.targets or (columns.target,)
+        place = f"{folder}/rows.zarr"
+        source = ingest(data, place, like=columns, exclude=exclude, shuffle=None, auto=True)
         source.name = data
         if labelled and source.left_out:
             warn(f"{data}: rows without a target, left out: {source.left_out:,}", DataWarning)
@@ -219,20 +269,30 @@ def evaluate(
     """Return the scores of a job's model on DATA, or on a table with the target, in the target's
     units.
 
-    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy
-    prediction, nats), ``crps`` (mean continuous ranked probability score), ``interval_score_95``
-    (mean score of the 95 % interval), and the fractions of targets inside their intervals:
-    ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several targets, these are means
-    over the targets (``rmse``: a root mean square), and ``targets`` maps names to scores. For
-    classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats),
-    ``brier``, ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one):
-    ``core.scores.ClassScores``. ``augment`` and ``allow_code`` are as in ``predict``. Raises
-    ``DataError`` if DATA have no target, or if targets, features or classes differ, and the errors
-    of ``predict``.
+    The scores are ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the
+    noisy prediction, nats), ``crps`` (mean continuous ranked probability score),
+    ``interval_score_95`` (mean score of the 95 % interval), and the fractions of targets inside
+    their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several targets,
+    these are means over the targets (``rmse``: a root mean square), and ``targets`` maps names to
+    scores. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per
+    row, nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one):
+    ``core.scores.ClassScores``.
+
+    Parameters
+    ----------
+    job : str
+        Path or URL of the JOB.
+    data : str
+        Path or URL of DATA or of a table, with targets.
+    augment, client, allow_code, progress
+        As in ``predict``.
+
+    Raises
+    ------
+    DataError
+        DATA have no target, or targets, features or classes differ; and the errors of ``predict``.
     """
-    store = JobStore(job)
-    model = store.model(allow_code=allow_code)
-    warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
+    store, model = _fitted(job, allow_code)
     with (
         opened(data, model.columns, client, labelled=True) as source,
         closing(executor_for(client)) as executor,
@@ -251,7 +311,14 @@ def score(
     model: AnyModel, source: Source, executor: Any, progress: Progress | None = None
 ) -> AnyScores:
     """Return a model's scores on all rows of a source, from one pass. Raises ``DataError`` as
-    ``require_like`` does."""
+    ``require_like`` does.
+
+    Args:
+        model: fitted model
+        source: rows with targets
+        executor: executor of the pass
+        progress: function called with the numbers of tiles done and in all
+    """
     require_like(source, model.columns, 1 if isinstance(model, ClassModel) else model.n_targets)
     scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores

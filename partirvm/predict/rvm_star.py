@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +38,15 @@ from partirvm.types import AS_IT_IS, EXTRA_COLUMNS, Float, Int
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A regression model with its ``training`` rows, the variance of their scaled targets, and
-    their mean (d,)."""
+    """A regression model and its training rows, which predictions with augment pass over.
+
+    Attributes:
+        model: fitted model
+        training: rows of the fit
+        executor: executor of the passes
+        variance: variance of the scaled targets of the training rows
+        origin: mean (d,) of their scaled inputs
+    """
 
     model: Model
     training: Source
@@ -56,103 +64,120 @@ class Augmenting:
                 "augment needs a kernel, and a target without a warp (warp_target='none'): omit "
                 "augment"
             )
-        model = replace(
-            model.sparse(), reach=0.0
-        )  # the extra column alone carries the prior variance
+        # the extra column alone carries the prior variance
+        model = replace(model.sparse(), reach=0.0)
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
-        if (
-            rows != model.n_rows and moments.targets.deviation[0]
-        ):  # a model of a constant target is fitted to no rows
+        # a model of a constant target is fitted to no rows
+        if rows != model.n_rows and moments.targets.deviation[0]:
             raise DataError(
                 f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of "
                 "them"
             )
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
-        return cls(
-            model,
-            folded(training, scaling),
-            executor,
-            variance,
-            scaling.inputs(moments.inputs.mean[None])[0],
-        )
+        origin = scaling.inputs(moments.inputs.mean[None])[0]
+        return cls(model, folded(training, scaling), executor, variance, origin)
 
-    def pieces(
-        self, source: Source, progress: Progress | None = None
-    ) -> Iterator[tuple[Float, Float, Float]]:
-        """Yield the predictions of all rows of a source, in pieces of n rows, in tile order.
-
-        Each piece has records (n, 4), which are row number before shuffling, mean of a new target,
-        its standard deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress``
-        counts the tiles of all passes.
-        """
+    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator["Piece"]:
+        """Yield the predictions of all rows of a source in tile order. ``progress`` counts the
+        tiles of all passes."""
         size = source.tile_rows
         training = self.training.n_tiles
-        sizes = [min(size, source.n_rows - number * size) for number in range(source.n_tiles)]
-        pieces = [
-            (number, start)
-            for number, rows in enumerate(sizes)
-            for start in range(0, rows, EXTRA_COLUMNS)
-        ]
-        for before, (number, start) in enumerate(pieces):
+        starts = list[tuple[int, int]]()
+        for number in range(source.n_tiles):
+            rows = min(size, source.n_rows - number * size)
+            starts += [(number, start) for start in range(0, rows, EXTRA_COLUMNS)]
+        for passes, (number, start) in enumerate(starts):
 
-            def report(done: int, of: int, before: int = before) -> None:
+            def report(done: int, of: int, passes: int = passes) -> None:
                 if progress is not None:
-                    progress(before * training + done, len(pieces) * training)
+                    progress(passes * training + done, len(starts) * training)
 
             tile = source.tile(number)
-            some = slice(start, start + EXTRA_COLUMNS)
-            yield self._predicted(
-                source.original_rows(number)[some], tile.X[some], tile.t[some], report
-            )
+            piece = slice(start, start + EXTRA_COLUMNS)
+            numbers = source.original_rows(number)[piece]
+            yield self._predicted(numbers, tile.X[piece], tile.t[piece], report)
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
         multiples = self.model.multiples(STATED_LEVELS)
-        pieces = self.pieces(source, progress)
-        parts = (
-            Scores.of(t[:, 0], each[:, 1], variance, multiples=multiples)
-            for each, t, variance in pieces
+        scores = (
+            Scores.of(piece.t[:, 0], piece.records[:, 1], piece.variance, multiples=multiples)
+            for piece in self.pieces(source, progress)
         )
-        return reduce(add, parts)
+        return reduce(add, scores)
 
     @one_blas_thread()
-    def _predicted(
-        self, rows: Int, X: Float, t: Float, report: Progress
-    ) -> tuple[Float, Float, Float]:
-        """Return the predictions of a piece, from one pass over the training rows."""
+    def _predicted(self, rows: Int, X: Float, t: Float, report: Progress) -> "Piece":
+        """Return the predictions of a piece, from one pass over the training rows.
+
+        Args:
+            rows: row numbers before shuffling (n,)
+            X: inputs (n, d)
+            t: targets (n, T)
+            report: function called with the numbers of training tiles done and in all
+        """
         model = self.model
-        design = self.model.design
-        scaling = self.model.design.scaling
-        scale = float(scaling.t_scale[0])
+        design = model.design
+        scaling = design.scaling
         square = float((scaling.t_scale**2)[0])
         kernel = design.kernels[0]
         beta = square / float(model.evidence_noise)
-        whole = padded(X, EXTRA_COLUMNS)
+        points = padded(X, EXTRA_COLUMNS)
         # with an origin among the training rows, a distant test row cannot reduce the precision of
         # the others
-        new = Design(kernel, scaling, whole, np.arange(len(whole)), bias=False, origin=self.origin)
+        new = Design(
+            kernel, scaling, points, np.arange(len(points)), bias=False, origin=self.origin
+        )
         (extra,) = self.executor.run(
             [GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report
         )
         mean, spread, near = model.predictive.moments(X)
-        heights = kernel.diagonal(scaling.inputs(X))
         added, beyond = augmentation(
-            extra, design.block(X), heights, model.root, beta, self.variance
+            extra,
+            design.block(X),
+            kernel.diagonal(scaling.inputs(X)),
+            model.root,
+            beta,
+            self.variance,
         )
         variance = spread + square * beyond
-        return (
-            np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR]),
+        return Piece(
+            np.column_stack(
+                [rows, mean + float(scaling.t_scale[0]) * added, np.sqrt(variance), near < FAR]
+            ),
             t,
             variance,
         )
 
 
+class Piece(NamedTuple):
+    """Predictions of n rows.
+
+    Attributes:
+        records: row number before shuffling, mean of a new target, its standard deviation, and 1
+            for rows far from all vectors, (n, 4)
+        t: targets (n, T)
+        variance: variance (n,) of a new target
+    """
+
+    records: Float
+    t: Float
+    variance: Float
+
+
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> "Augmenting":
     """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` if the
-    DATA differ."""
+    DATA differ.
+
+    Args:
+        store: job
+        model: model of the job
+        data: path or URL of the DATA to which it was fitted
+        executor: executor of the passes
+    """
     if not isinstance(model, Model):
         raise UsageError(
             f"{store.location} holds a classifier, but augment supports regression only: omit "
