@@ -13,7 +13,7 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "process"}
+VALUES = {"errors", "types", "scaling", "options", "quoting", "process"}
 """Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the
 process: importable by all."""
 
@@ -24,6 +24,7 @@ ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": {"errors"},
+    "scaling": {"errors", "types"},
     "process": {"errors"},
     "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
@@ -106,6 +107,7 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy", "pyarrow"},
+    "scaling": {"numpy"},
     "process": {"numpy", "psutil", "scipy", "threadpoolctl"},
     "options": set(),
     "storage": {"fsspec"},

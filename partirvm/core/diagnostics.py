@@ -12,7 +12,8 @@ from scipy.special import ndtr
 from partirvm.core.predictive import quantile
 from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 from partirvm.core.statistics import FieldSums
-from partirvm.types import AS_IT_IS, Float, Int, TargetMap
+from partirvm.scaling.maps import AS_IT_IS, TargetMap
+from partirvm.types import Float, Int
 
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 """Levels of the central intervals whose observed coverage is counted."""

@@ -122,7 +122,7 @@ Received: TypeAlias = tuple[NewtonSearch, Termination | None]
 """The next search, and the reason if its ``current`` is the final state."""
 
 
-class Outcome(Enum):
+class NewtonOutcome(Enum):
     """What follows a pass, if the fit does not end."""
 
     UNDO = "the penalised likelihood fell: undo the step"
@@ -148,18 +148,18 @@ def receive(
     now = settled(now, trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
     outcome = _outcome(search, now, fall, rule)
-    if outcome is Outcome.UNDO:
+    if outcome is NewtonOutcome.UNDO:
         return _back(search, rule, fall)
     if isinstance(outcome, Termination):
         return replace(search, current=now), outcome
     pairs = _extended_pairs(search, now)
     match outcome:
-        case Outcome.SETTLE:
+        case NewtonOutcome.SETTLE:
             return _at_fixed_alpha(now, 1.0, search.since, pairs, settling=True), None
-        case Outcome.APPROACH:
+        case NewtonOutcome.APPROACH:
             step = min(LONGER * search.step, 1.0)
             return _at_fixed_alpha(now, step, now.iteration, pairs), None
-        case Outcome.THIN:
+        case NewtonOutcome.THIN:
             thinner = thin(now) if now.prior.keeps_worthless else now
             if thinner is now:
                 return replace(search, current=now), Termination.CONVERGED
@@ -170,7 +170,7 @@ def receive(
 
 def _outcome(
     search: NewtonSearch, now: LaplaceState, fall: float, rule: StopRule
-) -> Outcome | Termination:
+) -> NewtonOutcome | Termination:
     """Return what follows a pass, or the reason why the fit ends.
 
     Args:
@@ -180,7 +180,7 @@ def _outcome(
         rule: when the fit ends
     """
     if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
-        return Outcome.UNDO
+        return NewtonOutcome.UNDO
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
         return Termination.HALVED
     small = rule.tol * now.n
@@ -197,10 +197,10 @@ def _outcome(
         and now.decrement < small
     )
     if search.settling or (level and not at_mode):
-        return Outcome.SETTLE
+        return NewtonOutcome.SETTLE
     if search.step and now.decrement > NEAR:
-        return Outcome.APPROACH
-    return Outcome.THIN if level else Outcome.UPDATE
+        return NewtonOutcome.APPROACH
+    return NewtonOutcome.THIN if level else NewtonOutcome.UPDATE
 
 
 def _extended_pairs(search: NewtonSearch, now: LaplaceState) -> Pairs:

@@ -16,7 +16,8 @@ from partirvm.core.diagnostics import (
     NumberDiagnostics,
 )
 from partirvm.core.statistics import FieldSums
-from partirvm.types import AS_IT_IS, Bool, Float, Int, TargetMap
+from partirvm.scaling.maps import AS_IT_IS, TargetMap
+from partirvm.types import Bool, Float, Int
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the central intervals whose coverage is a score, a subset of ``STATED_LEVELS``."""

@@ -14,7 +14,9 @@ import numpy as np
 
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data.source import Source, Tile
-from partirvm.types import FeatureMap, Float, Int, Scaling, with_folds
+from partirvm.scaling.levels import with_folds
+from partirvm.scaling.maps import FeatureMap, Scaling
+from partirvm.types import Float, Int
 
 FOLDS = 8
 """Number of folds: an effect that a training row sees lacks an eighth of its level's rows."""

@@ -44,7 +44,8 @@ from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.types import Float, unfolded_inputs
+from partirvm.scaling.maps import unfolded_inputs
+from partirvm.types import Float
 
 
 @dataclass(eq=False, repr=False)

@@ -19,8 +19,9 @@ from partirvm.export.graph import (
     template,
     write,
 )
+from partirvm.scaling.maps import AS_IT_IS, unfolded_inputs
 from partirvm.storage import Where, open_folder
-from partirvm.types import AS_IT_IS, Float, unfolded_inputs
+from partirvm.types import Float
 
 ELEMENTWISE = {
     "Max": "({0} < {1} ? {1} : {0})",  # a NaN is preserved: comparisons with it are false

@@ -34,8 +34,9 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
+from partirvm.scaling.maps import SWEEPS, FeatureMap, Scaling
 from partirvm.storage import Folder, Where, open_folder, require_replaceable, storing
-from partirvm.types import SWEEPS, FeatureMap, Float, Scaling
+from partirvm.types import Float
 
 SINGLE = 100.0
 """Largest ``amplification`` at which single precision keeps four digits of the target's standard

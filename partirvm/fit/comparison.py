@@ -23,15 +23,8 @@ from partirvm.learning.sample import Spent, gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
-from partirvm.types import (
-    COMPARED_ROWS,
-    PANEL_ROWS,
-    TREES,
-    TREES_OF_CLASSES,
-    Float,
-    Int,
-    unfolded_inputs,
-)
+from partirvm.scaling.maps import unfolded_inputs
+from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Float, Int
 
 MOST_BYTES = 1 << 23
 """Maximum number of bytes from which the trees learn."""

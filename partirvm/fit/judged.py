@@ -20,7 +20,8 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.learning.sample import Spent, gathered
 from partirvm.resolve.resolve import FitSpec
-from partirvm.types import AS_IT_IS, JUDGED_ROWS, Float, Int
+from partirvm.scaling.maps import AS_IT_IS
+from partirvm.types import JUDGED_ROWS, Float, Int
 
 FAR_OUT, OF_SQUARES, FEW_ROWS = 10.0, 0.9, 0.02
 """Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares

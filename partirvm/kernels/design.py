@@ -16,7 +16,8 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
-from partirvm.types import BIAS, Bool, DeclaredState, Float, Int, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import BIAS, Bool, DeclaredState, Float, Int
 
 NONE = np.zeros(0, np.int64)
 """Empty integer array, used if there are no centres or no leading columns."""

@@ -28,7 +28,8 @@ from partirvm.kernels.permission import (
     require_permission,
 )
 from partirvm.kernels.permission import _allowed as allowed_names
-from partirvm.types import BIAS, DeclaredState, Float, Int, pulled_back
+from partirvm.scaling.maps import pulled_back
+from partirvm.types import BIAS, DeclaredState, Float, Int
 
 LINEAR = "linear"
 """Name of the basis functions that are the features."""

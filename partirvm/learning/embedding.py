@@ -30,8 +30,10 @@ from partirvm.data.source import Tile
 from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
 from partirvm.quoting import counted
+from partirvm.scaling.levels import level_functions, levels_of
+from partirvm.scaling.maps import FeatureMap, Scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
+from partirvm.types import Columns, Float, Int
 
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""

@@ -22,8 +22,9 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import with_gammas
 from partirvm.learning.sample import SampledRows, fitted
+from partirvm.scaling.maps import FeatureMap, Scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import FeatureMap, Float, Int, Scaling
+from partirvm.types import Float, Int
 
 SKEWED = 0.8
 """Minimum absolute skewness of features that are tried."""

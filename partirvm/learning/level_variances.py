@@ -33,8 +33,9 @@ from partirvm.learning.embedding import (
     posterior_effects,
 )
 from partirvm.learning.sample import SampledRows
+from partirvm.scaling.maps import FeatureMap, Scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import Bool, Columns, FeatureMap, Float, Int, Scaling
+from partirvm.types import Bool, Columns, Float, Int
 
 NEGLIGIBLE = 0.01
 """Effects whose variance is less than this multiple of the noise are left out: they change no

@@ -18,8 +18,9 @@ from partirvm.learning.features import warps
 from partirvm.learning.process_search import searchable
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LEAST
+from partirvm.scaling.maps import TargetMap
 from partirvm.strategies.problem import Problem
-from partirvm.types import Float, Int, TargetMap
+from partirvm.types import Float, Int
 
 ROWS, STEPS = 500, 30
 """Maximum number of rows and steps of the processes whose evidence decides on the warp."""

@@ -43,7 +43,8 @@ from partirvm.model.base import (
 )
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
-from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
+from partirvm.scaling.maps import AS_IT_IS, STEP
+from partirvm.types import Bool, Columns, Float
 
 BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""

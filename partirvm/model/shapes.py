@@ -13,7 +13,8 @@ from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.quoting import quoted
-from partirvm.types import RESIDUAL_COLUMNS, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import RESIDUAL_COLUMNS
 
 
 def require_shapes(model: Model | ClassModel) -> None:

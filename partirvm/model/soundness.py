@@ -23,7 +23,8 @@ from partirvm.local.residuals import LocalResiduals
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.quoting import quoted
-from partirvm.types import AS_IT_IS, FeatureMap, Float, Scaling
+from partirvm.scaling.maps import AS_IT_IS, FeatureMap, Scaling
+from partirvm.types import Float
 
 TARGET_MAPS = ("none", "log", "asinh")
 """Kinds of ``TargetMap``."""

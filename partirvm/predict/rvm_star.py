@@ -33,7 +33,8 @@ from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.process import one_blas_thread
 from partirvm.resolve.new_problem import checked_moments
-from partirvm.types import AS_IT_IS, EXTRA_COLUMNS, Float, Int
+from partirvm.scaling.maps import AS_IT_IS
+from partirvm.types import EXTRA_COLUMNS, Float, Int
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ from partirvm.kernels import (
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
 from partirvm.options.constraints import Check
-from partirvm.types import Columns, Float, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Columns, Float
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
 """Families by the names that options use; "auto" is resolved if gamma is learned."""

@@ -29,8 +29,9 @@ from partirvm.options.constraints import Check
 from partirvm.process import KEPT, return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
+from partirvm.scaling.maps import GRAIN, FeatureMap, Scaling
 from partirvm.strategies.problem import Codes, Problem, Stopped
-from partirvm.types import GRAIN, Columns, FeatureMap, Float, Scaling
+from partirvm.types import Columns, Float
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""

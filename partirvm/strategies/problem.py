@@ -26,7 +26,8 @@ from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.residuals import LocalResiduals
-from partirvm.types import Float, Int, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Float, Int
 
 Codes = NDArray[np.integer[Any]]
 

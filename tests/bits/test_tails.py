@@ -31,7 +31,8 @@ from partirvm.model import ClassModel, Model
 from partirvm.options import Request
 from partirvm.process import one_blas_thread
 from partirvm.resolve.resolve import resolve
-from partirvm.types import Columns, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Columns
 
 pytestmark = pytest.mark.bits
 

@@ -8,7 +8,8 @@ import numpy as np
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data import as_source
 from partirvm.data.folds import FOLDS, FoldedSource, folded, folds_of_rows
-from partirvm.types import FOLD, FeatureMap, Scaling, unfolded_inputs
+from partirvm.scaling.levels import FOLD
+from partirvm.scaling.maps import FeatureMap, Scaling, unfolded_inputs
 
 
 def rows(n=5000, L=12):

@@ -13,7 +13,8 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.base import PIECE_ROWS
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass, SlopePass
-from partirvm.types import PANEL_ROWS, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import PANEL_ROWS
 
 N = 2600
 TILE = 128

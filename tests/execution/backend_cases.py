@@ -28,7 +28,8 @@ from partirvm.likelihoods.passes import (
     SlopePass,
 )
 from partirvm.model import Model
-from partirvm.types import PANEL_ROWS, Columns, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import PANEL_ROWS, Columns
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
 """Eight tiles, each of more than one panel, the last one short."""

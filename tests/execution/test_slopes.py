@@ -14,8 +14,8 @@ from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Produc
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, evaluate, gathered
 from partirvm.likelihoods import LIKELIHOODS
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import Scaling
 
 N = 90
 M = 7

@@ -17,7 +17,8 @@ from partirvm.kernels.base import KERNELS, Family, Kernel
 from partirvm.kernels.nonradial import PreparedSteps
 from partirvm.kernels.radial import PreparedRadial
 from partirvm.model import Model
-from partirvm.types import Columns, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Columns
 
 
 @dataclass(frozen=True, repr=False)

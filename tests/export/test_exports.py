@@ -27,7 +27,8 @@ from partirvm.kernels import OnColumns
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis
 from partirvm.model import ClassModel, Model
-from partirvm.types import Columns, FeatureMap, Scaling, TargetMap
+from partirvm.scaling.maps import FeatureMap, Scaling, TargetMap
+from partirvm.types import Columns
 
 KERNELS: list[Any] = [
     kernels.Gaussian((0.3, 0.0, 1.2)),

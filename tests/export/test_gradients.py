@@ -12,7 +12,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.kernels.functions import Basis
 from partirvm.model import Model
 from partirvm.model.base import HEIGHT
-from partirvm.types import FeatureMap, pulled_back
+from partirvm.scaling.maps import FeatureMap, pulled_back
 
 
 def differences(function: Any, X: Any, step: float = 1e-4) -> Any:

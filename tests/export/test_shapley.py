@@ -19,7 +19,8 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import Basis
 from partirvm.model import Model
-from partirvm.types import Columns, FeatureMap, Scaling
+from partirvm.scaling.maps import FeatureMap, Scaling
+from partirvm.types import Columns
 
 
 def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:

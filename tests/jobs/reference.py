@@ -7,7 +7,8 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model
-from partirvm.types import Columns, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Columns
 
 QUICK = 0.1, 1.5
 """Seconds of ``lease.BEAT`` and ``lease.EXPIRY`` in tests."""

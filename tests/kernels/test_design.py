@@ -12,8 +12,8 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import Basis, labels_by_name
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import Scaling
 
 D = 3
 LINEAR = ("linear", D)

@@ -5,7 +5,7 @@ import numpy as np
 
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.types import FeatureMap, Scaling
+from partirvm.scaling.maps import FeatureMap, Scaling
 
 X = np.array([[3.0, 1.0, np.nan], [-2.0, 0.0, 4.0], [10.0, 7.0, 5.0], [0.0, np.nan, 6.0]])
 TABLE = np.array(

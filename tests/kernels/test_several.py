@@ -9,8 +9,8 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.kernels import Gaussian, Laplacian, Linear, Several, kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies.fit_rows import fresh
-from partirvm.types import Scaling
 
 D = 3
 THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()))

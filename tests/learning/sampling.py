@@ -12,8 +12,8 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods import LIKELIHOODS
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies.problem import Problem
-from partirvm.types import Scaling
 
 
 def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):

@@ -12,7 +12,9 @@ from scipy import stats
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.data.folds import folded_inputs, folds_of_rows
 from partirvm.learning.embedding import LevelSums, embedded, of_unknown, random_effects
-from partirvm.types import Columns, FeatureMap, with_folds, without_folds
+from partirvm.scaling.levels import with_folds, without_folds
+from partirvm.scaling.maps import FeatureMap
+from partirvm.types import Columns
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):

@@ -8,7 +8,7 @@ from scipy import stats
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
 from partirvm.core.scores import Scores
 from partirvm.errors import DataError, UsageError
-from partirvm.types import TargetMap
+from partirvm.scaling.maps import TargetMap
 
 MAPS = [TargetMap("log"), TargetMap("asinh", 1.0, 0.5)]
 

@@ -11,7 +11,7 @@ from partirvm import RVMRegressor
 from partirvm.learning import process_search
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import warped, warped_by, with_regressions
-from partirvm.types import FeatureMap, Scaling
+from partirvm.scaling.maps import FeatureMap, Scaling
 
 
 def spread_of(X, y):

@@ -12,7 +12,8 @@ from partirvm.errors import DataError, FormatError
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, save_model
-from partirvm.types import Columns, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Columns
 
 LABELS = {
     "text": ("blue", "n/a", "réd"),

@@ -17,9 +17,10 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model, save_model
 from partirvm.model.files import FORMAT, KIND
+from partirvm.scaling.maps import Scaling
 from partirvm.storage import Folder, codec
 from partirvm.storage.codec import read_group
-from partirvm.types import Columns, Scaling
+from partirvm.types import Columns
 
 
 def made(m=6, d=3, bias=True, seed=0):

@@ -11,7 +11,8 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.resolve.kernel import resolve_kernel
-from partirvm.types import Columns, Scaling
+from partirvm.scaling.maps import Scaling
+from partirvm.types import Columns
 
 LEVELS = ("east", "north", "west")
 EFFECT = np.array([0.0, 3.0, -1.0])

@@ -20,9 +20,9 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies import STRATEGIES, AnyStrategy
 from partirvm.strategies.problem import Gather, Options, Problem, Save, Stopped
-from partirvm.types import Scaling
 
 MOST = 2000
 """Instructions after which a run is taken to be endless."""

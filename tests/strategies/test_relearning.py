@@ -22,11 +22,11 @@ from partirvm.jobs.checkpoint import attached, codec, stored
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
+from partirvm.scaling.maps import Scaling
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.stages import due
 from partirvm.strategies.working_set import WorkingSetRounds
-from partirvm.types import Scaling
 
 ROWS = 600
 PART = 50

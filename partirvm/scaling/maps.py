@@ -1,0 +1,359 @@
+"""Maps of features and of the target, and the scaling of a model.
+
+A map changes the form of a column (``FeatureMap``, ``TargetMap``); the scaling applies the maps and
+standardises the columns.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from partirvm.scaling.levels import (
+    level_functions,
+    levels_of,
+    of_levels,
+    without_folds,
+)
+from partirvm.types import Bool, DeclaredState, Float, Int
+
+SWEEPS = 10  # Gauss–Seidel sweeps over the missing inputs of a row
+
+STEP = 1e-100
+"""Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do
+not."""
+
+GRAIN = 2.0**-32
+"""Resolution of a scaled target, in standard deviations.
+
+The result of a fit of many similar columns depends on the last bits, which differ for c·y. Rounding
+to multiples of 2e-10 removes differences of 1e-16. The noise is at least 400,000 times as large.
+"""
+
+
+def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Float:
+    """Return Σ_m weights[n, m] ∂f_m(x_n)/∂x_n, (n, d), of analytic f: Im f(x + ih) = h f'(x)
+    (Squire & Trapp 1998)."""
+    moved = (function(X + 1j * move).imag / STEP for move in STEP * np.eye(X.shape[1]))
+    return np.stack([(weights * each).sum(axis=1) for each in moved], axis=1)
+
+
+@dataclass(frozen=True)
+class FeatureMap(DeclaredState):
+    """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
+
+    A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre,
+    logarithmic in its tails. A categorical feature in ``tables``, pairs of position and table (B, L
+    + 2, r), becomes the r coordinates of its level, of which r − 1 are additional columns; the last
+    two rows are for unknown and missing levels. ``effects`` are pairs of such a feature and weights
+    (B, L + 2, p) of ``level_functions`` of ``numbers`` and their ``moments``, whose sum is an
+    additional column. ``doubts`` are pairs of such a feature and variances (B, L + 2) of the
+    effects of its levels, which add to ``share``, that of the noise: together, the noise factor of
+    a row. Block 0 is learned from all rows, block f + 1 without fold f, for the training rows in it
+    (``with_folds``). Each feature in ``gaps`` adds a column that is 1 where its value is missing.
+
+    ``variances`` are pairs of a categorical feature and the variances (1, L + 2, C) of the effects
+    of its levels beyond their mean in training, for several targets or classes: on each of C scaled
+    targets, where well known levels may be below 0, or on the logits of all classes (C = 1). The
+    probabilities of classes tend to the classes' shares where it is large; ``log_shares`` (K,) are
+    the logarithms of these.
+    """
+
+    centres: Float
+    spreads: Float
+    gaps: Int
+    tables: tuple[tuple[int, Float], ...] = ()
+    effects: tuple[tuple[int, Float], ...] = ()
+    numbers: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
+    doubts: tuple[tuple[int, Float], ...] = ()
+    share: float = 1.0
+    variances: tuple[tuple[int, Float], ...] = ()
+    log_shares: Float = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def plain(cls, d: int) -> "FeatureMap":
+        """The map that leaves all features unchanged."""
+        return cls(np.zeros(d), np.zeros(d), np.zeros(0, np.int64))
+
+    def __call__(self, X: Float) -> Float:
+        """Return the inputs (n, d') of rows X (n, d). A missing number stays NaN."""
+        coordinates = {j: of_levels(table, X[:, j]) for j, table in self.tables}
+        further = [each[:, 1:] for each in coordinates.values()]
+        for j, weights in self.effects:
+            functions = level_functions(X, self.numbers, self.moments, weights.shape[2])
+            further.append((functions * of_levels(weights, X[:, j])).sum(axis=1, keepdims=True))
+        gaps = np.isnan(X[:, self.gaps])
+        for j, table in self.tables:
+            missing = levels_of(X[:, j], table.shape[1] - 2) == table.shape[1] - 1
+            gaps[:, self.gaps == j] = missing[:, None]
+        found = np.concatenate([X, *further, gaps], axis=1)
+        for j in np.flatnonzero(self.spreads).tolist():
+            found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
+        for j, each in coordinates.items():
+            found[:, j] = each[:, 0]
+        return found
+
+    def noise_factor(self, X: Float) -> Float:
+        """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over
+        training rows is one."""
+        factor = np.full(len(X), self.share)
+        for j, doubts in self.doubts:
+            factor += of_levels(doubts, X[:, j])
+        return factor
+
+    def level_variances(self, X: Float) -> Float:
+        """Return the sum (n, C) of ``variances`` at rows X (n, d); there must be some."""
+        return np.asarray(sum(of_levels(variances, X[:, j]) for j, variances in self.variances))
+
+    def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
+        """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in
+        training is known.
+
+        The mean noise factor of the training rows, ``share`` + mean, becomes one.
+        """
+        level = self.share + multiple * mean
+        doubts = tuple((j, multiple / level * each) for j, each in self.doubts)
+        return replace(self, doubts=doubts, share=self.share / level)
+
+    @property
+    def folded(self) -> dict[int, int]:
+        """The number of levels of each feature whose training rows need folds, by position."""
+        return {j: table.shape[1] - 2 for j, table in self.tables if len(table) > 1}
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds of the training rows; 0 without ``folded`` features."""
+        return max((len(table) for _, table in self.tables), default=1) - 1
+
+    @property
+    def sources(self) -> Int:
+        """The position of the feature from which each input comes, (d',)."""
+        further = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
+        effects = [j for j, _ in self.effects]
+        return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(
+            np.int64
+        )
+
+    def used(self, inputs: Bool) -> Bool:
+        """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
+        inputs = inputs.copy()
+        found = np.zeros(len(self.spreads), dtype=np.bool_)
+        place = len(self.spreads)
+        for j, blocks in self.tables:
+            coordinates = blocks[0]  # those of new rows
+            varies = (coordinates != coordinates[0]).any(axis=0)
+            inputs[j] &= varies[0]
+            further = slice(place, place + coordinates.shape[1] - 1)
+            inputs[further] &= varies[1:]
+            place = further.stop
+        for _, blocks in self.effects:
+            if inputs[place] and len(self.numbers):  # the effect of a level may depend on numbers
+                curves = (blocks[0][:, 1:] != 0.0).any(axis=0).reshape(-1, len(self.numbers))
+                found[self.numbers[curves.any(axis=0)]] = True
+            place += 1
+        for j, blocks in self.doubts:
+            found[j] |= (blocks[0] != blocks[0][0]).any()
+        for j, blocks in self.variances:
+            found[j] |= bool(blocks.any())
+        found[self.sources[inputs]] = True
+        return found
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the names (d',) of the inputs."""
+        names = list(features)
+        further = list[str]()
+        for j in np.flatnonzero(self.spreads).tolist():
+            names[j] = f"asinh(({features[j]} − {self.centres[j]:.3g})/{self.spreads[j]:.3g})"
+        for j, table in self.tables:
+            names[j] = f"{features[j]} (1)"
+            further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[2])]
+        further += [f"effect of {features[j]}" for j, _ in self.effects]
+        return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
+
+
+@dataclass(frozen=True)
+class TargetMap(DeclaredState):
+    """Map of a target t to z: "none" (z = t), "log" (log t), or "asinh" (asinh((t −
+    centre)/spread)), and back."""
+
+    kind: str = "none"
+    centre: float = 0.0
+    spread: float = 1.0
+
+    def __call__(self, t: Float) -> Float:
+        """Return z for targets t. For the logarithm, a target that is not positive counts as
+        1e-300."""
+        if self.kind == "log":
+            return np.asarray(np.log(np.maximum(t, 1e-300)))
+        return t if self.kind == "none" else np.asarray(np.arcsinh((t - self.centre) / self.spread))
+
+    def log_slope(self, t: Float) -> Float:
+        """Return log dz/dt, the log density of t minus that of z."""
+        if self.kind == "none":
+            return np.zeros(t.shape)
+        return -np.log(
+            np.maximum(t, 1e-300) if self.kind == "log" else np.hypot(t - self.centre, self.spread)
+        )
+
+    def back(self, z: Float) -> Float:
+        """Return the targets for values z; quantiles of z become quantiles of t."""
+        if self.kind == "log":
+            return np.exp(z)  # type: ignore[no-any-return, unused-ignore]
+        return z if self.kind == "none" else self.centre + self.spread * np.sinh(z)
+
+    def moments(self, mean: Float, variance: Float) -> tuple[Float, Float]:
+        """Return the mean and variance of the target for a normal z with this mean and variance, in
+        closed form."""
+        if self.kind == "none":
+            return mean, variance
+        grown = np.exp(0.5 * variance)
+        tail = np.expm1(variance)
+        if self.kind == "log":
+            middle = grown * np.exp(mean)
+            return middle, tail * middle**2
+        middle = grown * np.sinh(mean)
+        return self.centre + self.spread * middle, self.spread**2 * (
+            0.5 * np.expm1(2 * variance) + tail * middle**2
+        )
+
+    def name(self, target: str) -> str:
+        """Return a name for z."""
+        if self.kind == "asinh":
+            return f"asinh(({target} − {self.centre:.3g})/{self.spread:.3g})"
+        return target if self.kind == "none" else f"log({target})"
+
+
+AS_IT_IS = TargetMap()
+"""The map of a target that is not warped."""
+
+
+@dataclass(frozen=True)
+class Scaling(DeclaredState):
+    """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) /
+    scale.
+
+    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number
+    becomes ``blank`` (d',), by default 0, or, with ``regressions`` (d', d') of scaled inputs on the
+    others, a normal mean.
+    """
+
+    x_shift: Float
+    x_scale: Float
+    t_shift: Float
+    t_scale: Float
+    features: "FeatureMap | None" = None
+    target: TargetMap = AS_IT_IS
+    blank: Float | None = None
+    regressions: Float | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """String that distinguishes scalings of different inputs."""
+        numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
+        if (found := self.features) is not None:
+            numbers += [
+                found.centres,
+                found.spreads,
+                found.gaps,
+                *itertools.chain(*found.tables, *found.effects),
+            ]
+            numbers += [found.numbers, found.moments]
+        return repr([np.ravel(each).tolist() for each in numbers])
+
+    @property
+    def n_inputs(self) -> int:
+        """d', the number of columns that the kernel sees."""
+        return len(self.x_shift)
+
+    @property
+    def sources(self) -> Int:
+        """The position of the feature from which each input comes, (d',)."""
+        return np.arange(self.n_inputs) if self.features is None else self.features.sources
+
+    @property
+    def embedded(self) -> list[int]:
+        """Positions of the categorical features whose levels are coordinates."""
+        return [] if self.features is None else [j for j, _ in self.features.tables]
+
+    def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
+        """Return, by name, the share of training rows without a value, for those of the features
+        (d,) with gaps."""
+        gaps = [] if self.features is None else self.features.gaps.tolist()
+        shares = self.x_shift[self.n_inputs - len(gaps) :].tolist()
+        return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the names (d',) of the inputs, given those of the features (d,)."""
+        return tuple(features) if self.features is None else self.features.names(features)
+
+    def features_of(self, inputs: Bool) -> Bool:
+        """Return the features (d,) from which these inputs (d',) are computed.
+
+        An input may be missing and then be predicted from others. Coordinates that are equal for
+        all levels depend on nothing.
+        """
+        if self.features is None:
+            return inputs
+        inputs = inputs.copy()
+        if self.regressions is not None:
+            for j in (
+                len(self.features.gaps) * self.features.gaps.tolist()
+            ):  # repeated: one may need another
+                if inputs[j]:
+                    inputs |= self.regressions[j] != 0.0
+        return self.features.used(inputs)
+
+    def inputs(self, X: Float) -> Float:
+        """Inputs (n, d') in the kernel's coordinates."""
+        scaled = (X if self.features is None else self.features(X)) - self.x_shift
+        scaled /= self.x_scale
+        missing = np.isnan(scaled)
+        rows = missing.any(axis=1)
+        if not rows.any():
+            return scaled
+        found = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
+        if self.regressions is None:
+            return found
+        some = found[rows]  # each missing input is predicted from the others of its row
+        gone = missing[rows]
+        for j in SWEEPS * np.flatnonzero(gone.any(axis=0) & self.regressions.any(axis=1)).tolist():
+            some[gone[:, j], j] = (some[gone[:, j]] * self.regressions[j]).sum(axis=1)
+        found[rows] = some
+        return found
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the variance of a target also depends on how well the effect of its level is
+        known."""
+        return self.features is not None and bool(self.features.doubts)
+
+    def noise_factor(self, X: Float) -> Float:
+        """Return the factors (n,) of the noise variance at raw inputs X (n, d), from the doubts
+        about level effects."""
+        return np.ones(len(X)) if self.features is None else self.features.noise_factor(X)
+
+    def raw_gradient(self, X: Float, gradient: Float) -> Float:
+        """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient``
+        (n, d') in inputs."""
+        gradient = gradient / self.x_scale
+        return gradient if self.features is None else pulled_back(self.features, X, gradient)
+
+    def targets(self, t: Float) -> Float:
+        """Targets (n, T) in the likelihood's units; scaled targets are rounded to the nearest
+        multiple of ``GRAIN``."""
+        scaled = (self.target(t) - self.t_shift) / self.t_scale
+        return np.where(self.t_scale == 1.0, scaled, np.rint(scaled / GRAIN) * GRAIN)
+
+
+def unfolded_inputs(X: Float, scaling: Scaling) -> Float:
+    """Return training rows X (n, d) as they were before ``folded_inputs``."""
+    if scaling.features is None or not scaling.features.folded:
+        return X
+    found = X.copy()
+    for j, count in scaling.features.folded.items():
+        found[:, j] = without_folds(X[:, j], count)
+    return found
