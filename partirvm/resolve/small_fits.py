@@ -19,8 +19,8 @@ from partirvm.learning.target import with_target
 from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import judging_bytes
-from partirvm.resolve.kernel import chooses
 from partirvm.resolve.categories import EmbeddedLevels, with_levels
+from partirvm.resolve.kernel import chooses
 from partirvm.resolve.samples import OutOfTime, Samples, SmallFitLog
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
