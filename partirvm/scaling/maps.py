@@ -20,7 +20,8 @@ from partirvm.scaling.levels import (
 )
 from partirvm.types import Bool, DeclaredState, Float, Int
 
-SWEEPS = 10  # Gauss–Seidel sweeps over the missing inputs of a row
+SWEEPS = 10
+"""Number of Gauss–Seidel sweeps over the missing inputs of a row."""
 
 STEP = 1e-100
 """Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do
@@ -45,21 +46,29 @@ def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Flo
 class FeatureMap(DeclaredState):
     """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
 
-    A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre,
-    logarithmic in its tails. A categorical feature in ``tables``, pairs of position and table (B, L
-    + 2, r), becomes the r coordinates of its level, of which r − 1 are additional columns; the last
-    two rows are for unknown and missing levels. ``effects`` are pairs of such a feature and weights
-    (B, L + 2, p) of ``level_functions`` of ``numbers`` and their ``moments``, whose sum is an
-    additional column. ``doubts`` are pairs of such a feature and variances (B, L + 2) of the
-    effects of its levels, which add to ``share``, that of the noise: together, the noise factor of
-    a row. Block 0 is learned from all rows, block f + 1 without fold f, for the training rows in it
-    (``with_folds``). Each feature in ``gaps`` adds a column that is 1 where its value is missing.
+    Block 0 of a table, of effects and of doubts is learned from all rows, block f + 1 without fold
+    f, for the training rows in it (``with_folds``). The last two of L + 2 rows are for unknown and
+    missing levels.
 
-    ``variances`` are pairs of a categorical feature and the variances (1, L + 2, C) of the effects
-    of its levels beyond their mean in training, for several targets or classes: on each of C scaled
-    targets, where well known levels may be below 0, or on the logits of all classes (C = 1). The
-    probabilities of classes tend to the classes' shares where it is large; ``log_shares`` (K,) are
-    the logarithms of these.
+    Attributes:
+        centres: (d,), centres of asinh((x − centre)/spread).
+        spreads: (d,), spreads of it; a feature with spread 0 is unchanged. The map is linear near
+            the centre and logarithmic in the tails.
+        gaps: features that add a column, which is 1 where the value is missing.
+        tables: pairs of a categorical feature and a table (B, L + 2, r) of the r coordinates of its
+            levels, of which r − 1 are additional columns.
+        effects: pairs of a categorical feature and weights (B, L + 2, p) of ``level_functions``,
+            whose sum is an additional column.
+        numbers: features of which ``level_functions`` are functions.
+        moments: (2, g), means and deviations of these features.
+        doubts: pairs of a categorical feature and variances (B, L + 2) of the effects of its
+            levels.
+        share: share of the noise; with the doubts, it is the noise factor of a row.
+        variances: pairs of a categorical feature and the variances (1, L + 2, C) of the effects of
+            its levels beyond their mean in training, for several targets or classes: on each of C
+            scaled targets, where well known levels may be below 0, or on the logits of all classes
+            (C = 1). The probabilities of classes tend to the classes' shares where it is large.
+        log_shares: (K,), logarithms of these shares.
     """
 
     centres: Float
@@ -82,20 +91,22 @@ class FeatureMap(DeclaredState):
     def __call__(self, X: Float) -> Float:
         """Return the inputs (n, d') of rows X (n, d). A missing number stays NaN."""
         coordinates = {j: of_levels(table, X[:, j]) for j, table in self.tables}
-        further = [each[:, 1:] for each in coordinates.values()]
+        additional = [columns[:, 1:] for columns in coordinates.values()]
         for j, weights in self.effects:
             functions = level_functions(X, self.numbers, self.moments, weights.shape[2])
-            further.append((functions * of_levels(weights, X[:, j])).sum(axis=1, keepdims=True))
+            effects = functions * of_levels(weights, X[:, j])
+            additional.append(effects.sum(axis=1, keepdims=True))
         gaps = np.isnan(X[:, self.gaps])
         for j, table in self.tables:
-            missing = levels_of(X[:, j], table.shape[1] - 2) == table.shape[1] - 1
+            missing_level = table.shape[1] - 1
+            missing = levels_of(X[:, j], table.shape[1] - 2) == missing_level
             gaps[:, self.gaps == j] = missing[:, None]
-        found = np.concatenate([X, *further, gaps], axis=1)
+        inputs = np.concatenate([X, *additional, gaps], axis=1)
         for j in np.flatnonzero(self.spreads).tolist():
-            found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
-        for j, each in coordinates.items():
-            found[:, j] = each[:, 0]
-        return found
+            inputs[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
+        for j, columns in coordinates.items():
+            inputs[:, j] = columns[:, 0]
+        return inputs
 
     def noise_factor(self, X: Float) -> Float:
         """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over
@@ -132,35 +143,36 @@ class FeatureMap(DeclaredState):
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
-        further = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
+        features = np.arange(len(self.spreads))
+        coordinates = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
         effects = [j for j, _ in self.effects]
-        return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(
-            np.int64
-        )
+        sources = np.concatenate([features, *coordinates, effects, self.gaps])
+        return sources.astype(np.int64)
 
     def used(self, inputs: Bool) -> Bool:
         """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
         inputs = inputs.copy()
-        found = np.zeros(len(self.spreads), dtype=np.bool_)
+        used = np.zeros(len(self.spreads), dtype=np.bool_)
         place = len(self.spreads)
         for j, blocks in self.tables:
             coordinates = blocks[0]  # those of new rows
             varies = (coordinates != coordinates[0]).any(axis=0)
             inputs[j] &= varies[0]
-            further = slice(place, place + coordinates.shape[1] - 1)
-            inputs[further] &= varies[1:]
-            place = further.stop
+            additional = slice(place, place + coordinates.shape[1] - 1)
+            inputs[additional] &= varies[1:]
+            place = additional.stop
         for _, blocks in self.effects:
             if inputs[place] and len(self.numbers):  # the effect of a level may depend on numbers
-                curves = (blocks[0][:, 1:] != 0.0).any(axis=0).reshape(-1, len(self.numbers))
-                found[self.numbers[curves.any(axis=0)]] = True
+                curves = (blocks[0][:, 1:] != 0.0).any(axis=0)
+                of_numbers = curves.reshape(-1, len(self.numbers)).any(axis=0)
+                used[self.numbers[of_numbers]] = True
             place += 1
         for j, blocks in self.doubts:
-            found[j] |= (blocks[0] != blocks[0][0]).any()
+            used[j] |= (blocks[0] != blocks[0][0]).any()
         for j, blocks in self.variances:
-            found[j] |= bool(blocks.any())
-        found[self.sources[inputs]] = True
-        return found
+            used[j] |= bool(blocks.any())
+        used[self.sources[inputs]] = True
+        return used
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
@@ -195,9 +207,9 @@ class TargetMap(DeclaredState):
         """Return log dz/dt, the log density of t minus that of z."""
         if self.kind == "none":
             return np.zeros(t.shape)
-        return -np.log(
-            np.maximum(t, 1e-300) if self.kind == "log" else np.hypot(t - self.centre, self.spread)
-        )
+        if self.kind == "log":
+            return -np.log(np.maximum(t, 1e-300))
+        return -np.log(np.hypot(t - self.centre, self.spread))
 
     def back(self, z: Float) -> Float:
         """Return the targets for values z; quantiles of z become quantiles of t."""
@@ -216,9 +228,8 @@ class TargetMap(DeclaredState):
             middle = grown * np.exp(mean)
             return middle, tail * middle**2
         middle = grown * np.sinh(mean)
-        return self.centre + self.spread * middle, self.spread**2 * (
-            0.5 * np.expm1(2 * variance) + tail * middle**2
-        )
+        relative = 0.5 * np.expm1(2 * variance) + tail * middle**2
+        return self.centre + self.spread * middle, self.spread**2 * relative
 
     def name(self, target: str) -> str:
         """Return a name for z."""
@@ -236,9 +247,16 @@ class Scaling(DeclaredState):
     """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) /
     scale.
 
-    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number
-    becomes ``blank`` (d',), by default 0, or, with ``regressions`` (d', d') of scaled inputs on the
-    others, a normal mean.
+    Attributes:
+        x_shift: (d',), what is subtracted from the inputs.
+        x_scale: (d',), by what they are then divided.
+        t_shift: (T,), what is subtracted from the targets.
+        t_scale: (T,), by what they are then divided.
+        features: maps the d features to d' inputs before; None leaves them unchanged.
+        target: maps the target before.
+        blank: (d',), scaled inputs of a missing number; None is 0.
+        regressions: (d', d') of scaled inputs on the others: a missing number then becomes a normal
+            mean.
     """
 
     x_shift: Float
@@ -254,15 +272,12 @@ class Scaling(DeclaredState):
     def key(self) -> str:
         """String that distinguishes scalings of different inputs."""
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
-        if (found := self.features) is not None:
-            numbers += [
-                found.centres,
-                found.spreads,
-                found.gaps,
-                *itertools.chain(*found.tables, *found.effects),
-            ]
-            numbers += [found.numbers, found.moments]
-        return repr([np.ravel(each).tolist() for each in numbers])
+        features = self.features
+        if features is not None:
+            numbers += [features.centres, features.spreads, features.gaps]
+            numbers += itertools.chain(*features.tables, *features.effects)
+            numbers += [features.numbers, features.moments]
+        return repr([np.ravel(part).tolist() for part in numbers])
 
     @property
     def n_inputs(self) -> int:
@@ -300,9 +315,8 @@ class Scaling(DeclaredState):
             return inputs
         inputs = inputs.copy()
         if self.regressions is not None:
-            for j in (
-                len(self.features.gaps) * self.features.gaps.tolist()
-            ):  # repeated: one may need another
+            gaps = self.features.gaps.tolist()
+            for j in len(gaps) * gaps:  # repeated: one may need another
                 if inputs[j]:
                     inputs |= self.regressions[j] != 0.0
         return self.features.used(inputs)
@@ -315,15 +329,18 @@ class Scaling(DeclaredState):
         rows = missing.any(axis=1)
         if not rows.any():
             return scaled
-        found = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
+        filled = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
         if self.regressions is None:
-            return found
-        some = found[rows]  # each missing input is predicted from the others of its row
-        gone = missing[rows]
-        for j in SWEEPS * np.flatnonzero(gone.any(axis=0) & self.regressions.any(axis=1)).tolist():
-            some[gone[:, j], j] = (some[gone[:, j]] * self.regressions[j]).sum(axis=1)
-        found[rows] = some
-        return found
+            return filled
+        incomplete = filled[rows]
+        missing = missing[rows]
+        predicted = np.flatnonzero(missing.any(axis=0) & self.regressions.any(axis=1)).tolist()
+        # each missing input is predicted from the others of its row
+        for j in SWEEPS * predicted:
+            others = incomplete[missing[:, j]] * self.regressions[j]
+            incomplete[missing[:, j], j] = others.sum(axis=1)
+        filled[rows] = incomplete
+        return filled
 
     @property
     def doubtful(self) -> bool:
@@ -353,7 +370,7 @@ def unfolded_inputs(X: Float, scaling: Scaling) -> Float:
     """Return training rows X (n, d) as they were before ``folded_inputs``."""
     if scaling.features is None or not scaling.features.folded:
         return X
-    found = X.copy()
+    rows = X.copy()
     for j, count in scaling.features.folded.items():
-        found[:, j] = without_folds(X[:, j], count)
-    return found
+        rows[:, j] = without_folds(X[:, j], count)
+    return rows
