@@ -254,31 +254,45 @@ def _losses_of_classes(
     losses = np.zeros(len(X))
     for fold, block, own, nearest in _folds(model, X, numbers, new):
         f = block @ model.mean
-        t = targets(y[fold], f.shape[1])
         variances = np.zeros_like(f)
-        if model.ramp is not None:
-            precisions = np.tile(beta * weights[fold], (f.shape[1], 1)).T
-            residuals = t - f
-        else:
-            _, slope, curvature = LINKS[model.likelihood].derivatives(f, t)
-            curvature = np.maximum(curvature, LEAST_CURVATURE)
-            precisions = weights[fold, None] * curvature
-            residuals = slope / curvature
+        residuals, precisions = _working_targets(model, beta, weights[fold], f, y[fold])
         for output in range(f.shape[1]):
-            root = model.root[min(output, len(model.root) - 1)]
-            mean = model.mean[:, output, None]
-            residual = residuals[:, output, None]
-            together = left_out_together(block, residual, precisions[:, output], mean, root, own)
-            share = (
-                counted_share(together.owner, nearest)
-                if model.ramp is not None
-                else together.owner >= 0
+            together = left_out_together(
+                block,
+                residuals[:, output, None],
+                precisions[:, output],
+                model.mean[:, output, None],
+                model.root[min(output, len(model.root) - 1)],
+                own,
             )
-            kept, without = together.shifts[:, :, 0].T
-            f[:, output] += kept + share * (without - kept)
+            share: Any = together.owner >= 0
+            if model.ramp is not None:
+                share = counted_share(together.owner, nearest)
+            with_centre, without_centre = together.shifts[:, :, 0].T
+            f[:, output] += with_centre + share * (without_centre - with_centre)
             variances[:, output] = together.variances[:, 0]
         losses[fold] = _log_losses(model, f, variances, y[fold])
     return np.asarray(losses[new])
+
+
+def _working_targets(
+    model: ClassModel, beta: float, weights: Float, f: Float, codes: Float
+) -> tuple[Float, Float]:
+    """Return the residuals and precisions (n, C) of working targets.
+
+    Args:
+        model: the model
+        beta: noise precision of the posterior; a logistic link has none
+        weights: (n,), row weights
+        f: (n, C), predictors
+        codes: (n,), class codes
+    """
+    t = targets(codes, f.shape[1])
+    if model.ramp is not None:
+        return t - f, np.tile(beta * weights, (f.shape[1], 1)).T
+    _, slope, curvature = LINKS[model.likelihood].derivatives(f, t)
+    curvature = np.maximum(curvature, LEAST_CURVATURE)
+    return slope / curvature, weights[:, None] * curvature
 
 
 def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> Float:

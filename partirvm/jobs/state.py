@@ -166,21 +166,42 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
         )
     new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")))
     if new.status is Status.QUEUED:
-        changes = {name: event[name] for name in CHANGED if name in event}
-        changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
-        request = {**state.request, **changes}
-        new = replace(new, n_runs=0, n_lost=0, last_lost=None)
-        return replace(new, attempt=state.attempt + 1, ended=None, request=request)
+        return _queued(new, event)
     if new.status is Status.RUNNING:
-        before = state.settled().history
-        history = before[: int(event.get("history", len(before)))]
-        began = state.began or at
-        n_runs = state.n_runs + 1
-        versions = event.get("versions", {})
-        new = replace(new, versions=versions, history=history, before=before, added=False)
-        return replace(new, began=began, ended=None, n_runs=n_runs)
-    return (
-        replace(new.settled(), ended=at, seconds=event.get("seconds")) if new.status.final else new
+        return _running(new, event)
+    if new.status.final:
+        return replace(new.settled(), ended=at, seconds=event.get("seconds"))
+    return new
+
+
+def _queued(state: JobState, event: dict[str, Any]) -> JobState:
+    """Return the state of a job that is queued again, with the changes of its request."""
+    request = {**state.request, **{name: event[name] for name in CHANGED if name in event}}
+    parameters = state.request.get("parameters", {})
+    request["parameters"] = {**parameters, **event.get("changes", {})}
+    return replace(
+        state,
+        attempt=state.attempt + 1,
+        request=request,
+        ended=None,
+        n_runs=0,
+        n_lost=0,
+        last_lost=None,
+    )
+
+
+def _running(state: JobState, event: dict[str, Any]) -> JobState:
+    """Return the state of a job that begins or continues; lines after its checkpoint are lost."""
+    before = state.settled().history
+    return replace(
+        state,
+        began=state.began or float(event["time"]),
+        ended=None,
+        n_runs=state.n_runs + 1,
+        versions=event.get("versions", {}),
+        history=before[: int(event.get("history", len(before)))],
+        before=before,
+        added=False,
     )
 
 

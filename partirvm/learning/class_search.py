@@ -132,15 +132,9 @@ def learn_classes(
     best = climb(rows, one, STEPS)
     many = len(order) > FEW
     compares = problem.n_classes > 2 or not many
-    choice = {"form": EACH}
+    choice: dict[str, Any] = {"form": EACH}
     if compares and not (many and form == ONE):
-        sample.on_step("left-out rows")
-        errors = left_out(sample, problem, one, order, most)
-        choice = choose(errors, form)
-        doubtful = len(order) < WIDE * d or explains_little(rows, one)
-        square = errors[1 if choice["form"] == EACH else 0]
-        if not many and doubtful and problem.bias and not better_than_mean(square, errors[2], SURE):
-            choice = choice | {"form": MEAN}
+        choice = compared_forms(rows, one, form, order, most)
     if many and choice["form"] == EACH:
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
         logged = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
@@ -154,6 +148,33 @@ def learn_classes(
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(rows, best, choice))
     return problem.with_kernel(best.kernel)
+
+
+def compared_forms(
+    rows: ProcessRows, one: ProcessFit, form: str, order: Int, most: int
+) -> dict[str, Any]:
+    """Compare one width, a width each and, with few rows, the mean alone on left-out rows.
+
+    Args:
+        rows: the rows of the process, and the problem
+        one: the fit of one width
+        form: the name of this form
+        order: (n,), row numbers in random order
+        most: maximum number of rows from which is predicted
+
+    Returns the form that is chosen, with what was compared.
+    """
+    problem = rows.problem
+    rows.sample.on_step("left-out rows")
+    by_one, by_each, by_mean = left_out(rows.sample, problem, one, order, most)
+    choice = choose(np.stack([by_one, by_each]), form)
+    if len(order) > FEW or not problem.bias:
+        return choice
+    doubtful = len(order) < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, one)
+    square = by_each if choice["form"] == EACH else by_one
+    if doubtful and not better_than_mean(square, by_mean, SURE):
+        return choice | {"form": MEAN}
+    return choice
 
 
 def one_width(

@@ -302,23 +302,15 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     feature with gaps gets an indicator column.
     """
     inputs = moments.inputs
-    targets = moments.targets
-    classes = columns.classes is not None
     d = len(inputs.mean)
-    T = len(targets.mean)
     x_shift = np.zeros(d)
     x_scale = np.ones(d)
-    t_shift = targets.mean
-    t_scale = np.ones(T)
     if request.standardize:
         x_shift = inputs.mean
         x_scale = np.where(inputs.deviation > 0, inputs.deviation, 1.0)
-        t_scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
-    t_scale = np.where(
-        targets.constant & (np.abs(t_shift) > 1 / FARTHEST), np.abs(t_shift), t_scale
+    t_shift, t_scale = _target_scaling(
+        moments.targets, request, classes=columns.classes is not None
     )
-    if classes or not (request.standardize or request.fit_intercept):
-        t_shift = np.zeros(T)
     levels = np.array([len(columns.categories.get(name, ())) for name in columns.features])
     blank = (np.where(levels > 0, levels + 1.0, inputs.mean) - x_shift) / x_scale
     gaps = np.flatnonzero(inputs.missing)
@@ -327,9 +319,23 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     x_scale = np.append(x_scale, np.sqrt(share * (1 - share)))
     features = replace(FeatureMap.plain(d), gaps=gaps) if len(gaps) else None
     blanks = np.append(blank, 0 * share) if blank.any() else None
-    return Scaling(
-        x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale, features, blank=blanks
-    )
+    return Scaling(x_shift, x_scale, t_shift, t_scale, features, blank=blanks)
+
+
+def _target_scaling(
+    targets: ColumnMoments, request: Request, *, classes: bool
+) -> tuple[Float, Float]:
+    """Return the shift and the scale (T,) of targets, or of class codes."""
+    zeros = np.zeros(len(targets.mean))
+    scale = np.ones(len(targets.mean))
+    if classes:
+        return zeros, scale
+    if request.standardize:
+        scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
+    size = np.abs(targets.mean)
+    scale = np.where(targets.constant & (size > 1 / FARTHEST), size, scale)
+    centred = request.standardize or request.fit_intercept
+    return (targets.mean if centred else zeros), scale
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:

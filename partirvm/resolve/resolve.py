@@ -142,13 +142,8 @@ def resolve(
     # the likelihood may have changed
     shape = _shape(source, problem, request)
     samples = replace(samples, source=kernel.source, shape=shape)
+    measured = size_of(samples, kernel, schedule)
     automatic = request.partition_size == "auto" and not schedule.one_fit
-    if schedule.one_fit:
-        measured = MeasuredSize(shape.n_candidates)
-    elif automatic:
-        measured = measured_size(samples, problem, kernel.centres)
-    else:
-        measured = MeasuredSize(int(request.partition_size))
     entries = kernel.entries + measured.entries
     notes = warped.notes + kernel.notes + measured.notes
     after = machine_for(request, executor, source)
@@ -171,6 +166,22 @@ def resolve(
     variance = input_variance(source.columns, moments, problem.empty.scaling)
     options = _options(plan, kernel.centres)
     return FitSpec(problem, options, plan, weights, variance, entries, notes)
+
+
+def size_of(samples: Samples, kernel: LearnedKernel, schedule: Schedule) -> MeasuredSize:
+    """Return the requested partition size, or measure it; a fit of all rows at once has them all.
+
+    Args:
+        samples: gives random rows
+        kernel: the problem with its kernel
+        schedule: of the strategy
+    """
+    if schedule.one_fit:
+        return MeasuredSize(samples.shape.n_candidates)
+    size = samples.request.partition_size
+    if size == "auto":
+        return measured_size(samples, kernel.problem, kernel.centres)
+    return MeasuredSize(int(size))
 
 
 def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKernel:

@@ -7,7 +7,7 @@ candidates include all classes. In shuffled data, neighbouring rows (of a class)
 sample: reading them takes few tiles, and larger samples contain smaller ones.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -164,36 +164,50 @@ def drawn_rows(
     size, with at least ``LEAST`` rows of each. With fewer rows than classes, the classes take
     turns.
     """
-    codes = problem.codes
+    drawing = RowDrawing(problem.shuffled, seed, purpose, draw)
     n_rows = problem.n_rows
-
-    def some(n: int, first: int, size: int, *which: int) -> Int:
-        """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at
-        random."""
-        if problem.shuffled:
-            return (first + np.arange(size, dtype=np.int64)) % max(n, 1)
-        return (
-            stream(seed, purpose, draw, *which).choice(n, size=size, replace=False).astype(np.int64)
-        )
-
+    codes = problem.codes
     if codes is None:
         count = min(count, n_rows - len(used))
-        rows = some(n_rows, draw * count, min(count + len(used), n_rows))
+        rows = drawing.ranks(n_rows, draw * count, min(count + len(used), n_rows))
         return np.sort(rows[~np.isin(rows, used, assume_unique=True)][:count])
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
-    sizes = np.array(
-        [np.count_nonzero((codes == k) & free) for k in range(problem.n_classes)], dtype=np.int64
-    )
+    of_class = [(codes == k) & free for k in range(problem.n_classes)]
+    sizes = np.array([np.count_nonzero(members) for members in of_class], dtype=np.int64)
     turn = draw * count % problem.n_classes
     even, least = (0.0, LEAST) if purpose is Purpose.SAMPLE else (0.5, 1)
-    shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
-    classes = zip(range(problem.n_classes), sizes.tolist(), shares.tolist(), strict=True)
-    chosen = [
-        ranked((codes == k) & free, np.sort(some(size, draw * share, share, k)))
-        for k, size, share in classes
-    ]
+    shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn).tolist()
+    chosen = []
+    for k, members in enumerate(of_class):
+        ranks = drawing.ranks(int(sizes[k]), draw * shares[k], shares[k], k)
+        chosen.append(ranked(members, np.sort(ranks)))
     return np.sort(np.concatenate(chosen))
+
+
+@dataclass(frozen=True)
+class RowDrawing:
+    """How numbers are drawn.
+
+    Attributes:
+        shuffled: whether neighbouring numbers are a random sample.
+        seed: of the fit.
+        purpose: of the drawing.
+        draw: number of the drawing.
+    """
+
+    shuffled: bool
+    seed: int
+    purpose: Purpose
+    draw: int
+
+    def ranks(self, n: int, first: int, size: int, *class_number: int) -> Int:
+        """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at
+        random."""
+        if self.shuffled:
+            return (first + np.arange(size, dtype=np.int64)) % max(n, 1)
+        generator = stream(self.seed, self.purpose, self.draw, *class_number)
+        return generator.choice(n, size=size, replace=False).astype(np.int64)
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
