@@ -213,31 +213,23 @@ def made_residuals(
     kernels, scales = _searched(families, trials.panels, trials.kernels, reader.progress)
     metric = metric.scaled(scales)
     records[:, : metric.width] *= scales
-    taught = folds.own_records(records, metric.width)
+    rank = metric.width
+    taught = folds.own_records(records, rank)
     neighbours = min(options.neighbours, folds.most_neighbours)
     if sampled_rows(reader.source.n_rows, shuffled=False) is None:
         # all rows of positive weight were left out
         cells = Cells.of(records, n_targets=len(request.left_out))
-        near = folds.near(records, metric.width, neighbours)
+        near = folds.near(records, rank, neighbours)
     else:
-        points = records[:, : metric.width]
-        cells = reader.cells(request, metric, points, in_memory=in_memory)
+        cells = reader.cells(request, metric, records[:, :rank], in_memory=in_memory)
         near = nearest(cells, taught, neighbours)
-    kernels = _learned(
-        taught, near[:, :RESIDUAL_NEIGHBOURS], metric.width, kernels, reader.progress
-    )
-    kernels = [
-        replace(kernel, inflation=trial.inflation)
-        for kernel, trial in zip(kernels, trials.kernels, strict=True)
-    ]
+    kernels = _learned(taught, near[:, :RESIDUAL_NEIGHBOURS], rank, kernels, reader.progress)
+    inflations = [trial.inflation for trial in trials.kernels]
+    kernels = [replace(each, inflation=i) for each, i in zip(kernels, inflations, strict=True)]
+    residuals = LocalResiduals(metric, tuple(kernels), 0, cells, ())
     judges = taught[:CALIBRATION_ROWS]
-    by_number = _by_number(judges, near[:CALIBRATION_ROWS], metric.width, kernels)
-    errors = judges[:, metric.width : LOG_FACTOR].T
-    k = max(map(fewest, errors, by_number))
-    residuals = LocalResiduals(metric, tuple(kernels), k, cells, ())
-    predicted = [of_target[k] for of_target in by_number]
-    rows = folds.rows[:CALIBRATION_ROWS]
-    corrected, after = _calibrated(request, rows, errors, residuals, predicted)
+    errors = judges[:, rank:LOG_FACTOR].T
+    corrected, after = _calibrated(request, folds, residuals, judges, near[:CALIBRATION_ROWS])
     return corrected, spoils(trials.density_gain, errors, after)
 
 
@@ -537,22 +529,28 @@ def fewest(errors: Float, found: ByNumber) -> int:
 
 def _calibrated(
     request: FitResiduals,
-    judges: Int,
-    errors: Float,
+    folds: LeftOutFolds,
     residuals: LocalResiduals,
-    predicted: Sequence[tuple[Float, Float]],
+    records: Float,
+    near: Float,
 ) -> tuple[ResidualsFitted, Float]:
-    """Calibrate local residuals on left-out rows.
+    """Choose the number of neighbours, and calibrate local residuals, on left-out rows.
 
     Args:
         request: the fit
-        judges: (m,), positions among the left-out rows
-        errors: (T, m), errors of these rows
-        residuals: without calibrations
-        predicted: for each target, the mean and variance (m,) of the errors from other rows
+        folds: rows left out in folds, which begin with these m rows
+        residuals: without calibrations and number of neighbours
+        records: (m, width), records of the rows
+        near: (m, k, width), records of their neighbours
 
     Returns the residuals with the gain in RMSE, and the corrected errors (T, m).
     """
+    rank = residuals.metric.width
+    by_number = _by_number(records, near, rank, list(residuals.kernels))
+    errors = records[:, rank:LOG_FACTOR].T
+    k = max(map(fewest, errors, by_number))
+    predicted = [of_target[k] for of_target in by_number]
+    judges = folds.rows[: len(records)]
     scaling = request.design.scaling
     calibrations = list[Calibration]()
     corrected = list[Float]()
@@ -574,7 +572,7 @@ def _calibrated(
     after = np.stack(corrected)
     rmse = np.sqrt(np.mean(after**2, axis=1))
     fitted = ResidualsFitted(
-        replace(residuals, calibrations=tuple(calibrations)),
+        replace(residuals, neighbours=k, calibrations=tuple(calibrations)),
         error_gain(errors, after)[0],
         rmse=tuple(rmse.tolist()),
         diagnostics=tuple(shown[:MOST_TARGETS]),
