@@ -98,7 +98,7 @@ def warned() -> Iterator[tuple[str, str, ast.expr]]:
 
 
 def noted() -> Iterator[str]:
-    """Yield the notes of plans: texts in tuples named ``notes`` or ``held``."""
+    """Yield the notes of plans: texts in tuples and lists named ``notes`` or ``held``."""
     for module, tree in trees():
         if not module.startswith(("resolve/", "planning/")):
             continue
@@ -112,6 +112,8 @@ def noted() -> Iterator[str]:
                 case ast.Assign(
                     targets=[ast.Name(id="notes" | "held")], value=ast.Tuple(elts=texts)
                 ):
+                    pass
+                case ast.Call(func=ast.Attribute(ast.Name("notes"), "append"), args=texts):
                     pass
                 case ast.keyword(arg="notes", value=ast.Tuple(elts=texts)):
                     pass

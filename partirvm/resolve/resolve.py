@@ -194,14 +194,14 @@ def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKe
     """
     request = samples.request
     rows = moments.targets.n
-    note = ""
+    notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
-        note = "no kernel was learned: the target is constant"
+        notes = ("no kernel was learned: the target is constant",)
     elif chooses(request) and rows < LEAST:
-        note = f"no kernel was learned: gamma is 'scale', because {rows:,} rows are too few"
+        notes = (f"no kernel was learned: gamma is 'scale', because {rows:,} rows are too few",)
     elif learns(request):
         return with_learned_kernel(samples, problem, moments)
-    return LearnedKernel(problem, samples.source, notes=(note,) if note else ())
+    return LearnedKernel(problem, samples.source, notes=notes)
 
 
 def continued(

@@ -119,8 +119,8 @@ def with_warped_target(samples: Samples, problem: Problem, least: float) -> Warp
     name = problem.empty.scaling.target.name(column)
     if name == column:
         return WarpedTarget(problem)
-    note = f"the target is fitted as {name}: training errors and noise refer to it"
-    return WarpedTarget(problem, (note,))
+    notes = (f"the target is fitted as {name}: training errors and noise refer to it",)
+    return WarpedTarget(problem, notes)
 
 
 def with_learned_kernel(samples: Samples, problem: Problem, moments: Moments) -> LearnedKernel:
