@@ -18,16 +18,21 @@ from typing import Any
 from partirvm.process import peak_memory
 
 
-def command_line(text: str, *, data: bool = True) -> argparse.ArgumentParser:
-    """Return a parser with ``--output`` and, if a benchmark reads data sets, ``--data``; ``text``
-    is the help."""
+def command_line(text: str, *, data: bool = True, required: bool = True) -> argparse.ArgumentParser:
+    """Return a parser with ``--output``.
+
+    Args:
+        text: the help
+        data: whether the benchmark reads data sets, and has ``--data``
+        required: whether it needs them
+    """
     made = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if data:
         made.add_argument(
             "--data",
-            required=True,
+            required=required,
             metavar="DIR",
             help="folder of NAME.npz, see benchmarks/datasets.py",
         )
