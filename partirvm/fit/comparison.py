@@ -29,24 +29,33 @@ from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, F
 MOST_BYTES = 1 << 23
 """Maximum number of bytes from which the trees learn."""
 
-FEWEST_ROUNDS, RATE = 8, 8.0
-"""Minimum number of rounds of boosting, and the learning rate times this number, at most
-``MOST_RATE``. On seven sets, 40 rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5
-% in a third of the time."""
+FEWEST_ROUNDS = 8
+"""Minimum number of rounds of boosting."""
+
+RATE = 8.0
+"""Learning rate times the number of rounds; at most ``MOST_RATE`` in one round. On seven sets, 40
+rounds at .2 reach the error of scikit-learn's 100 at .1 within 2.5 % in a third of the time."""
 
 MOST_RATE = 0.4
 
-BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""The trees are named if their error is lower by this ratio and by this many standard errors, and
-by the ratio on this share of usual rows (with the smallest losses): a few far targets may decide
-the mean squared error by chance."""
+BETTER = 1.1
+"""Ratio by which the error of the trees must be lower for them to be named."""
+
+STANDARD_ERRORS = 2.0
+"""Number of standard errors by which it must be lower."""
+
+USUAL = 0.99
+"""Share of usual rows, those with the smallest losses, on which it must be lower by the ratio, too:
+a few far targets may decide the mean squared error by chance."""
 
 SUBSTITUTE_ROWS = 2048
 """Maximum number of rows that show which columns a fit without them would replace."""
 
-LEAST_CURVATURE, LEAST_PROBABILITY = 1e-6, 1e-6
-"""Lower bounds of the curvature of a log probability, and of the probability of a class that the
-trees never saw."""
+LEAST_CURVATURE = 1e-6
+"""Lower bound of the curvature of a log probability."""
+
+LEAST_PROBABILITY = 1e-6
+"""Lower bound of the probability of a class that the trees never saw."""
 
 
 def compared(

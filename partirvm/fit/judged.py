@@ -23,9 +23,14 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import AS_IT_IS
 from partirvm.types import JUDGED_ROWS, Float, Int
 
-FAR_OUT, OF_SQUARES, FEW_ROWS = 10.0, 0.9, 0.02
-"""Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares
-that they hold, and maximum share of the rows."""
+FAR_OUT = 10.0
+"""Distance of outliers in root mean squares of the other rows."""
+
+OF_SQUARES = 0.9
+"""Minimum share of the sum of squares that outliers hold."""
+
+FEW_ROWS = 0.02
+"""Maximum share of the rows that are outliers."""
 
 RARE = 0.05
 """Share of the rows up to which values other than the median are rare events."""
@@ -37,9 +42,11 @@ outliers."""
 NAMED = 8
 """Maximum number of outliers that are named."""
 
-RIVAL, SURE = 0.9, 2.0
-"""Loss of a rival ÷ loss of the mean, and gain in standard errors, from which the mean is clearly
-worse."""
+RIVAL = 0.9
+"""Loss of a rival ÷ loss of the mean from which the mean is clearly worse."""
+
+SURE = 2.0
+"""Gain in standard errors from which the mean is clearly worse."""
 
 
 @dataclass(frozen=True)

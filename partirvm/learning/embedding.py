@@ -54,13 +54,20 @@ functions."""
 FUNCTIONS = 4
 """Maximum number of functions of a numeric feature."""
 
-TURNS, STEPS, CONVERGED = 2, 100, 1e-3
-"""Number of times that each feature's effects are fitted, the maximum number of EM steps each time,
-and the relative change in the noise variance at which they end."""
+TURNS = 2
+"""Number of times that each feature's effects are fitted."""
 
-ENOUGH, MORE = 0.9, 1.05
-"""The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have
-1.05 of theirs."""
+STEPS = 100
+"""Maximum number of EM steps each time."""
+
+CONVERGED = 1e-3
+"""Relative change in the noise variance at which the steps end."""
+
+ENOUGH = 0.9
+"""The fewest coordinates with this share of the best gain in squares are used."""
+
+MORE = 1.05
+"""What the gain of the whole effect must have of theirs."""
 
 
 @dataclass(frozen=True)

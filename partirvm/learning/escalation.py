@@ -32,8 +32,11 @@ LEVEL_ROWS = (800, 1600)
 LEVEL_WORK = 3.2e7
 """Maximum rows² × features per evaluation in a level."""
 
-START_ROWS, START_STEPS = 400, 8
-"""Maximum number of rows and of L-BFGS steps from each start."""
+START_ROWS = 400
+"""Maximum number of rows in the steps from each start."""
+
+START_STEPS = 8
+"""Maximum number of L-BFGS steps from each start."""
 
 SCALES = (0.5, 2.0, 4.0, 8.0)
 """Inverse widths of starts, relative to that of gamma="scale"."""
@@ -41,16 +44,30 @@ SCALES = (0.5, 2.0, 4.0, 8.0)
 FOREST_GAMMAS = (1.0, 4.0, 16.0)
 """Gammas of the features that a forest uses."""
 
-TREES, LEAF_ROWS, USED = 60, 5, 0.6
-"""Number of random trees, minimum number of rows in a leaf, and importance × number of features of
-a used feature: those of pure noise have .3 to .5, those of a product of two others about 1."""
+TREES = 60
+"""Number of random trees."""
+
+LEAF_ROWS = 5
+"""Minimum number of rows in a leaf."""
+
+USED = 0.6
+"""Importance × number of features of a used feature: those of pure noise have .3 to .5, those of a
+product of two others about 1."""
 
 FIRST_NOISE = 0.01
 """Initial noise ÷ target variance."""
 
-CLIMBED, STEPS, LATER_STEPS, FAMILY_STEPS = 2, 25, 12, 8
-"""Number of starts that are followed on all rows of the first level, the maximum number of steps
-from each, on the second level, and from one family to another."""
+CLIMBED = 2
+"""Number of starts that are followed on all rows of the first level."""
+
+STEPS = 25
+"""Maximum number of steps from each of these starts."""
+
+LATER_STEPS = 12
+"""Maximum number of steps on the second level."""
+
+FAMILY_STEPS = 8
+"""Maximum number of steps from one family to another."""
 
 
 @dataclass(frozen=True)

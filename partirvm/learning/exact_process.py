@@ -35,9 +35,11 @@ from partirvm.types import Float, Int
 NARROW_SD = 2.0
 """Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""
 
-NOISE_SHARE, NOISE_SD = 0.1, 2.0
-"""Noise variance ÷ target variance below which the prior falls, and the standard deviation of its
-log there."""
+NOISE_SHARE = 0.1
+"""Noise variance ÷ target variance below which the prior falls."""
+
+NOISE_SD = 2.0
+"""Standard deviation of the log noise variance there."""
 
 LEADING = 100.0
 """Prior variance of a leading column with mean square 1, relative to the target variance."""

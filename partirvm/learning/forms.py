@@ -43,8 +43,14 @@ from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
-EACH, DIRECTIONS, MEAN = "a width per feature", "a width per direction", "the mean alone"
-"""Names of two kernel forms in the history and the plan."""
+EACH = "a width per feature"
+"""Name of this kernel form in the history and the plan."""
+
+DIRECTIONS = "a width per direction"
+"""Name of this kernel form in the history and the plan."""
+
+MEAN = "the mean alone"
+"""Name of a model without a kernel in the history and the plan."""
 
 FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 """Families by decreasing smoothness, with typical learned gammas relative to those of the Gaussian

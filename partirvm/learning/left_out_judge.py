@@ -24,8 +24,11 @@ from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
-JUDGED_ROWS, JUDGED_SHARE = 500, 0.25
-"""Maximum number of left-out rows, and their maximum share of the rows."""
+JUDGED_ROWS = 500
+"""Maximum number of left-out rows."""
+
+JUDGED_SHARE = 0.25
+"""Maximum share of left-out rows."""
 
 LEAST_JUDGED = 100
 """Minimum number of left-out rows: fewer show differences of 20 % at best."""
@@ -33,12 +36,17 @@ LEAST_JUDGED = 100
 KNOWN_ROWS = 1600
 """Maximum number of rows from which the left-out rows are predicted."""
 
-LOST, SURE = 1.05, 1.0
-"""Error ÷ that of the best rival from which a kernel is lost, and the difference in standard
-errors."""
+LOST = 1.05
+"""Error ÷ that of the best rival from which a kernel is lost."""
 
-ROUNDS, RATE = 60, 0.15
-"""Number and learning rate of boosted trees."""
+SURE = 1.0
+"""Minimum difference of squared errors from the rival, in standard errors, of a lost kernel."""
+
+ROUNDS = 60
+"""Number of boosted trees."""
+
+RATE = 0.15
+"""Learning rate of boosted trees."""
 
 NEIGHBOURS = 8
 """Number of nearest rows whose mean is a prediction."""

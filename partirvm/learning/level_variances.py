@@ -45,9 +45,14 @@ INFORMED = 0.05
 """Least share of the training rows whose level has rows in other folds. With fewer, the fit cannot
 learn what known effects are worth, and they are as uncertain as in training."""
 
-COORDINATES, KERNEL, OFF = "coordinates", "kernel", "off"
-"""How a model sees a feature: by coordinates with folds, by the kernel (also as indicators), or not
-at all."""
+COORDINATES = "coordinates"
+"""The model sees a feature by coordinates with folds."""
+
+KERNEL = "kernel"
+"""The model sees a feature by the kernel, also as indicators."""
+
+OFF = "off"
+"""The model does not see a feature."""
 
 
 @dataclass(frozen=True)

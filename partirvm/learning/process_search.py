@@ -43,9 +43,11 @@ from partirvm.process import in_threads
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
-ROWS, LAST_ROWS = 400, 1000
-"""Number of rows in the searches (500 would double their time), and in the last steps from the best
-of them."""
+ROWS = 400
+"""Number of rows in the searches; 500 would double their time."""
+
+LAST_ROWS = 1000
+"""Number of rows in the last steps from the best of them."""
 
 WORK = 1.25e7
 """Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes some
@@ -62,9 +64,11 @@ FIRST_ROWS = 100
 """Minimum number of rows in the steps from each start; half of a search's rows find the same
 optima."""
 
-SCREENED_ROWS, SCREENED = 4000, 100
-"""Maximum number of rows for screening single features (400 miss a wave in half of the draws), and
-of features."""
+SCREENED_ROWS = 4000
+"""Maximum number of rows for screening single features; 400 miss a wave in half of the draws."""
+
+SCREENED = 100
+"""Maximum number of features that are screened."""
 
 FIRST_NOISE = 0.01
 """Initial noise ÷ target variance."""
@@ -75,13 +79,26 @@ WARP_ROWS = 2000
 STARTS_CLIMBED = 2
 """Number of starts that are followed to the end; a third hardly gains."""
 
-FIRST_STEPS, LATER_STEPS, STEPS, FOLD_STEPS, LAST_STEPS = 6, 35, 20, 5, 10
-"""Maximum number of L-BFGS steps from a start, then from the best starts, from another kernel, in a
-fold, and at the end."""
+FIRST_STEPS = 6
+"""Maximum number of L-BFGS steps from a start."""
 
-FOLDS, LEFT_OUT = 5, 400
-"""Number of folds in which directions are compared with widths, and of left-out rows after which no
-fold follows."""
+LATER_STEPS = 35
+"""Maximum number of L-BFGS steps from the best starts."""
+
+STEPS = 20
+"""Maximum number of L-BFGS steps from another kernel."""
+
+FOLD_STEPS = 5
+"""Maximum number of L-BFGS steps in a fold."""
+
+LAST_STEPS = 10
+"""Maximum number of L-BFGS steps at the end."""
+
+FOLDS = 5
+"""Number of folds in which directions are compared with widths."""
+
+LEFT_OUT = 400
+"""Number of left-out rows after which no fold follows."""
 
 
 WIDE = 10

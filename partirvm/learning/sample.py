@@ -30,15 +30,20 @@ from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
-FIRST_UPDATES, UPDATES = 10, 3
-"""Number of updates of α and β in the first evaluation of a search, and in later ones, which start
-from the last α and β: five found the same optima on kin40k, two ended too early when there is one
-width."""
+FIRST_UPDATES = 10
+"""Number of updates of α and β in the first evaluation of a search."""
 
-SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
-"""Slopes use single precision from this number of columns on, if the variances of all weights are
-below this multiple of the noise variance: an element of βΦΣ then has an error below 1e-3. The
-evidence always uses double precision."""
+UPDATES = 3
+"""Number of updates in later evaluations, which start from the last α and β: five found the same
+optima on kin40k, two ended too early when there is one width."""
+
+SINGLE_COLUMNS = 100
+"""Slopes use single precision from this number of columns on; the evidence always uses double
+precision."""
+
+SINGLE_VARIANCE = 1e3
+"""Variances of all weights ÷ noise variance below which slopes use single precision: an element of
+βΦΣ then has an error below 1e-3."""
 
 STAGES = (
     "widths",

@@ -45,27 +45,38 @@ from partirvm.types import LEARNING_ROWS, Bool, Float, Int
 LEAST = 20
 """Minimum number of rows for kernel learning."""
 
-CENTRES, MOST_CENTRES = 300, 500
-"""Maximum number of centres in the first stage on all rows, and after growth; more lower the error
-by 1 % at most.
+CENTRES = 300
+"""Maximum number of centres in the first stage on all rows.
 
 For classes, at most a quarter of the rows are centres: with fewer, small datasets lack detail; with
 more, the evidence overfits. More than two classes use at most 100, to save time; the errors differ
 little."""
 
-COARSE_ROWS, COARSE_CENTRES = 3000, 200
-"""Maximum number of rows and centres in searches of widths and of fixed directions, which have few
-parameters."""
+MOST_CENTRES = 500
+"""Maximum number of centres after growth; more lower the error by 1 % at most."""
 
-ALL_EVALUATIONS, LAST_EVALUATIONS, AGAIN_EVALUATIONS = 30, 12, 8
-"""Maximum number of evaluations in the first stage on all rows, after growth, and in each search
-between rounds. With the curvature of the previous stage, 12 after growth gain as much as 20 without
-it."""
+COARSE_ROWS = 3000
+"""Maximum number of rows in searches of widths and of fixed directions: they have few parameters."""
 
-AXES_SD, MOST_SCALE = 0.3, 10.0
+COARSE_CENTRES = 200
+"""Maximum number of centres in these searches."""
+
+ALL_EVALUATIONS = 30
+"""Maximum number of evaluations in the first stage on all rows."""
+
+LAST_EVALUATIONS = 12
+"""Maximum number of evaluations after growth. With the curvature of the previous stage, 12 gain as
+much as 20 without it."""
+
+AGAIN_EVALUATIONS = 8
+"""Maximum number of evaluations in each search between rounds."""
+
+AXES_SD = 0.3
 """Standard deviation of the normal prior of a direction's entry around its start; .1 and no prior
-differ little. In a search, it scales the entries of the direction with the largest gamma; others
-have larger scales, up to a limit."""
+differ little. In a search, it scales the entries of the direction with the largest gamma."""
+
+MOST_SCALE = 10.0
+"""Maximum scale of the entries of other directions, relative to that of the largest gamma."""
 
 WORK = 2e8
 """Maximum rows × centres × features per evaluation, so that a search ends in about a minute on one

@@ -22,20 +22,29 @@ from partirvm.types import Float, Int
 LITTLE = 0.05
 """Gain in evidence over noise alone, in nats per row, below which a kernel explains little."""
 
-STEEP_ROWS, LEAST_ROWS = 1000, 100
-"""Maximum number of rows that teach, and minimum number of rows of which some teach and others
-decide."""
+STEEP_ROWS = 1000
+"""Maximum number of rows that teach."""
+
+LEAST_ROWS = 100
+"""Minimum number of rows of which some teach and others decide."""
 
 STARTS = (1.0, 2.0)
 """Initial inverse widths, relative to that of gamma="scale"."""
 
-STEEP_NOISE, STEEP_TURNS, LEAST_SHARE = 0.05, 10, 1e-4
-"""Noise ÷ target variance while the metric is found, number of turns, and the minimum gamma ÷ the
-largest one."""
+STEEP_NOISE = 0.05
+"""Noise ÷ target variance while the metric is found."""
 
-CLIMBED, CLEAR = 12, 2.0
-"""Maximum number of L-BFGS steps from the metric, and the minimum gain of left-out rows in standard
-errors."""
+STEEP_TURNS = 10
+"""Number of turns."""
+
+LEAST_SHARE = 1e-4
+"""Minimum gamma ÷ the largest one."""
+
+CLIMBED = 12
+"""Maximum number of L-BFGS steps from the metric."""
+
+CLEAR = 2.0
+"""Minimum gain of left-out rows in standard errors."""
 
 
 def noise_alone(rows: ProcessRows) -> ProcessFit:

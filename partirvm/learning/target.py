@@ -22,8 +22,11 @@ from partirvm.scaling.maps import TargetMap
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
-ROWS, STEPS = 500, 30
-"""Maximum number of rows and steps of the processes whose evidence decides on the warp."""
+ROWS = 500
+"""Maximum number of rows of the processes whose evidence decides on the warp."""
+
+STEPS = 30
+"""Maximum number of steps of these processes."""
 
 
 def require_positive(target: TargetMap, least: float) -> None:

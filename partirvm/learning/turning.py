@@ -17,8 +17,11 @@ from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import along_directions, turnable
 from partirvm.types import Float, Int
 
-TURNS, TURN_STEPS = 3, 10
-"""Number of turns of the directions, and the maximum number of L-BFGS steps after each."""
+TURNS = 3
+"""Number of turns of the directions."""
+
+TURN_STEPS = 10
+"""Maximum number of L-BFGS steps after each turn."""
 
 
 def directions(

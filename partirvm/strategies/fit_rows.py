@@ -28,9 +28,11 @@ partition size P."""
 LEAST = 10
 """Minimum number of rows of each class in a sample."""
 
-SPREAD, POOL = 20, 4
-"""``error`` searches SPREAD · P random rows (of all rows, outliers would win), ``gain`` ranks POOL
-· P."""
+SPREAD = 20
+"""``error`` searches SPREAD · P random rows: of all rows, outliers would win."""
+
+POOL = 4
+"""``gain`` ranks POOL · P random rows."""
 
 SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""

@@ -24,9 +24,14 @@ from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
-MAX_COLUMNS, MIN_CANDIDATES, EARLY_ROWS = 200, 5, 2000
-"""Maximum number of kernel columns of an early fit over all outputs, minimum number of its
-candidates, and maximum number of its rows."""
+MAX_COLUMNS = 200
+"""Maximum number of kernel columns of an early fit over all outputs."""
+
+MIN_CANDIDATES = 5
+"""Minimum number of candidates of an early fit."""
+
+EARLY_ROWS = 2000
+"""Maximum number of rows of an early fit."""
 
 STEPS = 50
 """Maximum number of iterations of an early fit; in classification, iterations are passes."""

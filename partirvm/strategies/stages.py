@@ -55,9 +55,14 @@ BETTER = 1e-3
 REBASES = 2
 """Maximum number of passes per fit to correct for cancellation."""
 
-PRUNED, FEWEST_PRUNED, RISE = 0.3, 30, 0.2
-"""Share of the vectors deleted at once from the last fit of a classification, the minimum number of
-vectors for this, and the largest rise in the log loss ÷ ``CLASS_GAIN``."""
+PRUNED = 0.3
+"""Share of the vectors deleted at once from the last fit of a classification."""
+
+FEWEST_PRUNED = 30
+"""Minimum number of vectors for this."""
+
+RISE = 0.2
+"""Largest rise in the log loss ÷ ``CLASS_GAIN``."""
 
 NO_RESIDUALS = ResidualsFitted()
 

@@ -52,15 +52,24 @@ FLAT = 1000.0
 """A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per
 row."""
 
-FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
-"""Numbers of consecutive rounds (flat, slow, or without a lower held-out error) that end the
-run."""
+FLAT_ROUNDS = 2
+"""Number of consecutive flat rounds that end the run."""
 
-HOPEFUL, LEAST_SHARE, CHEAP = 3, 3, 200
-"""A regression round has at most ``HOPEFUL`` times as many candidates as stayed in the last one,
-but at least the partition size ÷ ``LEAST_SHARE``: late rounds exchange few columns, and kin40k with
-10,000 rows gains as much in half the time. With fewer than ``CHEAP`` vectors, rounds cost little
-and have all candidates."""
+SLOW_ROUNDS = 2
+"""Number of consecutive slow rounds that end the run."""
+
+PATIENCE = 2
+"""Number of rounds without a lower held-out error that end the run."""
+
+HOPEFUL = 3
+"""A regression round has at most this many times as many candidates as stayed in the last one: late
+rounds exchange few columns, and kin40k with 10,000 rows gains as much in half the time."""
+
+LEAST_SHARE = 3
+"""Partition size ÷ the minimum number of candidates of a regression round."""
+
+CHEAP = 200
+"""With fewer vectors, rounds cost little and have all candidates."""
 
 LEAST_TESTED = 50
 """Minimum number of vectors at which the errors after local residuals are measured."""
