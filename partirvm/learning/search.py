@@ -56,7 +56,7 @@ MOST_CENTRES = 500
 """Maximum number of centres after growth; more lower the error by 1 % at most."""
 
 COARSE_ROWS = 3000
-"""Maximum number of rows in searches of widths and of fixed directions: they have few parameters."""
+"""Maximum number of rows in searches of widths and of fixed directions, with few parameters."""
 
 COARSE_CENTRES = 200
 """Maximum number of centres in these searches."""
