@@ -148,13 +148,7 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there
     are too few rows."""
     classes = spec.problem.n_classes
-    count = min(JUDGED_ROWS[1], source.n_rows)
-    numbers = stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)
-    order = np.sort(numbers[:count])
-    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
-        rows = sample.rows.gather(order)
-    X = spec.problem.empty.scaling.inputs(rows.X[rows.present])
-    t = rows.t[rows.present]
+    X, t = _sampled(spec, source, executor)
     if len(t) < JUDGED_ROWS[0]:
         return None
     new = np.arange(len(t)) % 5 == 0
@@ -170,6 +164,16 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     power = 1.0 if classes else 0.5
     shown = {name: loss**power for name, loss in means.items()}
     return Verdict(len(by_mean), float(by_mean.mean() ** power), shown, best if clear else "")
+
+
+def _sampled(spec: FitSpec, source: Source, executor: Executor) -> tuple[Float, Float]:
+    """Return the inputs (n, d') and targets (n, T) of random rows with positive weight."""
+    count = min(JUDGED_ROWS[1], source.n_rows)
+    numbers = stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)
+    order = np.sort(numbers[:count])
+    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
+        rows = sample.rows.gather(order)
+    return spec.problem.empty.scaling.inputs(rows.X[rows.present]), rows.t[rows.present]
 
 
 def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
