@@ -41,9 +41,15 @@ class ActiveColumns:
     """Posterior of the M active columns among K candidates, updated when a single column joins or
     leaves. Mutable.
 
-    ``columns`` (M,) holds the positions of the active candidates, in order of joining, ``place``
-    (K,) their numbers in this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active ones,
-    ``S`` and ``Q`` to all.
+    ``columns`` (M,) stay in order of joining, and ``place`` (K,) holds the number of each candidate
+    in this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to
+    all.
+
+    Args:
+        statistics: statistics of the K candidates and one target
+        columns: (M,), positions of the active candidates
+        alpha: (M,), their prior precisions
+        beta: noise precision
     """
 
     posterior: Posterior

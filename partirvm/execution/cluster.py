@@ -318,8 +318,14 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 def _drive(
     protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]
 ) -> None:
-    """Call a function in a cluster process, which may open whatever the submitting process may
-    open."""
+    """Call a function in a cluster process.
+
+    Args:
+        protocols: those that the submitting process may open, and thus also this one
+        function: is called with a client of the cluster as ``client``
+        args: its positional arguments
+        options: its keyword arguments
+    """
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
     allow_protocols(*protocols)

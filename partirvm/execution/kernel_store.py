@@ -164,7 +164,15 @@ class BlockStore:
     def _keep(
         self, panel: _Panel, of_panel: Float, requested: Int, labels: Int, values: Float
     ) -> None:
-        """Keep the columns that this run has requested, and as many new columns as fit."""
+        """Keep the columns that this run has requested, and as many new columns as fit.
+
+        Args:
+            panel: the panel with k kept columns
+            of_panel: (k, n), values of the kept columns
+            requested: (M,), labels of the columns of the design
+            labels: (m,), labels of the new columns
+            values: (m, n), values of the new columns
+        """
         stay = np.isin(panel.labels, requested) | (panel.run == self._run)
         size = 8 * values.shape[1]
         panel.run = self._run

@@ -254,11 +254,19 @@ def _errors(
 def _losses_of_classes(
     model: ClassModel, beta: float, X: Float, y: Float, weights: Float, numbers: Int, new: Any
 ) -> Float:
-    """Return the model's log losses on the rows ``new``.
+    """Return the model's log losses on left-out rows.
 
-    The parameters are those of ``_errors``; ``y`` are class codes. A logistic link takes one Newton
-    step from the fit to all rows to the fit without a fold, so that each row has the precision and
-    residual of its working target.
+    A logistic link takes one Newton step from the fit to all rows to the fit without a fold, so
+    that each row has the precision and residual of its working target.
+
+    Args:
+        model: the model of the fit
+        beta: the noise precision of the posterior
+        X: (n, d), inputs
+        y: (n,), class codes
+        weights: (n,), row weights
+        numbers: (n,), row numbers
+        new: (n,), the mask of the rows that are left out
     """
     losses = np.zeros(len(X))
     for fold, block, own, nearest in _folds(model, X, numbers, new):
@@ -305,8 +313,14 @@ def _working_targets(
 
 
 def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> Float:
-    """Return the log losses (n,) of predictors f (n, C) with variances (n, C), for class codes
-    (n,)."""
+    """Return the log losses (n,) of predictors.
+
+    Args:
+        model: has the link, and says whether predictors are moderated
+        f: (n, C), means of the predictors
+        variances: (n, C), their variances
+        codes: (n,), class codes
+    """
     if model.ramp is not None:
         logs = log_softmax(model.ramp.logits(f), axis=1)
         return np.asarray(-logs[np.arange(len(f)), codes.astype(np.int64)])

@@ -152,8 +152,15 @@ class Driver:
         journal: MemoryJournal,
         resume: Any = None,
     ) -> Outcome:
-        """Run the strategy to its end, starting from the state ``resume``; afterwards, the journal
-        holds the model."""
+        """Run the strategy to its end; afterwards, the journal holds the model.
+
+        Args:
+            strategy: the strategy
+            problem: the problem to which a model is fitted
+            options: options of the strategy
+            journal: receives the models and the history
+            resume: the state from which the strategy starts, or None for its first state
+        """
         self._journal = journal
         self._began = time.perf_counter() - self.elapsed
         self._spent = Spent()

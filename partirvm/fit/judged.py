@@ -62,7 +62,14 @@ class Farthest:
 
 
 def _farthest(centre: float, target: int, source: Source, number: int) -> Farthest:
-    """Return the rows of a tile that are farthest from a centre."""
+    """Return the rows of a tile that are farthest from a centre.
+
+    Args:
+        centre: the centre, in the units of the target
+        target: the number of the target
+        source: the source of the tile
+        number: the number of the tile
+    """
     tile = source.tile(number)
     places = np.arange(len(tile.t)) if tile.weights is None else np.flatnonzero(tile.weights > 0)
     distances = np.abs(tile.t[places, target] - centre)
@@ -178,7 +185,14 @@ def _sampled(spec: FitSpec, source: Source, executor: Executor) -> tuple[Float, 
 
 def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
     """Return the squared errors of left-out rows by the mean and by each rival, means over the
-    targets."""
+    targets.
+
+    Args:
+        X: (n, d), inputs of the rows that teach
+        t: (n, T), their targets
+        new_X: (m, d), inputs of the left-out rows
+        new_t: (m, T), their targets
+    """
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import LinearRegression
     from sklearn.neighbors import KNeighborsRegressor
@@ -196,7 +210,16 @@ def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
 
 
 def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
-    """Return the log losses of left-out rows by class frequencies ("mean") and by each rival."""
+    """Return the log losses of left-out rows by class frequencies ("mean") and by each rival.
+
+    Left-out rows of a class without rows that teach are omitted.
+
+    Args:
+        X: (n, d), inputs of the rows that teach
+        t: (n, 1), their class codes
+        new_X: (m, d), inputs of the left-out rows
+        new_t: (m, 1), their class codes
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
 

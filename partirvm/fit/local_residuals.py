@@ -435,11 +435,16 @@ def _corrected(kernel: LocalKernel, panels: Panels) -> float:
 def _searched(
     families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], poll: Poll
 ) -> tuple[list[LocalKernel], Float]:
-    """Return the kernel of each target, with the best of ``families``, and coordinate scales (r,).
+    """Return the kernel of each target, with the best family, and coordinate scales (r,).
 
-    ``kernels`` were learned from a few rows; both results are learned from ``many``. Scales are
-    geometric means over the targets. They stay 1 unless the log density of n rows rises by more
-    than ½ r log n (Schwarz 1978).
+    Scales are geometric means over the targets. They stay 1 unless the log density of n rows rises
+    by more than ½ r log n (Schwarz 1978).
+
+    Args:
+        families: names of the families that are tried
+        many: neighbourhoods and errors for each target, from which both results are learned
+        kernels: the kernel of each target, learned from a few rows
+        poll: called before each evaluation; may raise to stop the search
     """
     plain = [_family(families, *each, poll) for each in zip(many, kernels, strict=True)]
     found = [
@@ -459,7 +464,14 @@ def _searched(
 
 def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
     """Return what is learned from many rows (``learned``) with the family that fits them best in
-    density and error."""
+    density and error.
+
+    Args:
+        families: names of the families that are tried
+        many: neighbourhoods and errors of one target
+        kernel: the kernel from which each search starts
+        poll: called before each evaluation; may raise to stop the search
+    """
     tried: list[Learned] = in_threads(
         lambda family: learned(many, [replace(kernel, family=family)], poll), families
     )
@@ -469,10 +481,16 @@ def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Po
 def _learned(
     own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll
 ) -> list[LocalKernel]:
-    """Return the kernel of each target, learned from the records of left-out rows and of their
-    neighbours.
+    """Return the kernel of each target.
 
     The noise is learned from all rows, with fewer neighbours, which takes a quarter of the time.
+
+    Args:
+        own: (n, width), records of left-out rows
+        near: (n, k, width), records of their neighbours
+        rank: number of coordinates of a point
+        kernels: the kernel of each target from which the search starts
+        poll: called before each evaluation; may raise to stop the search
     """
     few = min(FORM_ROWS, len(own))
     least = min(near.shape[1], FEW_NEIGHBOURS)

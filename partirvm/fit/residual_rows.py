@@ -87,10 +87,14 @@ class ResidualReader:
 def sorted_cells(
     pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1
 ) -> Cells:
-    """Return the cells of at most ``n`` records, passed in pieces (rows, width), in the leaf order
-    of ``points``.
+    """Return the cells of records, in the leaf order of some points.
 
-    ``keep`` writes them to a folder; without it, they stay in memory.
+    Args:
+        pieces: records (rows, width), in pieces
+        n: maximum number of records
+        points: (m, r), points whose k-d tree gives the order
+        keep: writes the cells to a folder; None to hold them in memory
+        n_targets: number of targets
     """
     rank = points.shape[1]
     width = rank + n_targets + RESIDUAL_COLUMNS
@@ -117,7 +121,15 @@ def sorted_cells(
 def records_of_tile(
     design: Design, mean: Float, metric: Metric, source: Source, number: int
 ) -> Float:
-    """Return the records of a tile's rows with positive weight."""
+    """Return the records of a tile's rows with positive weight.
+
+    Args:
+        design: the design of M columns, with the scaling of inputs and targets
+        mean: posterior mean, (M,) or (M, T)
+        metric: gives the points of rows
+        source: the source of the tile
+        number: the number of the tile
+    """
     tile = source.tile(number)
     numbers = source.original_rows(number)
     scaling = design.scaling

@@ -154,6 +154,12 @@ def table_rows(
     With local residuals, ``neighbours`` holds number, distance, weight and error of the ``SHOWN``
     training rows nearest to each of these rows. Unreadable parts are left out: a finished fit does
     not fail because of its report.
+
+    Args:
+        diagnostics: the diagnostics of each target
+        source: the source of the training rows
+        held_out: the source of the held-out rows, or None
+        model: the model if it has local residuals, or None
     """
     # without coverage they refer to left-out training rows (``core.left_out``), otherwise to
     # held-out rows

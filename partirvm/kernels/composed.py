@@ -234,11 +234,16 @@ class Several(Kernel, name="several", inside="kernels"):
 
 
 class PreparedSeveral(PreparedKernel):
-    """Several kernels, each prepared for the centres (m, d) whose kernel number in ``which`` (m,)
-    is its own.
+    """Several kernels, each prepared for its own centres.
 
     ``groups`` holds, for each group, the kernel number, positions in the block, and the prepared
     kernel.
+
+    Args:
+        several: the kernels
+        centres: (m, d), centres of all kernels
+        which: (m,), kernel number of each centre
+        origin: (d,), from which coordinates are measured, or None
     """
 
     def __init__(self, several: Several, centres: Float, which: Int, origin: Float | None) -> None:

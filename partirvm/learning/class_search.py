@@ -314,8 +314,17 @@ def left_out(
     """Return the squared errors of n left-out rows, times the row weights, with one width, a width
     each, and neither.
 
-    Both are learned from the other rows; for ``each``, if given, only a common factor of its widths
-    is. The errors are means over indicators, whose mean square is 1.
+    Both are learned from the other rows. The errors are means over indicators, whose mean square is
+    1.
+
+    Args:
+        sample: holds the rows
+        problem: the classification, with the scaling of the rows
+        one: the fit of one width, from which the searches of a split start
+        order: (n,), row numbers in random order
+        most: maximum number of rows from which is predicted
+        each: the fit of a width each, of which only a common factor is learned; None to learn all
+            widths
     """
     squares = []
     for kept, outside in splits(order, most):

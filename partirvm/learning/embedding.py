@@ -238,8 +238,13 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
     """Return how many of a feature's coordinates are useful, and whether the whole effect adds to
     these.
 
-    The rows ``left`` judge the ``weights`` learned on ``found``. No coordinate is useful if each
-    raises the error.
+    No coordinate is useful if each raises the error.
+
+    Args:
+        found: the rows on which the weights were learned
+        left: the rows that judge the weights
+        weights: weights (levels, p) of each feature
+        f: the number of the feature
     """
     axes = found.axes(weights[f], f)
     t = left.without(weights, f)
@@ -351,7 +356,15 @@ class FoldedEffects:
     def of(
         cls, rows: LevelRows, folds: Int | None, targets: Float, normal: Float, seed: int
     ) -> FoldedEffects:
-        """Learn the effects from rows in these ``folds`` (n,), or only from all rows."""
+        """Learn the effects of all features' levels.
+
+        Args:
+            rows: the n rows
+            folds: (n,), the fold of each row, or None to learn only from all rows
+            targets: (n,), the targets without weights
+            normal: (p, p), makes functions orthonormal
+            seed: draws the two halves of the rows
+        """
         whole = rows.fitted()
         if folds is None:
             return cls(rows, (whole,), (), [], targets, normal)

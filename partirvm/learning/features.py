@@ -221,11 +221,15 @@ def all_warped(scaling: Scaling, kernel: Kernel, raw: Float) -> Scaling:
 
 
 def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> list[int]:
-    """Return the positions of numeric features of rows (n, d) with a long tail, by decreasing
-    kurtosis.
+    """Return the positions of numeric features with a long tail, by decreasing kurtosis.
 
-    It must take more than four values in the first ``seen`` rows: flags and short lists of codes
-    are not warped.
+    Flags and short lists of codes are not warped.
+
+    Args:
+        raw: (n, d), rows before scaling
+        scaling: how the features are scaled and embedded
+        kernel: its radial kernels act on the numeric features
+        seen: number of first rows in which a feature must take more than four values
     """
     deviation = np.nanstd(raw, axis=0)
     z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)
@@ -253,7 +257,14 @@ def warps(x: Float) -> Iterator[FeatureWarp]:
 
 
 def warped_by(scaling: Scaling, j: int, warp: FeatureWarp, raw: Float) -> Scaling:
-    """Return the scaling with feature j warped; rows ``raw`` (n, d) standardise it."""
+    """Return the scaling with one feature warped.
+
+    Args:
+        scaling: the scaling without this warp
+        j: the number of the feature
+        warp: centre and spread of the warp, in the units of the feature
+        raw: (n, d), rows before scaling, which standardise the warped feature
+    """
     features = scaling.features or FeatureMap.plain(raw.shape[1])
     centres = features.centres.copy()
     spreads = features.spreads.copy()

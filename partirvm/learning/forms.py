@@ -97,10 +97,17 @@ def learn(
     record.
 
     Unless the metric is "widths", directions are learned after the widths, with the same rows and
-    centres. The better ones are kept: those of the fitted mean, or those found from the kernel
-    ``turned``, whose search continues only if it starts above the end of the other. If the metric
-    is "auto", directions are kept if they raise the evidence by one nat each. Then all rows follow;
-    with more than ``FREE_ROWS`` rows, the directions also move.
+    centres. If the metric is "auto", directions are kept if they raise the evidence by one nat
+    each. Then all rows follow; with more than ``FREE_ROWS`` rows, the directions also move.
+
+    Args:
+        sample: holds the rows
+        problem: has the kernel from which the search starts
+        learning: options of kernel learning
+        seed: draws rows and centres
+        turned: a kernel of directions found before, or None; its search continues only if it starts
+            above the end of the search from the directions of the fitted mean, and the better of
+            the two is kept
     """
     sample.on_step("widths of more rows")
     d = problem.empty.scaling.n_inputs
@@ -147,7 +154,14 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
 def _compared_with_directions(
     stage: KernelSearch, problem: Problem, learning: LearningOptions, turned: Kernel | None
 ) -> KernelSearch:
-    """Log the widths, search directions, and return the better of the two."""
+    """Log the widths, search directions, and return the better of the two.
+
+    Args:
+        stage: the search of the widths
+        problem: the problem whose kernel is learned
+        learning: options of kernel learning
+        turned: a kernel of directions found before, which is also tried, or None
+    """
     stage.sample.log(stage.record(problem))
     found = stage.again(start=directed(stage)).climb()
     if turned is not None:

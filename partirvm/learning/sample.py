@@ -110,10 +110,13 @@ class Spent:
 
 
 def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) -> Entry:
-    """Make a history entry from a record, its times from ``Spent``, and the seconds since ``began``
-    (``perf_counter``).
+    """Make a history entry from a record.
 
-    ``saved`` tells whether a model was saved.
+    Args:
+        record: what is stated of the fit
+        spent: seconds and numbers of passes since the last entry (``Spent.share``)
+        began: start of the work in seconds (``perf_counter``)
+        saved: whether a model was saved
     """
     entry = {
         **asdict(record),
@@ -195,10 +198,15 @@ def gathered(
     spent: Spent,
     **options: Any,
 ) -> Iterator[SampledRows]:
-    """Read rows of a source with its executor and hold them in this process; ``rows`` are
-    increasing; None means all.
+    """Read rows of a source with its executor and hold them in this process.
 
-    ``options`` are ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``.
+    Args:
+        source: the source of the rows
+        rows: (n,), increasing row numbers, or None for all rows
+        executor: reads the tiles, and runs the later passes if it is local
+        on_progress: called before and while tiles are read
+        spent: collects the seconds of reading
+        options: ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``
     """
     own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
     with (
@@ -243,10 +251,14 @@ def evaluate(
     last: EvidencePoint | None = None,
     fresh: bool = True,
 ) -> EvidencePoint:
-    """Compute evidence and slopes of a design; α and β start from ``last``, with more updates if
-    ``fresh``.
+    """Compute evidence and slopes of a design.
 
-    Centres that are new since ``last`` are at the end of the design.
+    Args:
+        sample: holds the rows
+        problem: the problem whose kernel is learned
+        design: the design of M columns; centres that are new since ``last`` are at the end
+        last: the evaluation whose α and β are the start, or None
+        fresh: whether α and β are updated more often
     """
     count = FIRST_UPDATES if fresh else UPDATES
     statistics, tied, found = fitted(
@@ -259,7 +271,14 @@ def evaluate(
 
 def _slope_pass(design: Design, found: Any, beta: float | Float, n_classes: int) -> SlopePass:
     """Return the pass for the slopes at a posterior; with many columns, in single precision if that
-    suffices."""
+    suffices.
+
+    Args:
+        design: the design of M columns
+        found: the posterior, with means (M, T) and covariances (T, M, M) or (1, M, M)
+        beta: noise precision, a number or (T,)
+        n_classes: number of classes, or 0
+    """
     covariances = found.covariances
     if covariances.shape[-1] >= SINGLE_COLUMNS and np.max(beta * found.variance) < SINGLE_VARIANCE:
         covariances = covariances.astype(np.float32)
@@ -269,8 +288,17 @@ def _slope_pass(design: Design, found: Any, beta: float | Float, n_classes: int)
 def fitted(
     sample: SampledRows, problem: Problem, design: Design, tied: Tied | None = None, count: int = 10
 ) -> tuple[GramStatistics, Tied, Any]:
-    """Fit α and β of a design by ``count`` updates; return the statistics, α and β, and the
-    posterior."""
+    """Fit α and β of a design.
+
+    Args:
+        sample: holds the rows
+        problem: the problem of the fit, with its target variance
+        design: the design of M columns
+        tied: α and β from which the updates start, or None for those of the problem
+        count: number of updates
+
+    Returns the statistics, α and β, and the posterior.
+    """
     sample.drop_blocks()
     variances = (
         problem.target_variance if problem.target_variances is None else problem.target_variances
@@ -311,7 +339,14 @@ def _statistics(
     sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0
 ) -> GramStatistics:
     """Return the statistics of a design's columns and their targets, which are class indicators for
-    classes."""
+    classes.
+
+    Args:
+        sample: holds the rows
+        design: the design of M columns
+        n_targets: number of targets, or of indicators
+        n_classes: number of classes, or 0
+    """
     nothing = design.take(NONE, leading=NONE)
     offset = np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))

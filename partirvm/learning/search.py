@@ -108,10 +108,16 @@ def learning_options(
     metric: str = "widths",
     most: int = LEARNING_ROWS,
 ) -> LearningOptions:
-    """Compute the options of kernel learning for data of ``n_rows`` rows.
+    """Compute the options of kernel learning.
 
-    At most ``most`` rows are used. Beyond ``WORK``, rows, centres and evaluations are reduced in
-    proportion.
+    Beyond ``WORK``, rows, centres and evaluations are reduced in proportion.
+
+    Args:
+        n_rows: number of rows of the data
+        n_features: number of features
+        n_classes: number of classes, or 0
+        metric: "widths", "directions" or "auto"
+        most: maximum number of rows that are used
 
     >>> learning_options(36_000)
     LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths')
@@ -246,8 +252,16 @@ def kernel_record(
     log_evidence: float,
     facts: dict[str, Any],
 ) -> Record:
-    """Make the history record of a learned kernel; ``variance`` is the noise variance of the scaled
-    targets."""
+    """Make the history record of a learned kernel.
+
+    Args:
+        problem: has the scaling of the targets
+        kernel: the learned kernel
+        variance: noise variance of the scaled targets, a number or (T,), or None for classes
+        rows: number of rows of the evidence
+        log_evidence: evidence of the scaled targets in nats
+        facts: further fields of the record, among them the number of ``candidates``
+    """
     scale = problem.empty.scaling.t_scale
     shift = 0.0
     if variance is not None:
@@ -277,8 +291,14 @@ def scales_of(kernel: Kernel) -> Float:
 def begin_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int
 ) -> KernelSearch:
-    """Make the first stage without evaluating it; draw its rows and centres at random from the rows
-    of the sample."""
+    """Make the first stage without evaluating it.
+
+    Args:
+        sample: the rows from which the rows and centres of the stage are drawn at random
+        problem: has the kernel from which the search starts
+        learning: options of kernel learning
+        seed: draws rows and centres
+    """
     order = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)
     pool = sample.candidates(problem, order[: problem.rows_of(learning.max_centres)])
     if len(order) > COARSE_ROWS:
@@ -296,7 +316,14 @@ def first_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int
 ) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or a revival of switched-off
-    features."""
+    features.
+
+    Args:
+        sample: holds the rows
+        problem: has the kernel from which the search starts
+        learning: options of kernel learning
+        seed: draws rows and centres
+    """
     stage = begin_stage(sample, problem, learning, seed)
     features = ascent.groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:

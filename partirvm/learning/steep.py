@@ -62,10 +62,15 @@ def explains_little(rows: ProcessRows, fit: ProcessFit) -> bool:
 def steep_directions(
     sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit
 ) -> ProcessFit | None:
-    """Return a kernel of directions that predicts left-out rows clearly better than ``widths``;
-    None if none does.
+    """Return a kernel of directions that predicts left-out rows clearly better than widths; None if
+    none does.
 
-    ``order`` are row numbers in random order, of which at most ``most`` teach.
+    Args:
+        sample: holds the rows
+        problem: the problem whose kernel is learned
+        order: (n,), row numbers in random order
+        most: maximum number of rows that teach
+        widths: the fit of widths
     """
     count = min(len(order) * 4 // 5, STEEP_ROWS, most)
     if len(order) < LEAST_ROWS or not turnable(
@@ -103,6 +108,15 @@ def _turned(rows: ProcessRows, start: float) -> ProcessFit:
             return first
 
         def gamma(old: RadialKernel, columns: Int, axes: Float, outer: Float = outer) -> Float:
+            """Return the gammas (r,) of directions, in proportion to the squared gradients along
+            them.
+
+            Args:
+                old: the radial kernel without directions
+                columns: (r,), numbers of its features
+                axes: (r, r), directions of these features in rows
+                outer: (d, d), sum of the outer products of the gradients
+            """
             slopes = np.einsum("ij,jk,ik->i", axes, outer[np.ix_(columns, columns)], axes)
             shares = np.maximum(slopes / max(slopes.max(), np.finfo(float).tiny), LEAST_SHARE)
             return np.asarray(old.widths(len(columns)).sum() * shares / shares.sum())

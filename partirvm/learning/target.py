@@ -38,12 +38,17 @@ def require_positive(target: TargetMap, least: float) -> None:
 
 
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
-    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or the map with the
-    highest evidence.
+    """Return the problem with the target warped.
 
     The centre and spread of "asinh" are those of the feature warp with the highest evidence; with
-    few rows, of the mildest. ``least`` is the smallest target of all rows; raises ``DataError`` for
-    the logarithm unless it is positive.
+    few rows, of the mildest. Raises ``DataError`` for the logarithm unless all targets are
+    positive.
+
+    Args:
+        sample: holds the rows
+        problem: the problem without a warp
+        warp: "log", "asinh", or "auto" for the map with the highest evidence
+        least: smallest target of all rows
     """
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
@@ -64,8 +69,14 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
 
 
 def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
-    """Return the problem with this target map, standardised on targets t (n, 1) of some rows with
-    ``weights``."""
+    """Return the problem with this target map, standardised.
+
+    Args:
+        problem: the problem without the map
+        target: the map
+        t: (n, 1), targets of some rows
+        weights: (n,), their row weights, or None
+    """
     moments = ColumnMoments.of(target(t), weights)
     scale = np.where(moments.deviation > 0, moments.deviation, 1.0)
     own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=scale)

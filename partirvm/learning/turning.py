@@ -27,8 +27,14 @@ TURN_STEPS = 10
 def directions(
     rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()
 ) -> ProcessFit | None:
-    """Return the best kernel of directions after some turns, from the curvature ``pairs``; None if
-    none can turn."""
+    """Return the best kernel of directions after some turns; None if none can turn.
+
+    Args:
+        rows: the rows of the process
+        widths: the fit of widths from which the first turn starts
+        turns: maximum number of turns
+        pairs: curvature measured by an earlier search of directions
+    """
     d = rows.X.shape[1]
     if not turnable(widths.kernel, d):
         return None
@@ -63,10 +69,16 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 
 
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
-    """Return True if directions raise the evidence by ``share`` nats for each angle between d
-    directions.
+    """Return True if directions raise the evidence enough.
 
-    With less, left-out rows preferred them in one of 27 fits to nine datasets, by a gain that new
-    rows did not confirm; consulting them would take most of the search.
+    With less than one nat for each angle, left-out rows preferred them in one of 27 fits to nine
+    datasets, by a gain that new rows did not confirm; consulting them would take most of the
+    search.
+
+    Args:
+        widths: the fit of widths
+        turned: the fit of directions, or None
+        d: number of directions
+        share: least gain in nats for each angle between two directions
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2

@@ -76,8 +76,14 @@ def own_rows(
 
 
 def fitted(estimator: Any, X: Float, y: Float, rows: Int) -> OwnRows:
-    """Fit a clone of the estimator to these rows of X (n, d) and y (n,), which are all
-    candidates."""
+    """Fit a clone of the estimator to some rows, which are all candidates.
+
+    Args:
+        estimator: the estimator, which is not changed
+        X: (n, d), inputs of all rows
+        y: (n,), targets of all rows
+        rows: (m,), numbers of the rows of the fit
+    """
     model = clone(estimator).set_params(strategy="basic").fit(X[rows], y[rows])
     # a vector is one of these rows
     nearest = cdist(model.relevance_vectors_, X[rows]).argmin(axis=1)
@@ -85,8 +91,15 @@ def fitted(estimator: Any, X: Float, y: Float, rows: Int) -> OwnRows:
 
 
 def merged(estimator: Any, X: Float, y: Float, parts: list[Int]) -> OwnRows:
-    """Fit clones of the estimator to the ``parts`` of X (n, d) and y (n,), and to the vectors of
-    pairs of fits until one remains."""
+    """Fit clones of the estimator to parts of the rows, and to the vectors of pairs of fits until
+    one remains.
+
+    Args:
+        estimator: the estimator, which is not changed
+        X: (n, d), inputs of all rows
+        y: (n,), targets of all rows
+        parts: row numbers of each part
+    """
     models = [fitted(estimator, X, y, part) for part in parts]
     while len(models) > 1:
         pairs = [models[k : k + 2] for k in range(0, len(models), 2)]

@@ -82,6 +82,14 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
     tree = cKDTree(points, max(len(points) // count, 1))
 
     def order(points: Float, node: Any = tree.tree, least: float = 0.0, half: float = 0.5) -> Float:
+        """Return the values (n,) of points in the leaf order of a node.
+
+        Args:
+            points: (n, r), points within the node
+            node: a node of the k-d tree
+            least: smallest value in the node
+            half: half the length of the node's interval of values
+        """
         values = np.full(len(points), least)
         if node.lesser is not None:
             right = points[:, node.split_dim] >= node.split
