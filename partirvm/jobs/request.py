@@ -166,7 +166,7 @@ def requeue(
         location: path or URL of JOB
         client: as in ``create``
         allow_code: True to allow functions that the job names
-        allow_data: locations that DATA of the job may have
+        allow_data: datasets outside the job's store that it may read
         grown: True for an update
         changed: new ``LIMITS``, and new locations ``data`` and ``validation``; None for unchanged
     """

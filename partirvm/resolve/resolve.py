@@ -308,7 +308,7 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     Args:
         request: the resolved options of the earlier fit
         spec: the spec of the earlier fit
-        asked: the options as they were asked for, of which ``fit_rows`` may be "auto"
+        asked: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are read
         new: number of new rows
     """
     n_rows = spec.problem.n_rows + new
@@ -373,7 +373,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         request: the options
         problem: the problem, with the learned kernel
         schedule: the schedule of the strategy
-        size: partition size in rows
+        size: partition size in candidates
     """
     n_rows = problem.n_rows
     K = problem.n_classes
@@ -406,7 +406,7 @@ def schedule_for(
     Args:
         request: the options, of which strategy, kernel and partition_size are read
         n_rows: number of rows N
-        likelihood: the likelihood, for its maximum number of rows of a single fit
+        likelihood: the likelihood, whose ``at_once`` bounds outputs·N² of a single fit
         outputs: number of posteriors
     """
     few = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto"
@@ -438,7 +438,7 @@ def resolve_fit_rows(
         request: the options, of which fit_rows and sample_rows are read
         schedule: the schedule of the strategy
         n_rows: number of rows N
-        size: partition size P in rows
+        size: partition size P in candidates
         K: number of kernel columns of each row
         new: number n of rows that have to join, 0 for all
         shuffled: True if the rows are in random order

@@ -319,7 +319,7 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
         n_rows: number of rows N
         d: number of features
         rho: fraction ρ of rows that a basic RVM on √(N·d) random rows keeps as vectors
-        centres: number of centres of kernel learning, the least partition size; 0 without
+        centres: number of centres of kernel learning, a minimum of the partition size; 0 if none
     """
     least, most = AUTO_PARTITION
     factor = 1.0

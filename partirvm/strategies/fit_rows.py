@@ -88,7 +88,7 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
         before: the problem of the previous fit
         options: options of the previous fit
         now: the problem of all rows, the additional ones last
-        partition_size: rows of a partition of the additional rows
+        partition_size: number of candidates of a partition of the additional rows
     """
     n = now.n_rows
     codes = now.codes
