@@ -306,7 +306,7 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     grows.
 
     Args:
-        request: the resolved options of the earlier fit
+        request: the resolved options of the earlier fit, with the new limits
         spec: the spec of the earlier fit
         asked: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are read
         new: number of new rows
