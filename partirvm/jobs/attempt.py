@@ -87,9 +87,21 @@ def plan(
     """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows
     it.
 
-    DATA and validation are paths or URLs of datasets made by ``ingest``; a ``Request`` may replace
-    the estimator. The ``watcher`` receives the progress of kernel learning. Raises
-    ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
+    Raises ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of
+    ``fit``.
+
+    Parameters
+    ----------
+    estimator : RVMRegressor, RVMClassifier or Request
+        The options of the fit; an estimator stays unfitted.
+    data : path or URL
+        DATA, a dataset made by ``ingest``.
+    validation : path or URL, optional
+        Held-out DATA.
+    client : dask.distributed.Client, optional
+        A cluster to read DATA on; by default the estimator's client, if any.
+    watcher : Watcher, optional
+        Receives the progress of kernel learning.
 
     Examples
     --------
@@ -111,6 +123,15 @@ def plan(
 
 
 def _plan(asked: Request, data: Any, validation: Place, client: Any, *how: Any) -> Plan:
+    """Return the plan of a fit to DATA.
+
+    Args:
+        asked: the options
+        data: path or URL of DATA
+        validation: path or URL of held-out DATA, or None
+        client: dask client, or None for this process
+        how: ``interrupted`` and ``on_step`` of ``resolve``
+    """
     source, held_out = requests.open_sources(data, validation)
     with closing(executor_for(client)) as executor:
         return resolve(source, check_parameters(asked), executor, held_out, *how).plan
@@ -128,11 +149,18 @@ def fit(
     """Fit DATA in this process and store the model and history in JOB, like ``submit`` followed by
     ``run_job``.
 
-    ``how`` holds the ``client`` and ``watcher`` of ``run_attempt``. The fit is planned first,
-    except for kernel learning: a refused fit, for example for lack of memory, creates no JOB, and
-    ``overwrite`` then keeps the old one. Raises the errors of ``resolve.resolve.resolve``, and
-    ``ExistsError`` if JOB exists. If the watcher aborts the fit, it ends with the last saved model,
-    if any; JOB can be resumed.
+    The fit is planned first, except for kernel learning: a refused fit, for example for lack of
+    memory, creates no JOB. Raises the errors of ``resolve.resolve.resolve``, and ``ExistsError`` if
+    JOB exists. If the watcher aborts the fit, it ends with the last saved model, if any; JOB can be
+    resumed.
+
+    Args:
+        data: path or URL of DATA
+        job: path or URL of JOB
+        parameters: the options
+        validation: path or URL of held-out DATA, or None
+        overwrite: True to replace an old JOB, which a refused fit keeps
+        how: the ``client`` and ``watcher`` of ``run_attempt``
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite, how.get("client"))
@@ -255,7 +283,14 @@ def _step_teller(store: JobStore, watcher: Watcher) -> OnStep:
 
 
 def _tell_plan(store: JobStore, watcher: Watcher, spec: FitSpec, history: Sequence[Entry]) -> None:
-    """Record the plan, and tell the watcher of it and of the entries so far."""
+    """Record the plan, and tell the watcher of it and of the entries so far.
+
+    Args:
+        store: the store of the job
+        watcher: receives the plan and the entries
+        spec: the spec with the plan
+        history: entries of earlier attempts
+    """
     store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
     watcher.on_plan(spec.plan)
     for entry in history:

@@ -62,11 +62,25 @@ def submit(
 ) -> Job:
     """Start fitting this estimator to DATA in the job folder JOB, and return immediately.
 
-    With a client (by default the estimator's), the job runs on the cluster, and this process may
-    end; otherwise it runs in a thread and is interrupted if this process ends. The returned handle,
-    ``open_job(job)`` and the command line watch, abort and resume the job; ``model()`` returns its
-    latest model. The estimator, or a ``Request`` in its place, stays unfitted. Raises
+    With a client, the job runs on the cluster, and this process may end; otherwise it runs in a
+    thread and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the
+    command line watch, abort and resume the job; ``model()`` returns its latest model. Raises
     ``ExistsError`` if JOB exists, unless ``overwrite``, and errors found without reading rows.
+
+    Parameters
+    ----------
+    estimator : RVMRegressor, RVMClassifier or Request
+        The options of the fit; an estimator stays unfitted.
+    data : path or URL
+        DATA, a dataset made by ``ingest``.
+    job : path or URL
+        The new folder JOB.
+    validation : path or URL, optional
+        Held-out DATA.
+    client : dask.distributed.Client, optional
+        The cluster on which the job runs; by default the estimator's client, if any.
+    overwrite : bool, default False
+        Whether to replace an old JOB.
 
     Examples
     --------

@@ -126,8 +126,14 @@ def create(
     """Create a queued job after all checks that read no rows, and return its state. Raises as
     ``fit`` does.
 
-    ``client`` is that of the cluster on which the job will run; the job keeps the address of its
-    scheduler.
+    Args:
+        data: path or URL of DATA
+        job: path or URL of JOB
+        parameters: the options
+        validation: path or URL of held-out DATA, or None
+        overwrite: True to replace an old JOB
+        client: dask client of the cluster on which the job will run, of which the job keeps the
+            scheduler's address; None for this machine
     """
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
@@ -156,7 +162,13 @@ def requeue(
     """Queue a job again, with new locations of moved DATA. Raises as ``Job.resume`` or
     ``Job.update`` does.
 
-    ``client`` is as in ``create``; ``grown`` is for an update.
+    Args:
+        location: path or URL of JOB
+        client: as in ``create``
+        allow_code: True to allow functions that the job names
+        allow_data: datasets outside the job's store that it may read
+        grown: True for an update
+        changed: new ``LIMITS``, and new locations ``data`` and ``validation``; None for unchanged
     """
     changed = {key: value for key, value in changed.items() if value is not None}
     moved: dict[str, str] = {
@@ -189,7 +201,14 @@ def requeue(
 
 def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Json:
     """Return the event of a resume. A finished job needs a larger limit, or more time or memory
-    (``DoneError``)."""
+    (``DoneError``).
+
+    Args:
+        location: path or URL of JOB, for messages
+        state: the state of the job
+        request: the request of the job
+        changed: new values of ``LIMITS`` by name
+    """
     before = parameters_of(request)
     after = check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
@@ -211,7 +230,14 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
 
 
 def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> Json:
-    """Return the event of an update."""
+    """Return the event of an update.
+
+    Args:
+        store: the store of the job, whose lease is held
+        request: the request of the job
+        allow_code: True to allow functions that the job names
+        changed: new values of ``LIMITS`` by name; ``max_rounds`` counts further rounds
+    """
     source = _open_grown(request["data"], request["fingerprint"])
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
     if last is None or not is_growable(last.state, last.spec):

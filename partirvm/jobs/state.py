@@ -208,8 +208,14 @@ def _running(state: JobState, event: dict[str, Any]) -> JobState:
 def observed(
     state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False
 ) -> JobState:
-    """Return the state corrected by the lease (``lost``: not released) and ``requested``
-    (``JobStore.requested``)."""
+    """Return the state corrected by the lease and by a request to end.
+
+    Args:
+        state: the recorded state
+        held: True if a process holds the lease
+        requested: the request and its reason (``JobStore.requested``), or None
+        lost: True if the lease expired without being released
+    """
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         times = f"; {state.n_runs} processes have run it" if state.n_runs > 1 else ""
         reason = f"the process that ran it has ended without recording an end{times}"

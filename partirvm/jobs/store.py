@@ -343,7 +343,14 @@ class JobStore:
         self, kind: str, event: dict[str, Any], load: Callable[..., Any], allow_code: bool
     ) -> Any:
         """Return the contents of a group that an event names. Raises ``FormatError`` if it is
-        another event's."""
+        another event's.
+
+        Args:
+            kind: kind of group, "model" or "checkpoint", and key of its name in the event
+            event: the recorded event, with a token
+            load: reads the group at a location
+            allow_code: True to allow functions that the group names
+        """
         name = event[kind]
         if read_json(self.folder.at(name), HEAD).get("about") != {
             "name": name,

@@ -109,6 +109,14 @@ def parse_duration(text: str | float, what: str = "time limit") -> float:
 
 
 def _quantity(text: str | float, units: dict[str, float], what: str, example: str) -> float:
+    """Parse a positive number with a unit. Raises ``UsageError`` for anything else.
+
+    Args:
+        text: the number, with or without unit
+        units: factor of each unit by its lower-case name, "" for none
+        what: name of the quantity, for the message
+        example: expected values, for the message
+    """
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", str(text).lower())
     if match is None or match[2] not in units or float(match[1]) <= 0:
         raise UsageError(f"{what} {text!r}: expected {example}")

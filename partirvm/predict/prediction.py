@@ -284,7 +284,7 @@ def evaluate(
         Path or URL of the JOB.
     data : str
         Path or URL of DATA or of a table, with targets.
-    augment, client, allow_code, progress
+    augment, client, allow_code, progress : optional
         As in ``predict``.
 
     Raises

@@ -187,6 +187,16 @@ class Progress(Watcher):
         self._set_phase(phase, done, total or 0, "row")
 
     def _set_phase(self, phase: str, done: int, total: int, unit: str, detail: str = "") -> None:
+        """Set what the display shows; print it if there is none and a minute has passed since the
+        last line.
+
+        Args:
+            phase: name of the phase
+            done: number of finished units
+            total: number of units, 0 if unknown
+            unit: noun for one unit
+            detail: further text
+        """
         self.phase = phase
         self.done = done
         self.total = total

@@ -129,6 +129,12 @@ def resolve_kernel(
     A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if
     gamma is invalid, has the wrong length or does not apply to the kernel, or if a function cannot
     be imported.
+
+    Args:
+        request: the options, of which kernel, gamma, gamma_multiples and standardize are read
+        moments: moments of the inputs (d,), before scaling
+        columns: names and categories of the d features
+        scaling: the map from the d features to the scaled inputs
     """
     given = checked_kernel(request.kernel)
     factors = request.gamma_multiples
@@ -151,7 +157,15 @@ def _named(
     family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling
 ) -> Kernel:
     """Return the kernel of a family with the requested gamma or, for a rule, 1/(d·var) for each
-    kind of feature."""
+    kind of feature.
+
+    Args:
+        family: class of the kernel
+        request: the options, of which gamma and standardize are read
+        moments: moments of the inputs (d,), before scaling
+        columns: names and categories of the d features
+        scaling: the map from the d features to the scaled inputs
+    """
     gamma = request.gamma
     d = len(columns.features)
     inputs = moments.inputs
@@ -174,8 +188,14 @@ def _named(
 
 
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make a kernel that has its own parameters, or none; gamma only determines whether they are
-    learned."""
+    """Make a kernel that has its own parameters, or none.
+
+    Args:
+        given: the checked option: a name, ``module:function`` or a kernel
+        gamma: the option, which only determines whether the parameters are learned
+        columns: names and categories of the d features
+        scaling: the map from the d features to the scaled inputs
+    """
     learned = _is(gamma, *LEARN)
     if not (learned or _is(gamma, "learn")) or (learned and given == NoKernel.name):
         raise UsageError(
@@ -199,8 +219,14 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
 
 
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
-    """Multiply a numeric kernel by a categorical one, where their gamma is not 0; ``shared`` within
-    a kind."""
+    """Multiply a numeric kernel by a categorical one, where their gamma is not 0.
+
+    Args:
+        family: a kernel with one gamma or one per feature (d,)
+        columns: names and categories of the d features
+        scaling: the map from the d features to the scaled inputs
+        shared: True for one gamma per kind of feature, that of its first input
+    """
     coded = _coded(columns, scaling)
     shared = shared or len(family.gamma) == 1
     gamma = family.widths(len(columns.features))[scaling.sources].tolist()

@@ -70,6 +70,13 @@ def checked_data(
     Return the source with class weights applied, its moments, the class codes (N,), if any, and
     weights (K,). Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for
     data that cannot be fitted.
+
+    Args:
+        source: the training data, N rows
+        request: the options
+        executor: runs the passes over the tiles
+        held_out: the held-out data, or None
+        interrupted: returns the reason to end the fit, or None
     """
     check_aborted(interrupted)
     return_freed_memory(
@@ -222,7 +229,15 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
 def new_problem(
     source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool
 ) -> Problem:
-    """Make the problem of a fit; a kernel to be learned starts as the initial one."""
+    """Make the problem of a fit; a kernel to be learned starts as the initial one.
+
+    Args:
+        source: the training data, N rows
+        moments: moments of their inputs (d,) and targets (T,)
+        codes: class of each row (N,), None for regression
+        request: the options
+        held_out: True if the fit has held-out data
+    """
     n_classes = len(source.columns.classes or ())
     scaling = _scaling(moments, source.columns, request)
     kernel = resolve_kernel(request, moments, source.columns, scaling)

@@ -123,10 +123,17 @@ def resolve(
     """Check the data, resolve every "auto" in a validated request, learn the kernel if requested,
     and plan the fit.
 
-    ``on_step`` is called during kernel learning. If ``interrupted`` returns ``TIME``, the remaining
-    learning and measuring is skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError``
-    for an invalid option, ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit
-    needs more memory than the limit.
+    Raises ``Stopped`` if the fit is aborted, ``UsageError`` for an invalid option, ``DataError``
+    for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+
+    Args:
+        source: the training data
+        request: the validated options
+        executor: runs the passes over the tiles
+        held_out: the held-out data, or None
+        interrupted: returns None, ``ABORTED``, or ``TIME`` to skip the remaining learning and
+            measuring
+        on_step: is called with the number, total and text of each step of kernel learning
     """
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
@@ -212,8 +219,8 @@ def continued(
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
 ) -> FitSpec:
-    """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to any new rows
-    of the source.
+    """Adapt a spec to this machine, to the ``LIMITS`` of a request, and to any new rows of the
+    source.
 
     Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns
     if the memory limit is unchanged: a process with a slightly larger base memory must not end the
@@ -221,6 +228,14 @@ def continued(
     strategy is ``incremental`` with the partition size of the earlier fit, and ``fit_rows="auto"``
     is resolved for the new rows. After a fit of all rows at once, the partition size is at most the
     number of new rows. Raises the errors of ``resolve``.
+
+    Args:
+        spec: the spec of the earlier fit
+        source: the training data: the earlier rows and any new ones behind them
+        asked: the request with the new limits
+        executor: runs the passes over the tiles
+        held_out: the held-out data, or None
+        interrupted: returns the reason to end the fit, or None
     """
     source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
     before = spec.problem
@@ -268,7 +283,16 @@ def _plan(
     machine: Machine,
     **how: Any,
 ) -> Plan:
-    """Plan the fit of a resolved request; ``how`` holds further ``make_plan`` arguments."""
+    """Plan the fit of a resolved request.
+
+    Args:
+        source: the training data, to measure the rates of this machine
+        problem: the problem of the fit
+        request: the resolved options
+        shape: sizes of the data and the model
+        machine: threads and memory of the processes
+        how: further ``make_plan`` arguments
+    """
     read = rows_read(request, shape, shuffled=problem.shuffled)
     rates = calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
@@ -278,8 +302,15 @@ def _plan(
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
-    """Return the request for ``new`` more rows; the earlier fit's statistics cover all rows, so no
-    sample grows."""
+    """Return the request for more rows; the earlier fit's statistics cover all rows, so no sample
+    grows.
+
+    Args:
+        request: the resolved options of the earlier fit, with the new limits
+        spec: the spec of the earlier fit
+        asked: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are read
+        new: number of new rows
+    """
     n_rows = spec.problem.n_rows + new
     K = spec.problem.n_kernels
     size = int(request.partition_size)
@@ -336,7 +367,14 @@ def _options(plan: Plan, centres: int = 0) -> Options:
 
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
-    """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
+    """Resolve every "auto" that affects the model; the plan may still lower the partition size.
+
+    Args:
+        request: the options
+        problem: the problem, with the learned kernel
+        schedule: the schedule of the strategy
+        size: partition size in candidates
+    """
     n_rows = problem.n_rows
     K = problem.n_classes
     fit_rows, sample = resolve_fit_rows(
@@ -363,8 +401,14 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
 def schedule_for(
     request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1
 ) -> Schedule:
-    """Return the schedule for this many ``outputs`` (posteriors); "auto" is basic for few rows or
-    without a kernel."""
+    """Return the schedule of the strategy; "auto" is basic for few rows or without a kernel.
+
+    Args:
+        request: the options, of which strategy, kernel and partition_size are read
+        n_rows: number of rows N
+        likelihood: the likelihood, whose ``at_once`` bounds outputs·N² of a single fit
+        outputs: number of posteriors
+    """
     few = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto"
     name = request.strategy
     if request.kernel == NoKernel.name or (name == "auto" and few):
@@ -385,10 +429,19 @@ def resolve_fit_rows(
     """Resolve ``fit_rows`` and the number of rows in the sample, or in the first sample if it
     grows.
 
-    A single fit uses all rows. The working set uses ``growing`` if the data are ``shuffled`` and
-    have more than four times the rows of the first sample. In other strategies, fits of all rows
-    take about 2·K·N²·P flops, or 2·K·N·n·P if only n = ``new`` rows have to join; more than 2e12
-    are not affordable. The result is the same on every machine.
+    A single fit uses all rows. The working set uses ``growing`` if the data are shuffled and have
+    more than four times the rows of the first sample. In other strategies, fits of all rows take
+    about 2·K·N²·P flops, or 2·K·N·n·P if only n rows have to join; more than 2e12 are not
+    affordable. The result is the same on every machine.
+
+    Args:
+        request: the options, of which fit_rows and sample_rows are read
+        schedule: the schedule of the strategy
+        n_rows: number of rows N
+        size: partition size P in candidates
+        K: number of kernel columns of each row
+        new: number n of rows that have to join, 0 for all
+        shuffled: True if the rows are in random order
     """
     fit_rows = request.fit_rows
     sample = request.sample_rows

@@ -311,10 +311,15 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
     """Return the heuristic size, and that of ``partition_size="auto"``, which is bounded.
 
     The heuristic is ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger
-    ρ, the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon &
-    Shmilovici 2006, §3.1; the paper prints the middle line with a reversed sign). The partition
-    size is at least the number of ``centres`` of kernel learning: learned kernels are wide, so the
-    heuristic finds few vectors, and rounds of so few candidates would end the fit too early.
+    ρ (Ben-Shimon & Shmilovici 2006, §3.1; the paper prints the middle line with a reversed sign).
+    Learned kernels are wide, so the heuristic finds few vectors, and rounds of so few candidates
+    would end the fit too early: hence the minimum for kernel learning.
+
+    Args:
+        n_rows: number of rows N
+        d: number of features
+        rho: fraction ρ of rows that a basic RVM on √(N·d) random rows keeps as vectors
+        centres: number of centres of kernel learning, a minimum of the partition size; 0 if none
     """
     least, most = AUTO_PARTITION
     factor = 1.0

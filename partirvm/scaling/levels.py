@@ -49,11 +49,16 @@ def without_folds(codes: Float, count: int) -> Float:
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
-    """Return p functions (n, p) of the g features ``numbers`` of rows X: 1 and, for each z, cos πu,
-    cos 2πu and so on.
+    """Return p functions (n, p) of g numeric features: 1 and, for each z, cos πu, cos 2πu and
+    so on.
 
-    z = (x − mean)/deviation of ``moments`` (2, g) is within ±4, a gap 0; u = (1 + tanh .8z)/2 is
-    about its quantile.
+    z = (x − mean)/deviation is within ±4, a gap 0; u = (1 + tanh .8z)/2 is about its quantile.
+
+    Args:
+        X: rows (n, d)
+        numbers: column numbers of the features (g,)
+        moments: means and deviations of the features (2, g)
+        p: number of functions, 1 plus a multiple of g
     """
     z = np.nan_to_num(np.clip((X[:, numbers] - moments[0]) / moments[1], -4.0, 4.0))
     quantile = 0.5 + 0.5 * np.tanh(0.8 * z)

@@ -110,7 +110,7 @@ class Codec:
             The kind of group and the version of its format.
         about : JSON value, optional
             Facts that can be read without the value.
-        beside : (str, callable), optional
+        copies : (str, callable), optional
             The name of a folder in the group, and a function that writes it; it is complete if the
             group is.
         """

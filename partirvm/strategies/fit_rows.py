@@ -82,8 +82,14 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of
-    the previous fit."""
+    """Return the problem with additional rows as a batch.
+
+    Args:
+        before: the problem of the previous fit
+        options: options of the previous fit
+        now: the problem of all rows, the additional ones last
+        partition_size: number of candidates of a partition of the additional rows
+    """
     n = now.n_rows
     codes = now.codes
     shuffled = now.shuffled
@@ -132,8 +138,16 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 def stratified_partition(
     codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool
 ) -> Int:
-    """Return the rows of partition ``number``, increasing; sizes differ by at most one, also within
-    a class."""
+    """Return the rows of a partition, increasing; sizes differ by at most one, also within a class.
+
+    Args:
+        codes: class of each row (N,)
+        n_classes: number of classes
+        count: number of partitions
+        number: number of this partition, from 0
+        seed: seed of the random order within a class
+        shuffled: True if the rows are in random order, so that neighbours form a partition
+    """
     parts = []
     dealt = 0
     for k in range(n_classes):
@@ -158,13 +172,19 @@ def drawn_rows(
     *,
     purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
-    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing
-    order.
+    """Return random rows, or all remaining rows, in increasing order.
 
-    In shuffled data, these are neighbouring rows (of each class), different for each ``draw``. Half
-    of the candidates are divided equally among classes, the rest by size; a sample is divided by
-    size, with at least ``LEAST`` rows of each. With fewer rows than classes, the classes take
-    turns.
+    In shuffled data, these are neighbouring rows (of each class). Half of the candidates are
+    divided equally among classes, the rest by size; a sample is divided by size, with at least
+    ``LEAST`` rows of each. With fewer rows than classes, the classes take turns.
+
+    Args:
+        problem: the problem with N rows
+        used: sorted row numbers that are not drawn
+        count: number of rows to draw
+        seed: seed of the fit
+        draw: number of the draw, each of which has different rows
+        purpose: candidates or a sample
     """
     drawing = RowDrawing(problem.shuffled, seed, purpose, draw)
     n_rows = problem.n_rows
@@ -213,8 +233,14 @@ class RowDrawing:
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
-    """Return how many rows (K,) classes of these sizes (K,) contribute: ``count`` or all; see
-    ``drawn_rows``."""
+    """Return how many rows (K,) each class contributes; see ``drawn_rows``.
+
+    Args:
+        sizes: rows of each class (K,)
+        count: number of rows in total, if there are so many
+        even: fraction of the rows that is divided equally among classes, the rest by size
+        least: minimum number of rows of a class that has them
+    """
     count = min(count, int(sizes.sum()))
     present = sizes > 0
     shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)

@@ -187,7 +187,14 @@ def _fits(
 
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full
-    precision."""
+    precision.
+
+    Args:
+        state: the state of the level
+        number: number of the fit within its level, from 1
+        design: the columns
+        start: α and β, or weights, from which the fit starts (``Start``), or None
+    """
     count = len(design.labels)
     dropped = state.dropped
     fit = stages.first_state(

@@ -172,8 +172,14 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
 def extended(
     state: RoundsState, new: Design, fit_rows: str, warm: Any = None
 ) -> Steps[RoundsState]:
-    """Request the statistics of the new columns, or of all if the rows change, starting from
-    ``warm`` if given."""
+    """Request the statistics of the new columns, or of all if the rows change.
+
+    Args:
+        state: the state before the extension
+        new: new columns, possibly none
+        fit_rows: rows of the next fit, "full", "sample" or "growing"
+        warm: start of the next fit (``Start``), or None
+    """
     problem = state.problem
     fit = state.fit
     design = state.design.join(new)
@@ -426,15 +432,19 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
-    """Return whether a kernel that was learned from ``centres`` centres should be learned again at
-    this fit's vectors.
+    """Return whether a learned kernel should be learned again at this fit's vectors.
 
     This applies only to fits from sums over rows: otherwise, a comparison would take a whole fit.
-        Fits in rounds have
-    up to two fifths more vectors than they would keep, hence 3.2: at 2.4, kin40k with 10,000 rows
-        learned for 35 s more
-    and lowered its error by 7 %. With four times as many rows as kernel learning uses, a fit takes
-    longer anyway: on 36,000 rows, 2.4 lowers the error by 4 % in a third more time.
+    Fits in rounds have up to two fifths more vectors than they would keep, hence 3.2: at 2.4,
+    kin40k with 10,000 rows learned for 35 s more and lowered its error by 7 %. With four times as
+    many rows as kernel learning uses, a fit takes longer anyway: on 36,000 rows, 2.4 lowers the
+    error by 4 % in a third more time.
+
+    Args:
+        problem: the problem with its kernel
+        options: options of the fit
+        fit: the fit with its vectors
+        centres: number of centres from which the kernel was learned
     """
     if not options.centres or problem.n_classes:
         return False
