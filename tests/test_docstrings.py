@@ -22,9 +22,6 @@ ROOT = Path(partirvm.__file__).parent
 MANY = 4
 """Functions with this many parameters or more describe each of them."""
 
-LATER = {"core", "data", "execution", "fit", "kernels", "learning", "literature", "local"}
-"""Rooms whose functions are not yet described."""
-
 GIVEN = {"integrations/skl2onnx.py:_parse"}
 """Functions whose parameters another package determines and describes."""
 
@@ -145,7 +142,7 @@ def test_parameters_of_internal_functions_have_a_line():
         missing |= {
             f"{path}:{each.name}"
             for each in functions_of(tree)
-            if room not in LATER | {"cli"}
+            if room != "cli"
             and not re.fullmatch("__.*__", each.name)
             and each.name not in exempt
             and len(names_of(each)) >= MANY
