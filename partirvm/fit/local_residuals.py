@@ -569,30 +569,41 @@ def _calibrated(
     k = max(map(fewest, errors, by_number))
     predicted = [of_target[k] for of_target in by_number]
     judges = folds.rows[: len(records)]
-    scaling = request.design.scaling
+    after = np.stack([errors[target] - mean for target, (mean, _) in enumerate(predicted)])
     calibrations = list[Calibration]()
-    corrected = list[Float]()
     shown = list[NumberDiagnostics]()
-    for target, (mean, variance) in enumerate(predicted):
+    for target, (_, variance) in enumerate(predicted):
         kernel = residuals.kernels[target]
-        left_out = request.left_out[target]
-        after = errors[target] - mean
-        t = left_out.targets[judges, 0]
-        top, levels = quantiles(np.abs(after) * np.sqrt(kernel.inflation / variance))
+        top, levels = quantiles(np.abs(after[target]) * np.sqrt(kernel.inflation / variance))
         calibrations.append(Calibration(len(judges), kernel.noise, 1.0, top, levels))
-        corrected.append(after)
-        # without coverage: these rows calibrate the intervals
-        rows = left_out.rows[judges]
-        diagnostics = NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, ())
-        shown.append(
-            diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)
-        )
-    after = np.stack(corrected)
+        if target < MOST_TARGETS:
+            shown.append(_corrected_diagnostics(request, target, judges, after[target], variance))
     rmse = np.sqrt(np.mean(after**2, axis=1))
     fitted = ResidualsFitted(
         replace(residuals, neighbours=k, calibrations=tuple(calibrations)),
         error_gain(errors, after)[0],
         rmse=tuple(rmse.tolist()),
-        diagnostics=tuple(shown[:MOST_TARGETS]),
+        diagnostics=tuple(shown),
     )
     return fitted, after
+
+
+def _corrected_diagnostics(
+    request: FitResiduals, target: int, judges: Int, after: Float, variance: Float
+) -> NumberDiagnostics:
+    """Return diagnostics of corrected left-out rows, without coverage: these rows calibrate the
+    intervals.
+
+    Args:
+        request: the fit
+        target: number of the target
+        judges: (m,), positions among the left-out rows
+        after: (m,), their corrected errors
+        variance: (m,), predicted variances of their errors
+    """
+    left_out = request.left_out[target]
+    scaling = request.design.scaling
+    t = left_out.targets[judges, 0]
+    rows = left_out.rows[judges]
+    diagnostics = NumberDiagnostics.of(t, t - after, np.sqrt(variance), rows, ())
+    return diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target)

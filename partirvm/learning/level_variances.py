@@ -31,6 +31,7 @@ from partirvm.learning.embedding import (
     other_categories,
     outputs_of,
     posterior_effects,
+    with_moments,
 )
 from partirvm.learning.sample import SampledRows
 from partirvm.scaling.maps import FeatureMap, Scaling
@@ -152,7 +153,8 @@ def with_level_variances(
     if not counts or has_numeric_target(problem):
         return scaling
     tile = sample.rows.gather(sample.rows.rows)
-    rows, _ = level_rows(tile, plain_with_moments(scaling, counts, columns), scaling, counts, sums)
+    plain = with_moments(replace(scaling, features=None), columns)
+    rows, _ = level_rows(tile, plain, scaling, counts, sums)
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
     present = np.flatnonzero(root)
     levels = LevelSample(
@@ -176,20 +178,6 @@ def with_level_variances(
         return scaling
     features = scaling.features or FeatureMap.plain(len(columns.features))
     return replace(scaling, features=replace(features, variances=variances, log_shares=log_shares))
-
-
-def plain_with_moments(scaling: Scaling, counts: dict[int, int], columns: Columns) -> FeatureMap:
-    """Return a map without warps and tables, with the moments of features that are no categories.
-
-    Args:
-        scaling: scaling of the features
-        counts: categorical features by position
-        columns: names of the features
-    """
-    d = len(columns.features)
-    numbers = np.array([j for j in range(d) if j not in counts], dtype=np.int64)
-    moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
-    return replace(FeatureMap.plain(d), numbers=numbers, moments=moments)
 
 
 def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:

@@ -143,31 +143,32 @@ def warped_if_better(
     The mean absolute error of up to ``WARP_ROWS`` rows decides. Mean squared errors of targets with
     long tails are those of a few rows: on census 8H, they and 500 rows prefer the worse choice.
 
-    sample : holds the rows
-    problem : has features that are not warped
-    order : (n,), row numbers in random order
-    most : number of rows that taught ``widths``
-    widths : the best kernel of features that are not warped
-    judged : whether left-out rows may judge
+    Args:
+        sample: holds the rows
+        problem: has features that are not warped
+        order: (n,), row numbers in random order
+        most: number of rows that taught ``widths``
+        widths: the best kernel of features that are not warped
+        judged: whether left-out rows may judge
 
     Returns the problem, its best process, and the errors that were compared (empty if none were),
     in units of the scaled targets.
     """
-    judge = (
-        judge_of(sample, problem, order, most=WARP_ROWS)
-        if judged and problem.target_variance
-        else None
-    )
+    judge = None
+    if judged and problem.target_variance:
+        judge = judge_of(sample, problem, order, most=WARP_ROWS)
     if judge is None or most + len(judge.new) > len(order):
         return *warped(sample, problem, order, most, widths), {}
     teachers = order[: -len(judge.new)]
     warped_problem, warped_widths = warped(sample, problem, teachers, most, widths)
     if warped_problem is problem:
         return problem, widths, {}
-    plain = judge.absolute_error(widths)
-    warped_error = replace(judge, problem=warped_problem).absolute_error(warped_widths)
-    errors = {"plain": plain, "warped": warped_error}
-    if warped_error > plain:
+    warped_judge = replace(judge, problem=warped_problem)
+    errors = {
+        "plain": judge.absolute_error(widths),
+        "warped": warped_judge.absolute_error(warped_widths),
+    }
+    if errors["warped"] > errors["plain"]:
         return problem, widths, errors
     return warped_problem, warped_widths, errors
 
@@ -195,7 +196,8 @@ def search(
 
     Returns the fits of widths and of directions, and the nats of each family.
     """
-    rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.scaling.n_inputs
+    rows = ProcessRows.of(sample, problem, order[:most])
+    d = problem.empty.scaling.n_inputs
     best = first
     radial = inside(first.kernel, d, RadialKernel) if family else []
     evidence = {radial[0][0].name: float(best.value)} if radial else {}
