@@ -18,7 +18,7 @@ VALUES = {"errors", "types", "scaling", "options", "quoting", "process"}
 process: importable by all."""
 
 PARTS_OF_FITS = VALUES | {"storage", "core", "kernels", "data", "model", "planning"}
-PARTS_OF_FITS |= {"likelihoods", "strategies", "execution", "learning"}
+PARTS_OF_FITS |= {"spec", "likelihoods", "strategies", "execution", "learning"}
 
 ARROWS = {
     "quoting": set(),
@@ -38,15 +38,16 @@ ARROWS = {
     "export": VALUES | {"storage", "kernels", "data.convert"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
-    "likelihoods": VALUES | {"core", "kernels", "model", "local"},
-    "strategies": VALUES | {"core", "kernels", "planning", "likelihoods", "local"},
+    "spec": VALUES | {"core", "kernels", "model"},
+    "likelihoods": VALUES | {"core", "kernels", "model", "local", "spec"},
+    "strategies": VALUES | {"core", "kernels", "planning", "spec", "likelihoods", "local"},
     "data": VALUES | {"storage", "core", "kernels"},
     # Rows of a data frame are read as ingest reads them.
     "model": VALUES
     | {"storage", "core", "kernels", "local", "export", "data.convert", "data.labels"},
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES
-    | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"}
+    | {"core", "kernels", "data", "model", "spec", "likelihoods", "planning.plan"}
     | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES
@@ -54,6 +55,7 @@ ARROWS = {
         "storage",
         "core",
         "kernels",
+        "spec",
         "likelihoods",
         "strategies",
         "data",
@@ -75,7 +77,7 @@ ARROWS = {
     | {"resolve", "fit", "jobs", "predict", "report", "data", "model", "execution", "core"}
     | {"export"},
     # Nothing may know the systems of the sources.
-    "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
+    "literature": VALUES | {"core", "kernels", "spec", "likelihoods", "data", "model", "resolve"},
     # Estimators in other libraries.
     "integrations": {"estimators", "export", "data.convert"},
     "cli": VALUES
@@ -117,6 +119,7 @@ THIRD_PARTIES = {
     "kernels": {"numpy", "scipy"},
     "export": {"numpy", "jinja2", "onnx", "sklearn"},
     "planning": {"numpy", "scipy"},
+    "spec": {"numpy"},
     "likelihoods": {"numpy"},
     "local": {"numpy", "scipy"},
     "likelihoods.noise_fit": {"scipy"},

@@ -29,7 +29,6 @@ from partirvm.execution.local import (
     tile_statistics,
 )
 from partirvm.kernels.permission import permit_names, permitted_names
-from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import (
     one_blas_thread,
@@ -38,6 +37,8 @@ from partirvm.process import (
     unloaded_bytes,
     usable_cores,
 )
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import DenseFit, Solved
 
 R = TypeVar("R")
 

@@ -26,7 +26,6 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Keeping, fill_block, forget
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.planning.plan import Machine
 from partirvm.process import (
     available_memory,
@@ -36,6 +35,8 @@ from partirvm.process import (
     unloaded_bytes,
     usable_cores,
 )
+from partirvm.spec.passes import Panel, Pass, Rows, between
+from partirvm.spec.problem import DenseFit, Solved
 from partirvm.types import PANEL_ROWS, Int
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows

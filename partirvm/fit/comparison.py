@@ -19,11 +19,12 @@ from partirvm.core.link import LINKS, moderated, targets
 from partirvm.core.sampling import Purpose, stream
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.learning.sample import Spent, gathered
+from partirvm.learning.sample import gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
 from partirvm.scaling.maps import unfolded_inputs
+from partirvm.spec.history import Spent
 from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Float, Int
 
 MOST_BYTES = 1 << 23

@@ -22,25 +22,18 @@ from partirvm.execution import Executor
 from partirvm.execution.kernel_store import KeepBlocks
 from partirvm.fit.local_residuals import fit_residuals
 from partirvm.fit.residual_rows import Keep, ResidualReader
-from partirvm.learning.sample import Entry as Entry
-from partirvm.learning.sample import Spent, gathered, line
+from partirvm.learning.sample import gathered
 from partirvm.learning.search import learn_again
-from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
 from partirvm.model.relevance import feature_relevance, most_rows
 from partirvm.process import on_threads, one_blas_thread
+from partirvm.spec.history import Entry as Entry
+from partirvm.spec.history import Record, Spent, line
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import DenseFit, Options, PassFit, Problem, Solved
 from partirvm.strategies import AnyStrategy
-from partirvm.strategies.problem import (
-    FitResiduals,
-    LearnKernel,
-    Options,
-    Problem,
-    Record,
-    Save,
-    Steps,
-    Stopped,
-)
+from partirvm.strategies.instructions import FitResiduals, LearnKernel, Save, Steps, Stopped
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 from partirvm.types import Float
 

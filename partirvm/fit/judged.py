@@ -18,9 +18,10 @@ from threadpoolctl import threadpool_limits
 from partirvm.core.sampling import Purpose, stream
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.learning.sample import Spent, gathered
+from partirvm.learning.sample import gathered
 from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import AS_IT_IS
+from partirvm.spec.history import Spent
 from partirvm.types import JUDGED_ROWS, Float, Int
 
 FAR_OUT = 10.0

@@ -30,7 +30,7 @@ from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.planning.memory import bytes_of_residuals
 from partirvm.process import in_threads
-from partirvm.strategies.problem import FitResiduals, ResidualsFitted
+from partirvm.strategies.instructions import FitResiduals, ResidualsFitted
 from partirvm.types import (
     PANEL_ROWS,
     RESIDUAL_COLUMNS,

@@ -17,7 +17,7 @@ from partirvm.core.left_out import LeftOut
 from partirvm.core.left_out_together import folds_of, left_out_together
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.cells import NUMBER, Cells
-from partirvm.strategies.problem import FitResiduals
+from partirvm.strategies.instructions import FitResiduals
 from partirvm.types import PANEL_ROWS, Float, Int
 
 

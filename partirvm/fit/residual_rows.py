@@ -13,12 +13,13 @@ from partirvm.data.source import Source
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import Spent, gathered
+from partirvm.learning.sample import gathered
 from partirvm.learning.target import require_positive
 from partirvm.local.cells import Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
+from partirvm.spec.history import Spent
 from partirvm.storage import open_folder
-from partirvm.strategies.problem import FitResiduals
+from partirvm.strategies.instructions import FitResiduals
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS, Float, Int
 
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]

@@ -41,7 +41,7 @@ from partirvm.resolve.new_problem import Interrupted, timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.storage import Where
 from partirvm.storage.lease import Lease, Process
-from partirvm.strategies.problem import Stopped
+from partirvm.strategies.instructions import Stopped
 
 TAKE_OVER_SECONDS = 40.0
 """Seconds that a new driver waits for the lease of a driver that hangs or is unreachable."""

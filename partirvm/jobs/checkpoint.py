@@ -17,9 +17,9 @@ from partirvm.kernels import KERNELS
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.resolve.resolve import FitSpec
+from partirvm.spec.problem import Options, Problem
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
-from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.split_merge import State
 from partirvm.strategies.stages import RoundsState
 

@@ -24,10 +24,10 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.fitted import basis_functions_json, directions_json, sizes_json
 from partirvm.quoting import html_table
+from partirvm.spec.history import Record
 from partirvm.storage import Where, open_folder
 from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
-from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
 GRACE = (

@@ -55,7 +55,7 @@ from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
 from partirvm.learning.steep import explains_little
 from partirvm.likelihoods import POOLED
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ONE = "one width"

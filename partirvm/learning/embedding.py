@@ -32,7 +32,7 @@ from partirvm.learning.sample import SampledRows
 from partirvm.quoting import counted
 from partirvm.scaling.levels import level_functions, levels_of
 from partirvm.scaling.maps import FeatureMap, Scaling
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Columns, Float, Int
 
 DIMENSIONS = 4

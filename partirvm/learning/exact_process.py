@@ -29,7 +29,7 @@ from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
 from partirvm.process import in_threads, unlocked
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 NARROW_SD = 2.0

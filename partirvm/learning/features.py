@@ -23,7 +23,7 @@ from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import with_gammas
 from partirvm.learning.sample import SampledRows, fitted
 from partirvm.scaling.maps import FeatureMap, Scaling
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 SKEWED = 0.8

@@ -30,7 +30,7 @@ from partirvm.kernels import (
 from partirvm.kernels.base import NEGLIGIBLE
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
-from partirvm.learning.sample import Entry, SampledRows, evaluate
+from partirvm.learning.sample import SampledRows, evaluate
 from partirvm.learning.search import (
     ALL_EVALUATIONS,
     KernelSearch,
@@ -40,7 +40,8 @@ from partirvm.learning.search import (
     grow,
 )
 from partirvm.likelihoods.passes import InputGradientPass
-from partirvm.strategies.problem import Problem
+from partirvm.spec.history import Entry
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 EACH = "a width per feature"

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from partirvm.kernels.design import Design
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.sample import SampledRows
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 JUDGED_ROWS = 500

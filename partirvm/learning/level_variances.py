@@ -35,7 +35,7 @@ from partirvm.learning.embedding import (
 )
 from partirvm.learning.sample import SampledRows
 from partirvm.scaling.maps import FeatureMap, Scaling
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Bool, Columns, Float, Int
 
 NEGLIGIBLE = 0.01

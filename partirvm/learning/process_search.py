@@ -40,7 +40,8 @@ from partirvm.learning.search import LOSS, KernelSearch, LearningOptions, kernel
 from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.learning.turning import directions, promising
 from partirvm.process import in_threads
-from partirvm.strategies.problem import Problem, Record
+from partirvm.spec.history import Record
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ROWS = 400

@@ -6,7 +6,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
 from typing import Any, Self
@@ -22,12 +22,13 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor
 from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
-from partirvm.process import on_threads, one_blas_thread, peak_memory
+from partirvm.process import on_threads, one_blas_thread
+from partirvm.spec.history import Record, Spent
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import Problem
 from partirvm.strategies.fit_rows import fresh
-from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
 FIRST_UPDATES = 10
@@ -56,8 +57,6 @@ STAGES = (
 )
 """Stages of kernel learning, in order; a search may omit some."""
 
-Entry = dict[str, Any]
-"""A history entry: a record with seconds and bytes, as plain JSON."""
 
 OnStep = Callable[[int, int, str], None]
 """Callback of kernel learning with the number of the current stage, the number of stages, and a
@@ -66,64 +65,6 @@ text on the stage."""
 OnProgress = Callable[[Sequence[Pass], int, int], None]
 """Progress callback with the passes, the number of tiles done and the total; it may raise to end
 the work."""
-
-
-@dataclass
-class Spent:
-    """Work since the last history entry: seconds and number of passes, and the total number of rows
-    they read.
-
-    ``since`` is the time of that entry (``perf_counter``).
-    """
-
-    passing: float = 0.0
-    passes: int = 0
-    rows: int = 0
-    since: float = field(default_factory=time.perf_counter)
-
-    def add(self, began: float, passes: int, rows: int) -> None:
-        """Add passes since ``began`` (``perf_counter``) over ``rows`` rows in total."""
-        self.passing += time.perf_counter() - began
-        self.passes += passes
-        self.rows += rows
-
-    def share(self, of: int = 1) -> dict[str, float]:
-        """Return and subtract the share of the next of ``of`` history entries. Time outside passes
-        is that of fits."""
-        passing = self.passing / of
-        passes = self.passes // of
-        rows = self.rows // of
-        elapsed = (time.perf_counter() - self.since) / of
-        self.passing, self.passes, self.rows = (
-            self.passing - passing,
-            self.passes - passes,
-            self.rows - rows,
-        )
-        self.since += elapsed
-        solving = max(elapsed - passing, 0.0)
-        return {
-            "pass_seconds": passing,
-            "passes": passes,
-            "pass_rows": rows,
-            "solve_seconds": solving,
-        }
-
-
-def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) -> Entry:
-    """Make a history entry from a record.
-
-    Args:
-        record: what is stated of the fit
-        spent: seconds and numbers of passes since the last entry (``Spent.share``)
-        began: start of the work in seconds (``perf_counter``)
-        saved: whether a model was saved
-    """
-    entry = {
-        **asdict(record),
-        "termination": record.termination.value,
-        "seconds": time.perf_counter() - began,
-    }
-    return {**entry, **spent, "peak_memory": peak_memory(), "saved": saved}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import along_directions, turnable
 from partirvm.learning.sample import SampledRows
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 LITTLE = 0.05

@@ -19,7 +19,7 @@ from partirvm.learning.process_search import searchable
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LEAST
 from partirvm.scaling.maps import TargetMap
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ROWS = 500

@@ -1,10 +1,10 @@
 """Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds
 them by name."""
 
-from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.likelihoods.indicators import IndicatorLikelihood
+from partirvm.spec.problem import Likelihood
 
 GAUSSIAN = GaussianLikelihood()
 POOLED = IndicatorLikelihood()

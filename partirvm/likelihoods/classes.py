@@ -13,9 +13,10 @@ from partirvm.core.newton import NewtonSearch, begin, enter, receive
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Draw, Likelihood, Pass, PassFit, Start, positions, survivors
 from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.model import ClassModel
+from partirvm.spec.passes import Pass, positions
+from partirvm.spec.problem import Draw, Likelihood, Options, PassFit, Problem, Start, survivors
 from partirvm.types import Columns, Float, Int
 
 
@@ -36,7 +37,7 @@ class ClassLikelihood(Likelihood):
         parts = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
         return ClassModel(*parts, likelihood=self.name, moderate=moderate)
 
-    def start(self, problem: Any) -> LaplaceState:
+    def start(self, problem: Problem) -> LaplaceState:
         outputs = problem.n_outputs
         none = np.zeros((0, outputs))
         block = LogisticBlock(0.0, none, np.zeros((outputs, 0, 0)), 0, 0)
@@ -46,9 +47,15 @@ class ClassLikelihood(Likelihood):
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
     def fit(
-        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any
+        self,
+        problem: Problem,
+        options: Options,
+        design: Design,
+        fit: LaplaceState,
+        rule: StopRule,
+        rows: Int | None,
+        warm: Start | None,
     ) -> PassFit:
-        rows, warm = others
         rule = replace(rule, max_iterations=options.max_passes, guard=False)
         return Newton(design, self.name, warm or self.warm(fit), rule, rows, problem.prior)
 
@@ -57,7 +64,7 @@ class ClassLikelihood(Likelihood):
     ) -> Pass:
         return ErrorPass(design, fit.mean, count, used, self.name, draw, rows=rows)
 
-    def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
+    def record(self, problem: Problem, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         n = max(fit.n, 1)
         return class_record(fit, fit.block.nll / n, fit.block.wrong / n, scores)
 

@@ -21,18 +21,10 @@ from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatisti
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import (
-    DenseFit,
-    Draw,
-    Likelihood,
-    OnStep,
-    Pass,
-    Rows,
-    Start,
-    positions,
-)
 from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import AnyModel, Model
+from partirvm.spec.passes import Pass, Rows, positions
+from partirvm.spec.problem import DenseFit, Draw, Likelihood, OnStep, Options, Problem, Start
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
@@ -70,13 +62,13 @@ class GaussianLikelihood(Likelihood):
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> AnyModel:
         return Model.from_fit(design, fit, columns)
 
-    def start(self, problem: Any) -> HyperState:
+    def start(self, problem: Problem) -> HyperState:
         """Return the fit without columns, whose prediction is the target's mean. σ² starts at most
         at the squared error of left-out rows: from .1 of the variance, some smooth functions with
         little noise end as noise alone."""
-        target_variance = problem.target_variances
-        if target_variance is None:
-            target_variance = problem.target_variance or 1.0
+        target_variance: float | Float = problem.target_variance or 1.0
+        if problem.target_variances is not None:
+            target_variance = problem.target_variances
         noise_variance = problem.noise_variance
         if noise_variance is None:
             share = FIRST_NOISE if problem.target_variance else NOISE_FLOOR
@@ -103,7 +95,7 @@ class GaussianLikelihood(Likelihood):
 
     def join(
         self,
-        problem: Any,
+        problem: Problem,
         fit: HyperState,
         kept: Design,
         new: Design,
@@ -124,18 +116,19 @@ class GaussianLikelihood(Likelihood):
 
     def fit(
         self,
-        problem: Any,
-        options: Any,
+        problem: Problem,
+        options: Options,
         design: Design,
         fit: HyperState,
         rule: StopRule,
-        *others: Any,
+        rows: Int | None,
+        warm: Start | None,
     ) -> Solve:
         return Solve(fit, rule, options.solver)
 
     def settling(
         self,
-        problem: Any,
+        problem: Problem,
         design: Design,
         fit: HyperState,
         rows: Int | None,
@@ -199,7 +192,7 @@ class GaussianLikelihood(Likelihood):
     ) -> tuple[Pass, ...]:
         return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
-    def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
+    def record(self, problem: Problem, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         scale = problem.empty.scaling.t_scale
         n = fit.statistics.n
         errors = np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))
@@ -238,7 +231,7 @@ def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
     )
 
 
-def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
+def left_out_diagnostics(problem: Problem, fit: Any) -> Sequence[NumberDiagnostics]:
     """Return the diagnostics of left-out rows, in the target's units, if any."""
     scaling = problem.empty.scaling
     diagnostics = getattr(fit, "left_out", None)

@@ -22,11 +22,12 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.classes import class_record
 from partirvm.likelihoods.gaussian import FIRST_NOISE, GaussianLikelihood, Solve
 from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import Options, Problem, Start
 from partirvm.types import Columns, Int
 
 ROWS = 5000
@@ -58,7 +59,7 @@ class IndicatorLikelihood(GaussianLikelihood):
         link = "multinomial" if fit.n_classes > 2 else "bernoulli"
         return ClassModel(*parts, likelihood=link, moderate=False, ramp=fit.ramp)
 
-    def start(self, problem: Any) -> HyperState:
+    def start(self, problem: Problem) -> HyperState:
         K = problem.n_classes
         variance = (K - 1.0) / K**2
         empty = GramStatistics.empty(K)
@@ -69,14 +70,21 @@ class IndicatorLikelihood(GaussianLikelihood):
         )
 
     def fit(
-        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any
+        self,
+        problem: Problem,
+        options: Options,
+        design: Design,
+        fit: HyperState,
+        rule: StopRule,
+        rows: Int | None,
+        warm: Start | None,
     ) -> Solve:
         rule = replace(rule, tol=LOOSE * problem.n_classes * rule.tol)
-        return super().fit(problem, options, design, fit, rule, *others)
+        return super().fit(problem, options, design, fit, rule, rows, warm)
 
     def settling(
         self,
-        problem: Any,
+        problem: Problem,
         design: Design,
         fit: HyperState,
         rows: Int | None,
@@ -101,5 +109,5 @@ class IndicatorLikelihood(GaussianLikelihood):
             return replace(fit, ramp=statistics[0].ramp(fit.ramp))
         return super().settle(fit, *statistics, last=False)
 
-    def record(self, problem: Any, fit: HyperState, scores: Any) -> dict[str, Any]:
+    def record(self, problem: Problem, fit: HyperState, scores: Any) -> dict[str, Any]:
         return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)

@@ -25,7 +25,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels import Categorical, Family, Gaussian, Kernel
 from partirvm.kernels.design import Design, LocalNoise
-from partirvm.likelihoods.base import DenseFit, OnStep
+from partirvm.spec.problem import DenseFit, OnStep
 from partirvm.types import NOISE_CENTRES, Float, Int
 
 CONSTANT = "constant"

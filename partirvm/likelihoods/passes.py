@@ -19,8 +19,9 @@ from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
 from partirvm.model import AnyModel, ClassModel, Model
+from partirvm.spec.passes import Panel, Pass, eligible
+from partirvm.spec.problem import Draw
 from partirvm.types import PANEL_ROWS, Float, Int
 
 COPY = 1e-12

@@ -14,7 +14,7 @@ from partirvm.learning.process_search import evidence_of, searchable
 from partirvm.planning.memory import FLOAT
 from partirvm.resolve.kernel import chooses, resolve_kernel
 from partirvm.resolve.samples import OutOfTime, Samples
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 from partirvm.types import LEARNING_ROWS
 
 MANY_LEVELS = 8

@@ -30,7 +30,8 @@ from partirvm.process import KEPT, return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.scaling.maps import GRAIN, FeatureMap, Scaling
-from partirvm.strategies.problem import Codes, Problem, Stopped
+from partirvm.spec.problem import Codes, Problem
+from partirvm.strategies.instructions import Stopped
 from partirvm.types import Columns, Float
 
 Interrupted: TypeAlias = Callable[[], Termination | None]

@@ -21,7 +21,6 @@ from partirvm.learning.sample import OnStep
 from partirvm.learning.search import LEAST
 from partirvm.learning.target import require_positive
 from partirvm.likelihoods import words_of
-from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.local.metric import Metric
 from partirvm.options import Request, check
@@ -40,9 +39,9 @@ from partirvm.resolve.small_fits import (
     with_learned_kernel,
     with_warped_target,
 )
+from partirvm.spec.problem import Likelihood, Options, Problem
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
-from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Float
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")

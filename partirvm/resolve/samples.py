@@ -10,13 +10,15 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.forms import kernel_text
-from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
+from partirvm.learning.sample import STAGES, OnStep, SampledRows, gathered
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
 from partirvm.resolve.new_problem import Interrupted
+from partirvm.spec.history import Entry, Record, Spent, line
+from partirvm.spec.problem import Options, Problem
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.problem import Options, Problem, Record, Stopped
+from partirvm.strategies.instructions import Stopped
 
 
 class OutOfTime(Stopped):

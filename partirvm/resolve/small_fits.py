@@ -13,16 +13,16 @@ from partirvm.learning.class_search import learn_classes
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import MEAN, learn
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
-from partirvm.learning.sample import Entry, SampledRows
+from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, learning_options
 from partirvm.learning.target import with_target
-from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import judging_bytes
 from partirvm.resolve.categories import EmbeddedLevels, with_levels
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.samples import OutOfTime, Samples, SmallFitLog
-from partirvm.strategies.problem import Options, Problem, Record
+from partirvm.spec.history import Entry, Record
+from partirvm.spec.problem import Options, PassFit, Problem, survivors
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
 from partirvm.types import LEARNING_ROWS
 

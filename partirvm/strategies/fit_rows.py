@@ -16,7 +16,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.options import Request
 from partirvm.planning.cost import RowsRead, n_partitions
 from partirvm.planning.memory import DataShape
-from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
+from partirvm.spec.problem import AppendedBatch, Codes, Options, Problem
 from partirvm.types import Bool, Int
 
 GROWING = "growing"

@@ -16,12 +16,13 @@ import numpy as np
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
 from partirvm.planning.cost import Schedule
+from partirvm.spec.passes import Pass, Rows
+from partirvm.spec.problem import Options, Problem
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_rows, partition
-from partirvm.strategies.problem import Options, Problem, Steps
+from partirvm.strategies.instructions import Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
 MAX_COLUMNS = 200

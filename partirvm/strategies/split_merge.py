@@ -16,11 +16,11 @@ import numpy as np
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Start
 from partirvm.planning.cost import Schedule
+from partirvm.spec.problem import Options, Problem, Start
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import batches_of, fresh, partition
-from partirvm.strategies.problem import Gather, Instruction, Options, Problem, Save, Steps
+from partirvm.strategies.instructions import Gather, Instruction, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import RoundsState
 from partirvm.types import Float

@@ -24,20 +24,18 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import without
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import trial_bytes
+from partirvm.spec.history import Record
+from partirvm.spec.problem import Fit, Options, Problem, survivors
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.problem import (
+from partirvm.strategies.instructions import (
     FitResiduals,
     Gather,
     LearnKernel,
-    Options,
-    Problem,
-    Record,
     ResidualsFitted,
     Save,
     Steps,

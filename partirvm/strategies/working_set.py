@@ -26,6 +26,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Schedule
+from partirvm.spec.problem import Options, Problem
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import (
     GROWING,
@@ -36,7 +37,7 @@ from partirvm.strategies.fit_rows import (
     intermediate_rows,
     posterior_rows,
 )
-from partirvm.strategies.problem import Options, Problem, Steps
+from partirvm.strategies.instructions import Steps
 from partirvm.strategies.rounds import Rounds, enlarge
 from partirvm.strategies.stages import (
     BETTER,

@@ -12,10 +12,11 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product, Several
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import Spent, evaluate, gathered
+from partirvm.learning.sample import evaluate, gathered
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.scaling.maps import Scaling
-from partirvm.strategies.problem import Problem
+from partirvm.spec.history import Spent
+from partirvm.spec.problem import Problem
 
 N = 90
 M = 7

@@ -16,8 +16,8 @@ from partirvm.fit.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
+from partirvm.spec.problem import Options
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns
 

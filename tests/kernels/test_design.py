@@ -12,8 +12,9 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import Basis, labels_by_name
+from partirvm.likelihoods import GAUSSIAN
 from partirvm.scaling.maps import Scaling
-from partirvm.strategies.problem import Problem
+from partirvm.spec.problem import Problem
 
 D = 3
 LINEAR = ("linear", D)
@@ -75,7 +76,8 @@ def test_what_was_pruned_is_offered_again(rng):
     """The next fit is offered the leading columns that are not in: the bias, functions, none where
     all are."""
     made = design(rng)
-    problem = Problem(9, made.take(slice(None), leading=NONE), True, 1.0, None, 1.0, True, False)
+    empty = made.take(slice(None), leading=NONE)
+    problem = Problem(9, empty, True, 1.0, None, 1.0, True, False, GAUSSIAN)
     np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
     assert set(problem.missing_leading(made)) == {-2, -4, -5, -7}
     assert set(problem.missing_leading(made.take(NONE, leading=np.array([-8])))) == {

@@ -10,10 +10,11 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import Spent, gathered
-from partirvm.likelihoods import LIKELIHOODS
+from partirvm.learning.sample import gathered
+from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
 from partirvm.scaling.maps import Scaling
-from partirvm.strategies.problem import Problem
+from partirvm.spec.history import Spent
+from partirvm.spec.problem import Problem
 
 
 def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
@@ -31,7 +32,7 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
             "codes": y.astype(np.int8),
         }
         if K
-        else {}
+        else {"likelihood": GAUSSIAN}
     )
     target_variance = 1.0 if K else float(np.mean(y**2))
     return Problem(

@@ -12,8 +12,8 @@ from partirvm.core.ascent import OFF
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning.forms import learn
 from partirvm.learning.search import KernelSearch, learning_options
+from partirvm.spec.problem import Options
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.problem import Options
 
 
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):

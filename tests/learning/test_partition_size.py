@@ -11,7 +11,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.resolve.small_fits import sparseness
-from partirvm.strategies.problem import Options
+from partirvm.spec.problem import Options
 from partirvm.strategies.rounds import BasicRound
 from partirvm.types import Columns
 

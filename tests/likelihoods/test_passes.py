@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from partirvm.core.priors import JOINING
-from partirvm.likelihoods.base import Panel, Start, eligible
+from partirvm.spec.passes import Panel, eligible
+from partirvm.spec.problem import Start
 
 ROWS = np.array([4, 5, 7, 9])
 

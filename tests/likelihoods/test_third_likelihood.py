@@ -22,9 +22,10 @@ from partirvm.core.updates import HyperState, maximise
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.base import Pass, PassFit, survivors
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.options import Request
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import PassFit, survivors
 from partirvm.strategies import STRATEGIES
 
 NU, UPDATES = 4.0, 30

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 from partirvm.core.termination import Termination
-from partirvm.strategies.problem import Record
+from partirvm.spec.history import Record
 
 ROWS = 400
 CHANCE = math.log(3)

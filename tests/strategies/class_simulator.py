@@ -9,11 +9,10 @@ from scipy.special import expit, softmax
 from simulator import Simulator, wave
 
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import ErrorPass, LogisticPass
+from partirvm.spec.problem import Options, Problem, Solved
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Options, Problem
 from partirvm.types import BIAS
 
 

@@ -17,12 +17,14 @@ from partirvm.data import ArraySource
 from partirvm.execution.local import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Pass, Solved
+from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.scaling.maps import Scaling
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import Options, Problem, Solved
 from partirvm.strategies import STRATEGIES, AnyStrategy
-from partirvm.strategies.problem import Gather, Options, Problem, Save, Stopped
+from partirvm.strategies.instructions import Gather, Save, Stopped
 
 MOST = 2000
 """Instructions after which a run is taken to be endless."""
@@ -71,7 +73,8 @@ class Simulator:
         constant = self.y.min() == self.y.max()
         target_variance = 0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w))
         facts = len(self.X), self.empty, self.bias, target_variance, self.noise_variance, 1.0
-        return Problem(*facts, shuffled=self.shuffled, held_out=self.held_out is not None)
+        held_out = self.held_out is not None
+        return Problem(*facts, self.shuffled, held_out, likelihood=GAUSSIAN)
 
     def phi(self, design: Design, X: np.ndarray | None = None) -> np.ndarray:
         """The design matrix by pairwise differences, the bias first."""

@@ -9,11 +9,11 @@ from by_default import some
 from class_simulator import NAMES, ClassSimulator, groups, usable
 
 from partirvm.core.termination import Termination
-from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import ErrorPass
+from partirvm.spec.problem import Options, Solved
 from partirvm.strategies.fit_rows import LEAST
-from partirvm.strategies.problem import Gather, Options
+from partirvm.strategies.instructions import Gather
 
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
 

@@ -14,11 +14,10 @@ from partirvm.core.sampling import Purpose
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.likelihoods import GAUSSIAN, gaussian
-from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
+from partirvm.spec.problem import Options, Solved
 from partirvm.strategies.fit_rows import SPAN, drawn_rows, quotas, ranked, stratified_partition
-from partirvm.strategies.problem import Options
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]
 

@@ -14,8 +14,8 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
+from partirvm.spec.problem import Options
 from partirvm.strategies import fit_rows, rounds, working_set
-from partirvm.strategies.problem import Options
 
 PER_COLUMN = 4
 

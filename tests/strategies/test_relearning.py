@@ -21,10 +21,10 @@ from partirvm.fit.driver import Driver, MemoryJournal
 from partirvm.jobs.checkpoint import attached, codec, stored
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
-from partirvm.likelihoods import BERNOULLI
+from partirvm.likelihoods import BERNOULLI, GAUSSIAN
 from partirvm.scaling.maps import Scaling
+from partirvm.spec.problem import Options, Problem
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Options, Problem
 from partirvm.strategies.stages import due
 from partirvm.strategies.working_set import WorkingSetRounds
 
@@ -50,7 +50,7 @@ def problem_of(X, y, kernel=LOST, held_out=False):
         kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d)
     )
     return Problem(
-        len(X), empty, True, float(np.mean(y**2)), None, 1.0, shuffled=True, held_out=held_out
+        len(X), empty, True, float(np.mean(y**2)), None, 1.0, True, held_out, likelihood=GAUSSIAN
     )
 
 

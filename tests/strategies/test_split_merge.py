@@ -12,12 +12,12 @@ from class_simulator import ClassSimulator, groups
 from simulator import Simulator, spelled, wave
 
 from partirvm.core.termination import Termination
-from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
+from partirvm.spec.problem import Options, Solved
 from partirvm.strategies.fit_rows import joined, partition
-from partirvm.strategies.problem import Gather, Options, Save
+from partirvm.strategies.instructions import Gather, Save
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.types import BIAS
 

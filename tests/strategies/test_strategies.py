@@ -17,12 +17,13 @@ from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
-from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import Options, Solved
 from partirvm.strategies import STRATEGIES, stages, working_set
-from partirvm.strategies.problem import Options, Save
+from partirvm.strategies.instructions import Save
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
 

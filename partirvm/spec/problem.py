@@ -1,123 +1,171 @@
-"""The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that
-strategies call.
+"""The problem of a fit, its resolved options, and what a likelihood does with them.
 
-A *pass* computes a statistic of each tile with a pure function and sums these in a fixed tree.
-Passes are frozen dataclasses at module level, so that workers can unpickle them. A *likelihood* is
-a small immutable object, registered in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end
-without reading rows; a ``PassFit`` needs a pass for each step.
+A ``Problem`` has a likelihood, whose methods take the problem: they share this file. A *likelihood*
+is a small immutable object, registered in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its
+end without reading rows; a ``PassFit`` needs a pass for each step.
 """
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from partirvm.core.priors import JOINING
+from partirvm.core.priors import FLAT, JOINING, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.model import AnyModel
-from partirvm.types import Bool, Columns, Float, Int
+from partirvm.scaling.maps import Scaling
+from partirvm.spec.passes import Pass, Rows, positions
+from partirvm.types import Columns, Float, Int
 
-Rows: TypeAlias = Int | range
-"""Increasing row numbers, as an array or, using no memory for each, as a range of neighbouring
-rows."""
+Codes = NDArray[np.integer[Any]]
 
 OnStep = Callable[[StepInfo], None]
 Draw: TypeAlias = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Some rows of a tile.
+class AppendedBatch:
+    """The rows from the end of the previous batch up to (not including) row ``stop``, split into
+    ``partitions`` parts.
 
-    Attributes:
-        rows: their numbers (n,)
-        X: inputs (n, d)
-        t: targets (n, T)
-        weights: row weights (n,), or None
+    ``shuffled`` is true if neighbouring rows are a random sample of the batch.
     """
 
-    rows: Int
-    X: Float
-    t: Float
-    weights: Float | None
+    stop: int
+    partitions: int
+    shuffled: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pass:
-    """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
+@dataclass(frozen=True)
+class Problem:
+    """The constants of a fit that a strategy uses; variances refer to the scaled target.
 
-    Attributes:
-        name: of the pass, in progress reports
-        held_out: True for a pass over the held-out rows instead of the training rows
-        design_fields: names of the fields with the designs that the pass evaluates
-        rows: increasing numbers of the rows to read, or None for all
+    ``empty`` is the design without columns. ``target_variance`` is 0 for a constant target.
+    ``noise_variance`` is σ², or None if it is estimated. ``target_scale`` is the factor from the
+    scaled target to the user's units. ``shuffled``: neighbouring rows are a random sample. Several
+    targets share vectors and α: ``target_variances`` and ``noise_variance`` are then (T,), and
+    ``target_variance`` and the square of ``target_scale`` are means. ``codes`` (N,) are class
+    codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if
+    any. ``left_out_square`` is the mean squared error of left-out rows while the kernel was learned
+    from few rows, or 0. ``mean_only`` is true if the leading columns alone predicted these rows as
+    well as any kernel.
     """
 
-    name: ClassVar[str]
-    held_out: ClassVar[bool]
-    design_fields: ClassVar[tuple[str, ...]]
-    rows: Rows | None = None
-    of_panel: ClassVar[Callable[..., Any]]
-    """Return the statistic of a panel, given the panel and a block of each design, in the order of
-    ``design_fields``."""
+    n_rows: int
+    empty: Design
+    bias: bool
+    target_variance: float
+    noise_variance: float | Float | None
+    target_scale: float
+    shuffled: bool
+    held_out: bool
+    likelihood: "Likelihood"
+    n_classes: int = 0
+    codes: Codes | None = None
+    prior: Prior = FLAT
+    target_variances: Float | None = None
+    batches: tuple[AppendedBatch, ...] = ()
+    left_out_square: float = 0.0
+    mean_only: bool = False
 
-    def __init_subclass__(
-        cls, name: str, held_out: bool = False, designs: tuple[str, ...] = ()
-    ) -> None:
-        cls.name = name
-        cls.held_out = held_out
-        cls.design_fields = designs
+    def with_kernel(self, kernel: Kernel) -> Self:
+        """Return the problem with a different kernel."""
+        return replace(self, empty=replace(self.empty, kernel=kernel))
+
+    def with_scaling(self, scaling: Scaling) -> Self:
+        """Return the problem with a different scaling of its inputs, whose mean is 0."""
+        if scaling is self.empty.scaling:
+            return self
+        return replace(
+            self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs))
+        )
+
+    def with_doubts(self, multiple: float) -> Self:
+        """Return the problem with the doubts about level effects multiplied beside the noise;
+        inputs stay the same."""
+        features = self.empty.scaling.features
+        assert features is not None
+        scaling = replace(
+            self.empty.scaling, features=features.with_doubts(multiple, 1.0 - features.share)
+        )
+        return replace(self, empty=replace(self.empty, scaling=scaling))
 
     @property
-    def designs(self) -> tuple[Design, ...]:
-        """The designs whose blocks the pass evaluates."""
-        return tuple(getattr(self, name) for name in self.design_fields)
+    def n_targets(self) -> int:
+        """T, the number of targets of a regression."""
+        return 1 if self.target_variances is None else len(self.target_variances)
 
-    def statistic(self, tile: Any) -> Any:
-        """Return the statistic of one tile (``execution.local``): the sum over its panels, by
-        ``+``.
+    @property
+    def n_outputs(self) -> int:
+        """C, the number of linear predictors with their own posterior; class indicators, as one
+        target, have one."""
+        return 1 if self.likelihood.dense or self.likelihood.binary else self.n_classes
 
-        A block (n, M) reuses the memory of the previous panel's block and may be changed.
-        """
-        parts = (
-            self.of_panel(panel, *blocks)
-            for panel, *blocks in tile.panels(self.rows, *self.designs)
-        )
-        return reduce(operator.iadd, parts)
+    @property
+    def leading(self) -> Int:
+        """Labels of the leading columns of every fit: the bias, then the explicit basis
+        functions."""
+        size = 0 if self.empty.functions is None else self.empty.functions.size
+        return replace(self.empty, bias=self.bias, active=np.arange(size)).leading
 
+    def missing_leading(self, design: Design) -> Int:
+        """Return the labels of the leading columns that a design lacks."""
+        return np.setdiff1d(self.leading, design.leading)
 
-def eligible(panel: Panel, exclude: Int) -> Bool:
-    """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude``
-    (sorted row numbers)."""
-    mask = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
-    return mask if panel.weights is None else mask & (panel.weights > 0)
+    @property
+    def n_kernels(self) -> int:
+        """K, the number of kernel columns that each row offers as candidates; 0 without a
+        kernel."""
+        return len(self.empty.kernels)
 
-
-def between(sorted_rows: Rows, first: int, last: int) -> Int:
-    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, inclusive."""
-    if isinstance(sorted_rows, range):
-        low = max(first, sorted_rows.start)
-        return np.arange(low, min(last + 1, sorted_rows.stop), dtype=np.int64)
-    start = np.searchsorted(sorted_rows, first)
-    return sorted_rows[start : np.searchsorted(sorted_rows, last, side="right")]
-
-
-def positions(selected: Int, labels: Int) -> Int:
-    """Return the positions of the labels ``selected`` in ``labels``, which contains all of them."""
-    order = np.argsort(labels, kind="stable")
-    return order[np.searchsorted(labels, selected, sorter=order)]
+    def rows_of(self, candidates: int) -> int:
+        """Return the number of rows that offer this number of candidates, K each; at least one
+        row."""
+        return max(candidates // max(self.n_kernels, 1), 1)
 
 
-def survivors(design: Design, fit: Any) -> Design:
-    """Return the columns of ``design`` whose labels remain in the fit, in the order of the fit."""
-    labels = fit.labels
-    return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
+@dataclass(frozen=True)
+class Options:
+    """Resolved options of a fit.
+
+    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows``
+    which the last one uses. There is memory for ``max_columns`` columns including candidates, and
+    for ``learning_columns`` to learn the kernel again. ``batch`` limits the sum of squared column
+    counts of parallel fits. ``tol`` is in nats per row. ``centres`` is the number of centres from
+    which the kernel was learned, or 0 if it must stay. The rows of local residuals take at most
+    ``residual_bytes``.
+    """
+
+    partition_size: int
+    selection: str
+    fit_rows: str = "full"
+    last_rows: str = "full"
+    sample_rows: int = 0
+    stop_fraction: float = 0.5
+    max_rounds: int | None = None
+    max_vectors: int | None = None
+    max_columns: int | None = None
+    batch: int = 4_000_000
+    tol: float = 1e-7
+    max_iterations: int = 500
+    max_passes: int = 200
+    moderate: bool = False
+    seed: int = 0
+    centres: int = 0
+    learning_columns: int = 0
+    solver: str = "fixed-point"
+    noise: str = "constant"
+    residual: str = "none"
+    neighbours: int = 60
+    residual_family: str = "auto"
+    residual_bytes: int = 0
+    effort: str = "thorough"
 
 
 @dataclass(frozen=True)
@@ -208,11 +256,16 @@ class PassFit(ABC):
         to stop the fit."""
 
 
+def survivors(design: Design, fit: Any) -> Design:
+    """Return the columns of ``design`` whose labels remain in the fit, in the order of the fit."""
+    labels = fit.labels
+    return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
+
+
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
     Methods that return passes may return an empty tuple: then no statistics are requested.
-    ``problem`` and ``options`` are those of strategies (``strategies.problem``).
     """
 
     name: str
@@ -240,7 +293,7 @@ class Likelihood(Protocol):
             moderate: True for moderated class probabilities
         """
 
-    def start(self, problem: Any) -> Any:
+    def start(self, problem: Problem) -> Any:
         """Return the fit without columns."""
 
     def warm(self, fit: Any) -> Start:
@@ -261,7 +314,7 @@ class Likelihood(Protocol):
 
     def join(
         self,
-        problem: Any,
+        problem: Problem,
         fit: Any,
         kept: Design,
         new: Design,
@@ -282,8 +335,8 @@ class Likelihood(Protocol):
 
     def fit(
         self,
-        problem: Any,
-        options: Any,
+        problem: Problem,
+        options: Options,
         design: Design,
         fit: Any,
         rule: StopRule,
@@ -304,7 +357,7 @@ class Likelihood(Protocol):
 
     def settling(
         self,
-        problem: Any,
+        problem: Problem,
         design: Design,
         fit: Any,
         rows: Int | None,
@@ -359,6 +412,6 @@ class Likelihood(Protocol):
         """
         return ()
 
-    def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return the fields of a history line (``strategies.problem.Record``) in the target's
+    def record(self, problem: Problem, fit: Any, scores: Any) -> dict[str, Any]:
+        """Return the fields of a history line (``spec.history.Record``) in the target's
         units."""

@@ -1,0 +1,139 @@
+"""The instructions that a strategy yields, and their answers.
+
+A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their
+answers, and returns the next state, which is all that a further step depends on: the state after a
+stored history line is the checkpoint. A strategy has no access to data, clock, disk or cluster: the
+driver carries out instructions that are yielded together, in parallel if possible, and sends the
+answers in the same order (a statistic for a pass, ``Solved`` for a fit, None for ``Save``).
+``Stopped`` is raised where the step waits for its answers.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from partirvm.core.diagnostics import NumberDiagnostics
+from partirvm.core.left_out import LeftOut
+from partirvm.core.termination import Termination
+from partirvm.core.updates import HyperState
+from partirvm.kernels import Kernel
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.gaussian import root_mean
+from partirvm.local.residuals import LocalResiduals
+from partirvm.spec.history import Record
+from partirvm.spec.passes import Pass
+from partirvm.spec.problem import DenseFit, Fit, Options, PassFit
+from partirvm.types import Float, Int
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Request for the inputs of the rows with these numbers.
+
+    The answer is a pair: the numbers (k,) of those with positive weight, in the same order, and
+    their inputs (k, d).
+    """
+
+    rows: Int
+
+
+@dataclass(frozen=True)
+class LearnKernel:
+    """Request a search for a better kernel for the columns of ``design``, at the α and β of their
+    ``fit``.
+
+    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows.
+    """
+
+    design: Design
+    fit: HyperState
+    rows: Int | None
+
+
+@dataclass(frozen=True)
+class KernelLearned:
+    """The kernel with the highest evidence, ``better`` if it is new, and the number of rows with
+    positive weight."""
+
+    kernel: Kernel
+    better: bool
+    rows: int
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class FitResiduals:
+    """Request for the local residuals of a fit; ``left_out`` are its errors on left-out rows, by
+    target.
+
+    A ``trial`` only measures the gain.
+    """
+
+    design: Design
+    fit: HyperState
+    left_out: tuple[LeftOut, ...]
+    options: Options
+    trial: bool = False
+
+
+@dataclass(frozen=True)
+class ResidualsFitted:
+    """Local residuals if they are used, and the gains on left-out rows.
+
+    The gains are the fraction by which the RMSE falls and the rise in the mean log density in nats,
+    both over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's
+    units; empty if the residuals are not used, or after a trial would not be. ``lacking`` is the
+    number of bytes that fitted neither in memory nor in a folder. ``diagnostics`` are those of the
+    first targets on corrected left-out rows, in the targets' units.
+    """
+
+    residuals: LocalResiduals | None = None
+    rmse_gain: float = 0.0
+    density_gain: float = 0.0
+    rmse: tuple[float, ...] = ()
+    lacking: int = 0
+    diagnostics: tuple[NumberDiagnostics, ...] = ()
+
+    def error(self, scales: Float | float = 1.0) -> float:
+        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if there is
+        none."""
+        return root_mean(scales * np.array(self.rmse)) if self.rmse else 0.0
+
+    def facts(self, scales: Float) -> dict[str, Any]:
+        """Return the gains, and the ``bytes`` of the rows if they are used, or ``lacking``, as
+        plain JSON.
+
+        ``rmse`` is in the targets' units; ``scales`` (T,) convert the model's units to these.
+        """
+        kept = 0 if self.residuals is None else self.residuals.cells.nbytes
+        gains = {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain}
+        return {**gains, "rmse": self.error(scales), "bytes": kept, "lacking": self.lacking}
+
+
+@dataclass(frozen=True)
+class Save:
+    """Request to save a history line, to which the driver adds the seconds, and the model if
+    ``model`` is true."""
+
+    design: Design
+    fit: Fit
+    record: Record
+    moderate: bool = False
+    residuals: LocalResiduals | None = None
+    model: bool = True
+
+
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save
+T = TypeVar("T")
+Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
+"""A part of a step: yields instructions, is sent their answers, and returns a result."""
+
+
+class Stopped(Exception):
+    """The run must end now, with the last saved model."""
+
+    def __init__(self, reason: Termination) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
