@@ -13,28 +13,52 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Record:
-    """One history line, which describes one fit. Errors and evidence are in the target's units.
+    """What a history line says about one fit. Errors and evidence are in the target's units.
 
-    ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of
-    split-and-merge, of ``level`` 0 for a partition; saved only if its evidence per row is the
-    highest so far), "heuristic" (the fit that measures the partition size), "kernel" (a result of
-    kernel learning), "final", or "early" (instead of "final" if the time limit ends a run before
-    there is a model, or during the fit with local noise).
+    For several targets, the evidence is joint, the noise variance and the negative log density are
+    means, and errors are root mean squares. A field that does not apply is None.
 
-    ``rows`` is the number of rows of the posterior and of the log evidence; the training error is
-    over the rows from which σ² was estimated. ``dropped`` counts the vectors deleted so far because
-    of a limit. For classification, errors are the mean log loss (nats) and the fraction of
-    misclassified rows, and ``iterations`` are passes. For several targets, the evidence is joint,
-    the noise variance and the negative log density are means, and errors are root mean squares.
-
-    After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the
-    increase of the tied evidence (``core.tied``) over the first kernel, in nats; between rounds,
-    that of the fit, ``taken`` is true if the new kernel replaced the old one, and all fields except
-    ``rows`` and ``candidates`` describe the fit with which the run continues. ``diagnostics``
-    (``core.diagnostics``) are those of held-out rows, or of left-out rows of a last fit with one
-    numeric target or with local residuals. ``overconfidence`` is the mean squared leave-one-out
-    error divided by the variance that the evidence predicts. ``residuals`` are the
-    ``ResidualsFitted.facts`` of a last fit.
+    Attributes:
+        kind: "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge,
+            saved only if its evidence per row is the highest so far), "heuristic" (the fit that
+            measures the partition size), "kernel" (a result of kernel learning), "final", or
+            "early" (instead of "final" if the time limit ends a run before there is a model, or
+            during the fit with local noise)
+        number: of the round or part
+        rows: number of rows of the posterior and of the log evidence
+        candidates: number of candidates
+        vectors: number of relevance vectors
+        iterations: of the fit; passes of a classification; evaluations of the evidence in kernel
+            learning
+        termination: reason why the fit ended
+        log_evidence: in nats
+        selection: how candidates were chosen
+        fit_rows: which rows the fit used
+        noise_variance: σ²
+        train_rmse: over the rows from which σ² was estimated
+        level: of a part of split-and-merge, 0 for a partition
+        dropped: number of vectors deleted so far because of a limit
+        floored: True if the noise variance is at its lower limit
+        held_out_rmse: RMSE of the held-out rows
+        held_out_nlpd: mean negative log predictive density of the held-out rows, in nats
+        train_log_loss: mean log loss of the training rows, in nats
+        train_error: fraction of misclassified training rows
+        held_out_log_loss: mean log loss of the held-out rows, in nats
+        held_out_error: fraction of misclassified held-out rows
+        kernel: spec of the kernel, after kernel learning
+        gain: after kernel learning, the increase of the tied evidence (``core.tied``) over the
+            first kernel, in nats; between rounds, the increase of the fit's evidence
+        taken: between rounds, True if the new kernel replaced the old one; all fields except
+            ``rows`` and ``candidates`` then describe the fit with which the run continues
+        choice: what was compared to choose the kernel
+        overconfidence: mean squared leave-one-out error divided by the variance that the evidence
+            predicts
+        overconfident: True if this ratio asks for a warning
+        noise_sd: mean standard deviation of local noise
+        noise_vectors: number of vectors of the local noise
+        residuals: ``ResidualsFitted.facts`` of a last fit
+        diagnostics: ``core.diagnostics`` of held-out rows, or of left-out rows of a last fit with
+            one numeric target or with local residuals
     """
 
     kind: str

@@ -31,10 +31,12 @@ Draw: TypeAlias = tuple[int, int] | None
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """The rows from the end of the previous batch up to (not including) row ``stop``, split into
-    ``partitions`` parts.
+    """Rows that were appended together.
 
-    ``shuffled`` is true if neighbouring rows are a random sample of the batch.
+    Attributes:
+        stop: number of the row after the last one; the batch begins where the previous one ends
+        partitions: number of parts into which the batch is split
+        shuffled: True if neighbouring rows are a random sample of the batch
     """
 
     stop: int
@@ -44,17 +46,30 @@ class AppendedBatch:
 
 @dataclass(frozen=True)
 class Problem:
-    """The constants of a fit that a strategy uses; variances refer to the scaled target.
+    """The constants of a fit that a strategy uses. Variances refer to the scaled target.
 
-    ``empty`` is the design without columns. ``target_variance`` is 0 for a constant target.
-    ``noise_variance`` is σ², or None if it is estimated. ``target_scale`` is the factor from the
-    scaled target to the user's units. ``shuffled``: neighbouring rows are a random sample. Several
-    targets share vectors and α: ``target_variances`` and ``noise_variance`` are then (T,), and
-    ``target_variance`` and the square of ``target_scale`` are means. ``codes`` (N,) are class
-    codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if
-    any. ``left_out_square`` is the mean squared error of left-out rows while the kernel was learned
-    from few rows, or 0. ``mean_only`` is true if the leading columns alone predicted these rows as
-    well as any kernel.
+    Several targets share their vectors and α.
+
+    Attributes:
+        n_rows: N, number of training rows
+        empty: the design without columns
+        bias: True if a fit has a bias
+        target_variance: of the scaled target, the mean over several; 0 for a constant target
+        noise_variance: σ², (T,) for several targets; None if it is estimated
+        target_scale: factor from the scaled target to the user's units; for several targets, the
+            root of the mean of their squares
+        shuffled: True if neighbouring rows are a random sample
+        held_out: True if there are held-out rows
+        likelihood: of the target
+        n_classes: K, or 0 for a regression
+        codes: of the classes (N,), or None
+        prior: of α
+        target_variances: of several targets (T,), or None
+        batches: the original rows and each append; empty without appends
+        left_out_square: mean squared error of left-out rows while the kernel was learned from few
+            rows, or 0
+        mean_only: True if the leading columns alone predicted these left-out rows as well as any
+            kernel
     """
 
     n_rows: int
@@ -134,12 +149,32 @@ class Problem:
 class Options:
     """Resolved options of a fit.
 
-    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows``
-    which the last one uses. There is memory for ``max_columns`` columns including candidates, and
-    for ``learning_columns`` to learn the kernel again. ``batch`` limits the sum of squared column
-    counts of parallel fits. ``tol`` is in nats per row. ``centres`` is the number of centres from
-    which the kernel was learned, or 0 if it must stay. The rows of local residuals take at most
-    ``residual_bytes``.
+    Attributes:
+        partition_size: P, number of candidates of a partition
+        selection: how candidates are chosen
+        fit_rows: rows that an intermediate fit uses (``strategies.fit_rows``)
+        last_rows: rows that the last fit uses
+        sample_rows: number of rows of a sample
+        stop_fraction: an intermediate fit ends below this fraction of P vectors
+        max_rounds: greatest number of rounds, None for no limit
+        max_vectors: greatest number of vectors, None for no limit
+        max_columns: number of columns including candidates for which there is memory, None for no
+            limit
+        batch: limit of the sum of squared column counts of parallel fits
+        tol: rise of the log evidence below which a fit ends, in nats per row
+        max_iterations: greatest number of iterations of a dense fit
+        max_passes: greatest number of passes of a fit that needs passes
+        moderate: True for moderated class probabilities
+        seed: of the random streams
+        centres: number of centres from which the kernel was learned, or 0 if it must not change
+        learning_columns: number of columns for which there is memory to learn the kernel again
+        solver: name of the solver of dense fits
+        noise: "constant" or "local"
+        residual: "none", "auto" or "local"
+        neighbours: number of neighbours of a local residual
+        residual_family: kernel family of local residuals
+        residual_bytes: greatest size of the rows of local residuals
+        effort: of kernel learning
     """
 
     partition_size: int
