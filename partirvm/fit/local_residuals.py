@@ -12,7 +12,7 @@ Several targets share their neighbours, each with its own kernel; the gain is th
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -84,6 +84,52 @@ LEAST_LEFT_OUT = 20
 
 
 @dataclass(frozen=True)
+class NearRows:
+    """Left-out rows, whose errors are predicted from those of their neighbours.
+
+    Attributes:
+        rows: (m, width), records of the rows
+        neighbours: (m, k, width), records of their neighbours
+        rank: number of coordinates of a point
+    """
+
+    rows: Float
+    neighbours: Float
+    rank: int
+
+    @property
+    def errors(self) -> Float:
+        """The errors (T, m) of the rows."""
+        return self.rows[:, self.rank : LOG_FACTOR].T
+
+    def take(self, places: slice) -> Self:
+        """Return a part of the rows."""
+        return replace(self, rows=self.rows[places], neighbours=self.neighbours[places])
+
+    def nearest(self, k: int) -> Self:
+        """Return the rows with their ``k`` nearest neighbours."""
+        return replace(self, neighbours=self.neighbours[:, :k])
+
+    def panels(self) -> list[Panels]:
+        """Return neighbourhoods and errors for each target, in groups of ``panel_rows``."""
+        size = panel_rows(self.neighbours.shape[1])
+        parts = [slice(start, start + size) for start in range(0, len(self.rows), size)]
+        by_target = [
+            hoods_of(
+                self.neighbours[part],
+                self.rows[part, : self.rank],
+                self.rows[part, LOG_FACTOR],
+                self.rows[part, NOISE],
+            )
+            for part in parts
+        ]
+        return [
+            (list(hoods), [errors[part] for part in parts])
+            for *hoods, errors in zip(*by_target, self.errors, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
 class Trial:
     """A local kernel of one target on m left-out rows, half of which taught the kernel that
     corrects the other half.
@@ -149,6 +195,31 @@ class ResidualTrials:
         return helps(self.rises, self.before, self.after)
 
 
+@dataclass(frozen=True)
+class ResidualsMaker:
+    """Makes the local residuals of a fit.
+
+    Attributes:
+        request: the fit
+        reader: reads rows
+        metric: gives the points of rows
+        records: (n, width), of all left-out rows
+        folds: rows left out in folds
+    """
+
+    request: FitResiduals
+    reader: ResidualReader
+    metric: Metric
+    records: Float
+    folds: LeftOutFolds
+
+    def near_rows(self, k: int) -> NearRows:
+        """Return the rows of the folds with their ``k`` nearest neighbours outside their fold."""
+        rank = self.metric.width
+        rows = self.folds.own_records(self.records, rank)
+        return NearRows(rows, self.folds.near(self.records, rank, k), rank)
+
+
 def fit_residuals(request: FitResiduals, reader: ResidualReader) -> ResidualsFitted:
     """Decide from left-out rows whether a fit gets local residuals, and make them; None without a
     metric or memory."""
@@ -163,11 +234,8 @@ def fit_residuals(request: FitResiduals, reader: ResidualReader) -> ResidualsFit
     _, least = bytes_of_residuals(width, left_out, options.neighbours)
     if least > options.residual_bytes:
         return ResidualsFitted()
-    records, X = left_out_records(request, metric, reader)
-    rows = spread(evenly(left_out, TRIAL_ROWS if request.trial else RESIDUAL_TEACHERS))
-    folds = left_out_folds(request, X, rows, reader.progress)
-    del X
-    trials = residual_trials(request, folds, records, metric.width, reader.progress)
+    maker = maker_of(request, reader, metric)
+    trials = residual_trials(maker)
     gains = trials.gains()
     if not (options.residual == LOCAL or trials.help()):
         return replace(gains, rmse=())
@@ -176,61 +244,71 @@ def fit_residuals(request: FitResiduals, reader: ResidualReader) -> ResidualsFit
     in_memory = making <= options.residual_bytes
     if not in_memory and reader.keep is None:
         return replace(gains, rmse=(), lacking=size)
-    corrected, spoilt = made_residuals(
-        request, metric, reader, folds, records, trials, in_memory=in_memory
-    )
+    corrected, spoilt = made_residuals(maker, trials, in_memory=in_memory)
     if options.residual != LOCAL and spoilt:
         return replace(gains, rmse=(), rmse_gain=corrected.rmse_gain)
     return replace(corrected, density_gain=gains.density_gain)
 
 
+def maker_of(request: FitResiduals, reader: ResidualReader, metric: Metric) -> ResidualsMaker:
+    """Return the maker of a fit's residuals, after rows were left out in folds."""
+    records, X = left_out_records(request, metric, reader)
+    rows = spread(evenly(len(records), TRIAL_ROWS if request.trial else RESIDUAL_TEACHERS))
+    folds = left_out_folds(request, X, rows, reader.progress)
+    return ResidualsMaker(request, reader, metric, records, folds)
+
+
 def made_residuals(
-    request: FitResiduals,
-    metric: Metric,
-    reader: ResidualReader,
-    folds: LeftOutFolds,
-    records: Float,
-    trials: ResidualTrials,
-    *,
-    in_memory: bool,
+    maker: ResidualsMaker, trials: ResidualTrials, *, in_memory: bool
 ) -> tuple[ResidualsFitted, bool]:
     """Learn the local kernels from many rows, collect the rows, and calibrate.
 
     Args:
-        request: the fit
-        metric: gives the points of rows
-        reader: reads rows
-        folds: rows left out in folds, which teach
-        records: (n, width), of all left-out rows; their points are scaled here
+        maker: has the left-out rows
         trials: kernels of few rows, and the panels from which they were learned
         in_memory: whether the rows are kept in memory
 
     Returns the residuals, and whether they cost more in the error than they gain in the density.
     """
-    options = request.options
+    options = maker.request.options
+    progress = maker.reader.progress
     names = list(kriging.CORRELATIONS)
     families = names if options.residual_family == "auto" else [options.residual_family]
-    kernels, scales = _searched(families, trials.panels, trials.kernels, reader.progress)
-    metric = metric.scaled(scales)
-    records[:, : metric.width] *= scales
-    rank = metric.width
-    taught = folds.own_records(records, rank)
-    neighbours = min(options.neighbours, folds.most_neighbours)
+    kernels, scales = _searched(families, trials.panels, trials.kernels, progress)
+    maker = rescaled(maker, scales)
+    cells, near_rows = collected_rows(maker, in_memory=in_memory)
+    kernels = _learned(near_rows.nearest(RESIDUAL_NEIGHBOURS), kernels, progress)
+    kernels = [
+        replace(kernel, inflation=trial.inflation)
+        for kernel, trial in zip(kernels, trials.kernels, strict=True)
+    ]
+    residuals = LocalResiduals(maker.metric, tuple(kernels), 0, cells, ())
+    judges = near_rows.take(slice(CALIBRATION_ROWS))
+    corrected, after = _calibrated(maker.request, maker.folds, residuals, judges)
+    return corrected, spoils(trials.density_gain, judges.errors, after)
+
+
+def rescaled(maker: ResidualsMaker, scales: Float) -> ResidualsMaker:
+    """Return the maker with the coordinates of all points multiplied by ``scales`` (r,)."""
+    records = maker.records.copy()
+    records[:, : maker.metric.width] *= scales
+    return replace(maker, metric=maker.metric.scaled(scales), records=records)
+
+
+def collected_rows(maker: ResidualsMaker, *, in_memory: bool) -> tuple[Cells, NearRows]:
+    """Return the rows that correct predictions, and the rows of the folds with neighbours among
+    them."""
+    reader = maker.reader
+    neighbours = min(maker.request.options.neighbours, maker.folds.most_neighbours)
+    rank = maker.metric.width
     if sampled_rows(reader.source.n_rows, shuffled=False) is None:
         # all rows of positive weight were left out
-        cells = Cells.of(records, n_targets=len(request.left_out))
-        near = folds.near(records, rank, neighbours)
-    else:
-        cells = reader.cells(request, metric, records[:, :rank], in_memory=in_memory)
-        near = nearest(cells, taught, neighbours)
-    kernels = _learned(taught, near[:, :RESIDUAL_NEIGHBOURS], rank, kernels, reader.progress)
-    inflations = [trial.inflation for trial in trials.kernels]
-    kernels = [replace(each, inflation=i) for each, i in zip(kernels, inflations, strict=True)]
-    residuals = LocalResiduals(metric, tuple(kernels), 0, cells, ())
-    judges = taught[:CALIBRATION_ROWS]
-    errors = judges[:, rank:LOG_FACTOR].T
-    corrected, after = _calibrated(request, folds, residuals, judges, near[:CALIBRATION_ROWS])
-    return corrected, spoils(trials.density_gain, errors, after)
+        n_targets = len(maker.request.left_out)
+        return Cells.of(maker.records, n_targets=n_targets), maker.near_rows(neighbours)
+    points = maker.records[:, :rank]
+    cells = reader.cells(maker.request, maker.metric, points, in_memory=in_memory)
+    rows = maker.folds.own_records(maker.records, rank)
+    return cells, NearRows(rows, nearest(cells, rows, neighbours), rank)
 
 
 def left_out_records(
@@ -259,82 +337,45 @@ def spread(rows: Int) -> Int:
     return rows[np.argsort(np.arange(len(rows)) % PARTS, kind="stable")]
 
 
-def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
-    """Return the neighbourhoods and errors of rows for each target, in groups of ``panel_rows``.
-
-    ``own`` are the records of the rows and ``near`` those of their neighbours; points have ``rank``
-    coordinates.
-    """
-    rows = panel_rows(near.shape[1])
-    parts = [slice(start, start + rows) for start in range(0, len(own), rows)]
-    found = [
-        hoods_of(near[some], own[some, :rank], own[some, LOG_FACTOR], own[some, NOISE])
-        for some in parts
+def residual_trials(maker: ResidualsMaker) -> ResidualTrials:
+    """Try local kernels on the first rows left out in folds."""
+    k = min(maker.request.options.neighbours, FEW_NEIGHBOURS, maker.folds.most_neighbours)
+    near_rows = maker.near_rows(k).take(slice(TRIAL_ROWS))
+    targets = range(len(maker.request.left_out))
+    trials = [
+        _trial(maker.request, maker.folds, near_rows, target, maker.reader.progress)
+        for target in targets
     ]
-    errors = own[:, rank:LOG_FACTOR].T
-    return [
-        (list(hoods), [each[some] for some in parts])
-        for *hoods, each in zip(*found, errors, strict=True)
-    ]
-
-
-def residual_trials(
-    request: FitResiduals,
-    folds: LeftOutFolds,
-    records: Float,
-    rank: int,
-    progress: Callable[..., None],
-) -> ResidualTrials:
-    """Try local kernels on the first rows left out in folds.
-
-    Args:
-        request: the fit
-        folds: rows left out in folds
-        records: (n, width), of all left-out rows
-        rank: number of coordinates of their points
-        progress: called before each evaluation of a search
-    """
-    m = min(len(folds.rows), TRIAL_ROWS)
-    k = min(request.options.neighbours, FEW_NEIGHBOURS, folds.most_neighbours)
-    taught = folds.own_records(records, rank)[:m]
-    near = folds.near(records, rank, k)[:m]
-    targets = range(len(request.left_out))
-    trials = [_trial(request, folds, taught, near, rank, t, progress) for t in targets]
-    return ResidualTrials(trials, _panels(taught, near, rank))
+    return ResidualTrials(trials, near_rows.panels())
 
 
 def _trial(
     request: FitResiduals,
     folds: LeftOutFolds,
-    own: Float,
-    near: Float,
-    rank: int,
+    near_rows: NearRows,
     target: int,
     progress: Callable[..., None],
 ) -> Trial:
     """Learn the local kernel of a target from each half of m rows, and judge it on the other half.
 
-    request : the fit
-    folds : rows left out in folds, which begin with these rows
-    own : (m, width), their records
-    near : (m, k, width), the records of their neighbours
-    rank : the number of coordinates of their points
-    target : the number of the target
-    progress : called before each evaluation of a search
+    Args:
+        request: the fit
+        folds: rows left out in folds, which begin with these rows
+        near_rows: the rows
+        target: number of the target
+        progress: called before each evaluation of a search
     """
-    m = len(own)
-    inflation, of_alone = _alone(request, folds, target, own)
-    before = own[:, rank + target]
-    rises = np.empty(m)
-    after = np.empty(m)
+    inflation, of_alone = _alone(request, folds, target, near_rows.rows)
+    before = near_rows.errors[target]
+    rises = np.empty(len(before))
+    after = np.empty(len(before))
     kernels = list[LocalKernel]()
     for first in (0, 1):
-        taught = slice(first, None, 2)
         judged = slice(1 - first, None, 2)
-        panels = _panels(own[taught], near[taught], rank)[target]
+        panels = near_rows.take(slice(first, None, 2)).panels()[target]
         kernel, *_ = learned(panels, starts_of(panels), progress)
         kernel = replace(kernel, inflation=inflation)
-        hoods, _ = _panels(own[judged], near[judged], rank)[target]
+        hoods, _ = near_rows.take(judged).panels()[target]
         mean, variance = joined_moments(moments(kernel, panel) for panel in hoods)
         after[judged] = before[judged] - mean
         of_local = -0.5 * (np.log(2 * np.pi * variance) + after[judged] ** 2 / variance)
@@ -428,12 +469,12 @@ def _alone(
 
 def _corrected(kernel: LocalKernel, panels: Panels) -> float:
     """Return the root mean squared error after the correction."""
-    rests = [some - moments(kernel, hoods)[0] for hoods, some in zip(*panels, strict=True)]
-    return max(float(np.sqrt(np.mean(np.concatenate(rests) ** 2))), kriging.LEAST_SQUARE)
+    errors = [before - moments(kernel, hoods)[0] for hoods, before in zip(*panels, strict=True)]
+    return max(float(np.sqrt(np.mean(np.concatenate(errors) ** 2))), kriging.LEAST_SQUARE)
 
 
 def _searched(
-    families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], poll: Poll
+    families: Sequence[str], panels: list[Panels], kernels: list[LocalKernel], poll: Poll
 ) -> tuple[list[LocalKernel], Float]:
     """Return the kernel of each target, with the best family, and coordinate scales (r,).
 
@@ -442,87 +483,76 @@ def _searched(
 
     Args:
         families: names of the families that are tried
-        many: neighbourhoods and errors for each target, from which both results are learned
+        panels: neighbourhoods and errors for each target, from which both results are learned
         kernels: the kernel of each target, learned from a few rows
         poll: called before each evaluation; may raise to stop the search
     """
-    plain = [_family(families, *each, poll) for each in zip(many, kernels, strict=True)]
-    found = [
-        learned(each, [start], poll, scales=True)
-        for each, (start, *_) in zip(many, plain, strict=True)
+    plain = [_family(families, *each, poll) for each in zip(panels, kernels, strict=True)]
+    scaled = [
+        learned(of_target, [kernel], poll, scales=True)
+        for of_target, (kernel, *_) in zip(panels, plain, strict=True)
     ]
-    logs = np.log([scales for _, scales, _ in found])
-    n = sum(map(len, many[0][1]))
-    rise = n * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
+    logs = np.log([scales for _, scales, _ in scaled])
+    n = sum(map(len, panels[0][1]))
+    rise = n * sum(after - before for (*_, before), (*_, after) in zip(plain, scaled, strict=True))
     if rise <= 0.5 * logs.size * np.log(n):
         return [kernel for kernel, *_ in plain], np.ones(logs.shape[1])
     levels = logs.mean(axis=1, keepdims=True)
-    shorter = zip(found, np.exp(levels[:, 0]).tolist(), strict=True)
-    kernels = [replace(kernel, length=kernel.length / level) for (kernel, *_), level in shorter]
+    kernels = [
+        replace(kernel, length=kernel.length / level)
+        for (kernel, *_), level in zip(scaled, np.exp(levels[:, 0]).tolist(), strict=True)
+    ]
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
+def _family(families: Sequence[str], panels: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
     """Return what is learned from many rows (``learned``) with the family that fits them best in
     density and error.
 
     Args:
         families: names of the families that are tried
-        many: neighbourhoods and errors of one target
+        panels: neighbourhoods and errors of one target
         kernel: the kernel from which each search starts
         poll: called before each evaluation; may raise to stop the search
     """
-    tried: list[Learned] = in_threads(
-        lambda family: learned(many, [replace(kernel, family=family)], poll), families
+    trials: list[Learned] = in_threads(
+        lambda family: learned(panels, [replace(kernel, family=family)], poll), families
     )
-    return min(tried, key=lambda found: np.log(_corrected(found[0], many)) - found[2])
+    return min(trials, key=lambda trial: np.log(_corrected(trial[0], panels)) - trial[2])
 
 
-def _learned(
-    own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll
-) -> list[LocalKernel]:
+def _learned(near_rows: NearRows, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
     """Return the kernel of each target.
 
     The noise is learned from all rows, with fewer neighbours, which takes a quarter of the time.
 
     Args:
-        own: (n, width), records of left-out rows
-        near: (n, k, width), records of their neighbours
-        rank: number of coordinates of a point
+        near_rows: left-out rows
         kernels: the kernel of each target from which the search starts
         poll: called before each evaluation; may raise to stop the search
     """
-    few = min(FORM_ROWS, len(own))
-    least = min(near.shape[1], FEW_NEIGHBOURS)
-    for panels, form in (
-        (_panels(own[:few], near[:few], rank), True),
-        (_panels(own, near[:, :least], rank), False),
+    for teachers, form in (
+        (near_rows.take(slice(FORM_ROWS)), True),
+        (near_rows.nearest(FEW_NEIGHBOURS), False),
     ):
         starts = [
-            [replace(each, noise=factor * each.noise) for factor in (1.0, 10.0, 0.1)]
-            for each in kernels
+            [replace(kernel, noise=factor * kernel.noise) for factor in (1.0, 10.0, 0.1)]
+            for kernel in kernels
         ]
         kernels = [
-            learned(each, some, poll, form=form)[0]
-            for each, some in zip(panels, starts, strict=True)
+            learned(panels, trials, poll, form=form)[0]
+            for panels, trials in zip(teachers.panels(), starts, strict=True)
         ]
     return list(kernels)
 
 
-def _by_number(own: Float, near: Float, rank: int, kernels: list[LocalKernel]) -> list[ByNumber]:
+def _by_number(near_rows: NearRows, kernels: Sequence[LocalKernel]) -> list[ByNumber]:
     """Return the mean and variance of row errors for each target, by number of neighbours: a third,
-    two thirds, all.
-
-    Args:
-        own: (m, width), records of the rows
-        near: (m, k, width), records of their neighbours
-        rank: number of coordinates of their points
-        kernels: one for each target
-    """
+    two thirds, all."""
     by_number = [ByNumber() for _ in kernels]
     for part in (1, 2, 3):
-        count = -(-near.shape[1] * part // 3)
-        panels = _panels(own, near[:, :count], rank)
+        count = -(-near_rows.neighbours.shape[1] * part // 3)
+        panels = near_rows.nearest(count).panels()
         for target, (hoods, _) in enumerate(panels):
             moments_of = partial(moments, kernels[target])
             by_number[target][count] = joined_moments(in_threads(moments_of, hoods))
@@ -546,11 +576,7 @@ def fewest(errors: Float, found: ByNumber) -> int:
 
 
 def _calibrated(
-    request: FitResiduals,
-    folds: LeftOutFolds,
-    residuals: LocalResiduals,
-    records: Float,
-    near: Float,
+    request: FitResiduals, folds: LeftOutFolds, residuals: LocalResiduals, near_rows: NearRows
 ) -> tuple[ResidualsFitted, Float]:
     """Choose the number of neighbours, and calibrate local residuals, on left-out rows.
 
@@ -558,34 +584,34 @@ def _calibrated(
         request: the fit
         folds: rows left out in folds, which begin with these m rows
         residuals: without calibrations and number of neighbours
-        records: (m, width), records of the rows
-        near: (m, k, width), records of their neighbours
+        near_rows: the rows
 
     Returns the residuals with the gain in RMSE, and the corrected errors (T, m).
     """
-    rank = residuals.metric.width
-    by_number = _by_number(records, near, rank, list(residuals.kernels))
-    errors = records[:, rank:LOG_FACTOR].T
+    errors = near_rows.errors
+    by_number = _by_number(near_rows, residuals.kernels)
     k = max(map(fewest, errors, by_number))
-    predicted = [of_target[k] for of_target in by_number]
-    judges = folds.rows[: len(records)]
-    after = np.stack([errors[target] - mean for target, (mean, _) in enumerate(predicted)])
-    calibrations = list[Calibration]()
-    shown = list[NumberDiagnostics]()
-    for target, (_, variance) in enumerate(predicted):
-        kernel = residuals.kernels[target]
-        top, levels = quantiles(np.abs(after[target]) * np.sqrt(kernel.inflation / variance))
-        calibrations.append(Calibration(len(judges), kernel.noise, 1.0, top, levels))
-        if target < MOST_TARGETS:
-            shown.append(_corrected_diagnostics(request, target, judges, after[target], variance))
-    rmse = np.sqrt(np.mean(after**2, axis=1))
+    after = np.stack([before - of[k][0] for before, of in zip(errors, by_number, strict=True)])
+    variances = [of[k][1] for of in by_number]
+    calibrations = tuple(map(calibration_of, residuals.kernels, after, variances))
+    judges = folds.rows[: len(near_rows.rows)]
+    diagnostics = tuple(
+        _corrected_diagnostics(request, target, judges, after[target], variances[target])
+        for target in range(min(len(after), MOST_TARGETS))
+    )
     fitted = ResidualsFitted(
-        replace(residuals, neighbours=k, calibrations=tuple(calibrations)),
+        replace(residuals, neighbours=k, calibrations=calibrations),
         error_gain(errors, after)[0],
-        rmse=tuple(rmse.tolist()),
-        diagnostics=tuple(shown),
+        rmse=tuple(np.sqrt(np.mean(after**2, axis=1)).tolist()),
+        diagnostics=diagnostics,
     )
     return fitted, after
+
+
+def calibration_of(kernel: LocalKernel, errors: Float, variances: Float) -> Calibration:
+    """Return the quantiles of corrected errors (m,) of the predicted ``variances`` (m,)."""
+    top, levels = quantiles(np.abs(errors) * np.sqrt(kernel.inflation / variances))
+    return Calibration(len(errors), kernel.noise, 1.0, top, levels)
 
 
 def _corrected_diagnostics(

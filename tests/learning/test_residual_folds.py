@@ -37,14 +37,14 @@ def left_out():
         patch.setattr(
             neighbours,
             "residual_trials",
-            lambda *given: (seen.update(given=given), original(*given))[1],
+            lambda maker: (seen.update(maker=maker), original(maker))[1],
         )
         X, y = rough(300)
         RVMRegressor(
             gamma=0.5, random_state=0, residual="local", noise="constant", reference="none"
         ).fit(X, y)
-    asked, folds, records, rank, _ = seen["given"]
-    return X, y, asked, folds, records, rank
+    maker = seen["maker"]
+    return X, y, maker.request, maker.folds, maker.records, maker.metric.width
 
 
 def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(left_out):
