@@ -371,17 +371,20 @@ def _trial(
     after = np.empty(len(before))
     kernels = list[LocalKernel]()
     for first in (0, 1):
-        judged = slice(1 - first, None, 2)
         panels = near_rows.take(slice(first, None, 2)).panels()[target]
         kernel, *_ = learned(panels, starts_of(panels), progress)
-        kernel = replace(kernel, inflation=inflation)
+        kernels.append(replace(kernel, inflation=inflation))
+        judged = slice(1 - first, None, 2)
         hoods, _ = near_rows.take(judged).panels()[target]
-        mean, variance = joined_moments(moments(kernel, panel) for panel in hoods)
+        mean, variance = joined_moments(moments(kernels[-1], panel) for panel in hoods)
         after[judged] = before[judged] - mean
-        of_local = -0.5 * (np.log(2 * np.pi * variance) + after[judged] ** 2 / variance)
-        rises[judged] = of_local - of_alone[judged]
-        kernels.append(kernel)
+        rises[judged] = log_densities(after[judged], variance) - of_alone[judged]
     return Trial(kernels[0], rises, before, after)
+
+
+def log_densities(errors: Float, variances: Float) -> Float:
+    """Return the log densities (m,) of normal errors (m,)."""
+    return np.asarray(-0.5 * (np.log(2 * np.pi * variances) + errors**2 / variances))
 
 
 def joined_moments(parts: Iterable[tuple[Float, Float]]) -> tuple[Float, Float]:
