@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from partirvm.core import ascent
 from partirvm.core.ascent import (
@@ -70,7 +71,7 @@ def test_a_start_outside_the_bounds_is_moved_inside():
     _, _, points, _ = climbed(
         lambda x: (-x @ x, -2 * x), np.array([9.0, 0.5]), np.zeros(2), np.ones(2)
     )
-    np.testing.assert_allclose(points[0], [1.0, 0.5])
+    assert_allclose(points[0], [1.0, 0.5])
 
 
 def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
@@ -108,13 +109,11 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     assert off(logs, features).tolist() == [2]
     everyone = np.concatenate(features)
     switched = off(logs, features)
-    np.testing.assert_allclose(
+    assert_allclose(
         raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5]
     )
-    np.testing.assert_allclose(
-        raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5]
-    )
-    np.testing.assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
+    assert_allclose(raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5])
+    assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
 
 
 @pytest.mark.parametrize("steep", [0.0, 1.0, 100.0])
@@ -135,4 +134,4 @@ def test_a_parameter_at_its_bound_does_not_hold_the_others(steep):
         np.array([0.0, 9.0, 9.0]),
     )
     best = max(points, key=lambda x: function(x)[0])
-    np.testing.assert_allclose(best, [best[0], 2.0, 2.0], atol=0.1)
+    assert_allclose(best, [best[0], 2.0, 2.0], atol=0.1)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from partirvm.core.diagnostics import (
@@ -43,8 +44,8 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
     mean = np.linspace(-5, 50, n)
     std = np.linspace(0.1, 3, n)
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
-    np.testing.assert_array_equal(found.pit, n // PIT_BINS)
-    np.testing.assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
+    assert_array_equal(found.pit, n // PIT_BINS)
+    assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
     # intervals of the given half widths, whatever the normal quantiles; none without multiples
     t = np.array([0.5, -1.5, 2.5])
     multiples = np.arange(len(STATED_LEVELS), dtype=float)
@@ -67,8 +68,8 @@ def test_sums_over_tiles_are_those_of_all_rows():
     for found in ((a + b) + c, a + (b + c), c + (a + b)):
         assert found.n == 1000
         for name in ("covered", "pit"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
-        np.testing.assert_array_equal(found.sample.values, whole.sample.values)
+            assert_array_equal(getattr(found, name), getattr(whole, name))
+        assert_array_equal(found.sample.values, whole.sample.values)
     assert whole.sample.values.shape == (SAMPLE, 3)
     assert set(map(tuple, whole.sample.values)) <= set(zip(t, mean, std, strict=True))
 
@@ -81,9 +82,9 @@ def test_sums_of_classes_are_those_of_all_rows(K):
     for found in ((a + b) + c, a + (b + c)):
         assert found.n == whole.n
         for name in COUNTS:
-            np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12)
-        np.testing.assert_array_equal(found.largest.rows, whole.largest.rows)
-        np.testing.assert_array_equal(found.largest.values, whole.largest.values)
+            assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12)
+        assert_array_equal(found.largest.rows, whole.largest.rows)
+        assert_array_equal(found.largest.values, whole.largest.values)
 
 
 def test_class_counts_follow_their_formulas():
@@ -99,10 +100,10 @@ def test_class_counts_follow_their_formulas():
             hits[place] += code == k
             stated[place] += each[k]
         confusion[code, each.argmax()] += 1
-    np.testing.assert_array_equal(found.rows, rows)
-    np.testing.assert_array_equal(found.hits, hits)
-    np.testing.assert_allclose(found.stated, stated)
-    np.testing.assert_array_equal(found.confusion, confusion)
+    assert_array_equal(found.rows, rows)
+    assert_array_equal(found.hits, hits)
+    assert_allclose(found.stated, stated)
+    assert_array_equal(found.confusion, confusion)
 
 
 def test_many_classes_are_united():
@@ -112,7 +113,7 @@ def test_many_classes_are_united():
     found = ClassDiagnostics.of(codes, p)
     few = ClassDiagnostics.of(np.minimum(codes, MOST_CLASSES - 1), united)
     for name in ("stated", "rows", "hits"):
-        np.testing.assert_allclose(getattr(found, name), getattr(few, name))
+        assert_allclose(getattr(found, name), getattr(few, name))
     assert found.confusion.shape == (MOST_CLASSES, MOST_CLASSES)
 
 
@@ -121,15 +122,15 @@ def test_the_way_through_json():
     t = np.random.default_rng(2).normal(1e4, 1.0, 50)
     numbers = NumberDiagnostics.of(t, t + 1.0, np.full(50, 2.0), np.arange(50))
     again = from_json(json.loads(json.dumps(to_json(numbers))))
-    np.testing.assert_array_equal(again.pit, numbers.pit)
-    np.testing.assert_array_equal(again.covered, numbers.covered)
-    np.testing.assert_allclose(again.sample.values, numbers.sample.values, rtol=1e-4)
+    assert_array_equal(again.pit, numbers.pit)
+    assert_array_equal(again.covered, numbers.covered)
+    assert_allclose(again.sample.values, numbers.sample.values, rtol=1e-4)
     classes = ClassDiagnostics.of(*probabilities(50, 4))
     again = from_json(json.loads(json.dumps(to_json(classes))))
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(again, name), getattr(classes, name))
-    np.testing.assert_array_equal(again.largest.rows, classes.largest.rows)
-    np.testing.assert_allclose(again.largest.values, classes.largest.values, rtol=1e-4)
+        assert_array_equal(getattr(again, name), getattr(classes, name))
+    assert_array_equal(again.largest.rows, classes.largest.rows)
+    assert_allclose(again.largest.values, classes.largest.values, rtol=1e-4)
     none = NumberDiagnostics.of(*np.zeros((3, 0)), np.zeros(0, dtype=int))
     assert from_json(json.loads(json.dumps(to_json(none)))).sample.values.shape == (0, 3)
 
@@ -144,10 +145,10 @@ def test_the_rows_of_largest_error():
     rows = np.arange(50, 150)
     found = NumberDiagnostics.of(t, mean, std, rows)
     order = np.argsort(-np.abs(t - mean))[:10]
-    np.testing.assert_array_equal(found.largest.rows, order + 50)
-    np.testing.assert_array_equal(found.largest.values, np.column_stack([t, mean, std])[order])
+    assert_array_equal(found.largest.rows, order + 50)
+    assert_array_equal(found.largest.values, np.column_stack([t, mean, std])[order])
     scaled = np.column_stack([10 + 3 * t, 10 + 3 * mean, 3 * std])[order]
-    np.testing.assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
+    assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
 
 
 def test_the_rows_of_largest_log_loss():
@@ -157,9 +158,9 @@ def test_the_rows_of_largest_log_loss():
     found = ClassDiagnostics.of(codes, p, 1000).largest
     own = p[np.arange(100), codes]
     order = np.argsort(own)[:10]
-    np.testing.assert_array_equal(found.rows, 1000 + order)
+    assert_array_equal(found.rows, 1000 + order)
     expected = np.column_stack([codes, p.argmax(axis=1), own, p.max(axis=1)])[order]
-    np.testing.assert_array_equal(found.values, expected)
+    assert_array_equal(found.values, expected)
 
 
 def test_rows_left_out_have_their_own_predictions_and_deviations():
@@ -177,8 +178,8 @@ def test_rows_left_out_have_their_own_predictions_and_deviations():
     scale = calibration.multiple(0.9) / quantile(0.9)
     expected = np.column_stack([t, t - e, scale * np.sqrt(v + 0.1 / w)])
     order = np.argsort(found.sample.values[:, 0])
-    np.testing.assert_allclose(found.sample.values[order], expected)
-    np.testing.assert_allclose(
+    assert_allclose(found.sample.values[order], expected)
+    assert_allclose(
         found.scaled(10.0, 2.0).sample.values[order], expected * 2.0 + [10.0, 10.0, 0.0]
     )
     assert not len(found.covered)

@@ -9,6 +9,7 @@ import pytest
 from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.priors import DEPENDENT
@@ -80,10 +81,10 @@ def test_every_action_is_that_of_the_dense_algorithm(block):
         for place, last, tolerance in ((2, 2, 1e-6), (4, 3, 1e-8)):
             ours = [action[place] for action in actions]
             dense = [action[last] for action in expected]
-            np.testing.assert_allclose(ours, dense, rtol=tolerance, atol=1e-8)
-        np.testing.assert_allclose(fit.beta, beta, rtol=1e-8)
+            assert_allclose(ours, dense, rtol=tolerance, atol=1e-8)
+        assert_allclose(fit.beta, beta, rtol=1e-8)
         last = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-        np.testing.assert_allclose(fit.log_evidence, last, rtol=1e-8, atol=1e-8)
+        assert_allclose(fit.log_evidence, last, rtol=1e-8, atol=1e-8)
 
 
 def dense_gain(Phi, t, fit) -> float:
@@ -102,7 +103,7 @@ def test_the_evidence_rises_to_where_no_action_gains(seed, width):
     assert min(gain for _, _, _, gain, _ in actions) > RULE.tol * len(t)
     assert dense_gain(Phi, t, fit) < 2 * RULE.tol * len(t)
     dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-    np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-7, atol=1e-6)
+    assert_allclose(fit.log_evidence, dense, rtol=1e-7, atol=1e-6)
 
 
 def test_copies_stay_out_and_near_copies_may_join():
@@ -135,7 +136,7 @@ def test_rank_one_errors_are_bounded():
     fit, reason = grow(nothing_of(statistics_of(Phi, t)), replace(RULE, thin=True))
     assert reason is Termination.CONVERGED
     dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-    np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-6, atol=1e-3)
+    assert_allclose(fit.log_evidence, dense, rtol=1e-6, atol=1e-3)
 
 
 def test_a_copy_of_active_columns_is_not_added():
@@ -190,9 +191,9 @@ def test_weights_and_a_residual_target_change_nothing(seed):
         grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
         for statistics in (plain, moved)
     ]
-    np.testing.assert_array_equal(fits[0].labels, fits[1].labels)
-    np.testing.assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
-    np.testing.assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
+    assert_array_equal(fits[0].labels, fits[1].labels)
+    assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
+    assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
     assert fits[0].beta == fits[1].beta == FIRST
 
 

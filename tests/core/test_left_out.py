@@ -5,6 +5,7 @@ from dataclasses import astuple, replace
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import t as student
 
 from partirvm.core.left_out import Calibration, LeftOut, sampled_rows
@@ -56,14 +57,14 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
     found = LeftOut.of(
         Phi.copy(), t, mu, root, beta, w if weighted else None, own, peaks=np.full(M, 2.0)
     )
-    np.testing.assert_allclose(found.errors.T, expected[[0, 2]], rtol=1e-8)
-    np.testing.assert_allclose(found.variances.T, expected[[1, 3]], rtol=1e-8)
+    assert_allclose(found.errors.T, expected[[0, 2]], rtol=1e-8)
+    assert_allclose(found.variances.T, expected[[1, 3]], rtol=1e-8)
     owner = np.full(N, -1)
     owner[[3, 7, 11]] = [0, 2, 4]
-    np.testing.assert_array_equal(found.owner, owner[w > 0])
+    assert_array_equal(found.owner, owner[w > 0])
     rest = np.abs(Phi)
     rest[[3, 3, 7, 11], [0, 1, 2, 4]] = 0
-    np.testing.assert_allclose(found.nearest, rest[w > 0].max(axis=0) / 2)
+    assert_allclose(found.nearest, rest[w > 0].max(axis=0) / 2)
 
 
 def test_sums_are_those_of_the_parts(fit):
@@ -77,16 +78,16 @@ def test_sums_are_those_of_the_parts(fit):
     parts = LeftOut.of(Phi[:12].copy(), t[:12], mu, root, beta, None, own)
     parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta, rows=np.arange(12, N))
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
-        np.testing.assert_allclose(mine, theirs)
+        assert_allclose(mine, theirs)
     half = np.full(N, 0.5)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
-    np.testing.assert_allclose(found.errors, np.sqrt(0.5) * whole.errors)
-    np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
+    assert_allclose(found.errors, np.sqrt(0.5) * whole.errors)
+    assert_allclose(found.variances, 0.5 * whole.variances)
     some = whole.scaled(np.array([2, 7]), np.array([4.0, 9.0]))
     factors = np.ones(N)
     factors[[2, 7]] = 2, 3
-    np.testing.assert_allclose(some.errors, factors[:, None] * whole.errors)
-    np.testing.assert_allclose(some.variances, factors[:, None] ** 2 * whole.variances)
+    assert_allclose(some.errors, factors[:, None] * whole.errors)
+    assert_allclose(some.variances, factors[:, None] ** 2 * whole.variances)
 
 
 def test_noise_is_the_part_of_the_errors_beyond_the_weights():
@@ -138,7 +139,7 @@ def test_centres_far_beyond_the_other_rows_are_scaled_down():
         1e9, 0.0
     )
     alike = left(np.sqrt(5) * np.concatenate([z, z])).calibration(1e9, 0.0)
-    np.testing.assert_allclose(found.quantiles, alike.quantiles)
+    assert_allclose(found.quantiles, alike.quantiles)
 
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
@@ -152,12 +153,12 @@ def test_quantiles_are_order_statistics_of_the_errors(rng, n):
     assert found.noise_variance == 1.0
     assert found.top == pytest.approx(top)
     levels = found.top * np.arange(1, 201) / 200
-    np.testing.assert_allclose(
+    assert_allclose(
         [found.multiple(level) for level in levels],
         np.interp(levels * (n + 1), range(n + 1), [0, *z]),
     )
     tail = student.ppf(0.9995, n) / student.ppf(0.5 + top / 2, n)
-    np.testing.assert_allclose(found.multiple(0.999) / found.multiple(top), tail)
+    assert_allclose(found.multiple(0.999) / found.multiple(top), tail)
     levels = np.linspace(0.01, 0.9999, 300)
     assert (np.diff([found.multiple(level) for level in levels]) > 0).all()
     assert found.scale == pytest.approx(found.multiple(0.9) / 1.6448536269514722)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.left_out_together import FOLDS, folds_of, left_out_together
 
@@ -46,24 +47,22 @@ def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
     )
 
     predicted = block[fold] @ mean
-    np.testing.assert_allclose(found.change, without - mean, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(
-        predicted + found.shifts[:, 0], block[fold] @ without, rtol=1e-6, atol=1e-8
-    )
-    np.testing.assert_allclose(
+    assert_allclose(found.change, without - mean, rtol=1e-6, atol=1e-9)
+    assert_allclose(predicted + found.shifts[:, 0], block[fold] @ without, rtol=1e-6, atol=1e-8)
+    assert_allclose(
         predicted + found.shifts[:, 1], block[fold][:, kept] @ fewer, rtol=1e-6, atol=1e-8
     )
     for column, (rows, spread) in enumerate(
         [(block[fold], of_others), (block[fold][:, kept], of_fewer)]
     ):
         expected = np.einsum("nm,mk,nk->n", rows, spread, rows)
-        np.testing.assert_allclose(found.variances[:, column], expected, rtol=1e-6)
-    np.testing.assert_array_equal(found.owner, [-1, 2, -1, -1, 7] if with_own else [-1] * 5)
+        assert_allclose(found.variances[:, column], expected, rtol=1e-6)
+    assert_array_equal(found.owner, [-1, 2, -1, -1, 7] if with_own else [-1] * 5)
 
 
 @pytest.mark.parametrize("count", [1, 7, 10, 93])
 def test_folds_hold_each_row_once(count):
     folds = folds_of(count)
-    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
+    assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
     assert len(folds) == min(count, FOLDS)
     assert max(map(len, folds)) - min(map(len, folds)) <= 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -28,7 +29,7 @@ def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(li
     found = LINKS[likelihood].probabilities(data.draw(outputs(likelihood, -1e4, 1e4)))
     assert np.isfinite(found).all()
     assert (found >= 0).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
     f = data.draw(outputs(likelihood, -30, 30))
     if likelihood == "bernoulli":
         second = 1 / (1 + np.exp(-f[:, 0]))
@@ -36,7 +37,7 @@ def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(li
     else:
         terms = np.exp(f)
         expected = terms / terms.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(LINKS[likelihood].probabilities(f), expected, rtol=1e-12, atol=1e-15)
+    assert_allclose(LINKS[likelihood].probabilities(f), expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("f", [-8.0, -0.5, 1.0])
@@ -77,7 +78,7 @@ def problems(draw):
 def same(block, other, rtol=1e-9, atol=1e-9):
     """All fields agree."""
     for field in fields(LogisticBlock):
-        np.testing.assert_allclose(
+        assert_allclose(
             getattr(block, field.name), getattr(other, field.name), rtol=rtol, atol=atol
         )
 
@@ -88,10 +89,10 @@ def test_the_statistic_is_the_dense_formula(problem):
     likelihood, Phi, codes, mean, w = problem
     block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
     value, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
-    np.testing.assert_allclose(block.log_likelihood, value, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(block.gradient, gradient, rtol=1e-9, atol=1e-9)
+    assert_allclose(block.log_likelihood, value, rtol=1e-9, atol=1e-9)
+    assert_allclose(block.gradient, gradient, rtol=1e-9, atol=1e-9)
     for k in range(mean.shape[1]):
-        np.testing.assert_allclose(block.curvature[k], curvature[:, k, :, k], rtol=1e-9, atol=1e-9)
+        assert_allclose(block.curvature[k], curvature[:, k, :, k], rtol=1e-9, atol=1e-9)
     f = Phi @ mean
     w = naive.ones(Phi, w)
     guess = f[:, 0] > 0 if likelihood == "bernoulli" else f.argmax(axis=1)

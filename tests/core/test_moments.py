@@ -8,6 +8,7 @@ from operator import add
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.moments import ColumnMoments, Moments
 
@@ -32,14 +33,12 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     exact = values.astype(np.longdouble)
     assert total.n == n
     assert (total.total.tolist(), total.missing.tolist()) == ([n] * 3, [0] * 3)
-    np.testing.assert_allclose(
-        total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15
-    )
-    np.testing.assert_allclose(
+    assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15)
+    assert_allclose(
         total.variance, exact.var(axis=0).astype(float), rtol=1e-12 + 1e-15 * offset, atol=1e-15
     )
-    np.testing.assert_array_equal(total.minimum, values.min(axis=0))
-    np.testing.assert_array_equal(total.maximum, values.max(axis=0))
+    assert_array_equal(total.minimum, values.min(axis=0))
+    assert_array_equal(total.maximum, values.max(axis=0))
 
     # with weights: mean = Σwx/Σw, variance = Σw(x − mean)²/Σw, over the rows of non-zero weight
     rng = np.random.default_rng(seed)
@@ -49,10 +48,10 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     total = reduce(add, [ColumnMoments.of(values[rows], w[rows]) for rows in pieces(n, cuts)])
     mean = (w @ values) / w.sum()
     assert total.n == (w > 0).sum()
-    np.testing.assert_allclose(total.total, [w.sum()] * 2, rtol=1e-14)
-    np.testing.assert_allclose(total.mean, mean, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(total.square, w @ (values - mean) ** 2, rtol=1e-11, atol=1e-14)
-    np.testing.assert_array_equal(total.minimum, values[w > 0].min(axis=0))
+    assert_allclose(total.total, [w.sum()] * 2, rtol=1e-14)
+    assert_allclose(total.mean, mean, rtol=1e-12, atol=1e-14)
+    assert_allclose(total.square, w @ (values - mean) ** 2, rtol=1e-11, atol=1e-14)
+    assert_array_equal(total.minimum, values[w > 0].min(axis=0))
 
 
 def test_a_constant_column_has_variance_zero_exactly():
@@ -78,12 +77,8 @@ def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
     assert total.first_bad == min(bad, default=None)
     good = values[np.isfinite(values).all(axis=1)]
     if len(good):
-        np.testing.assert_allclose(
-            total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14
-        )
-        np.testing.assert_allclose(
-            total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14
-        )
+        assert_allclose(total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14)
+        assert_allclose(total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14)
 
 
 def test_a_bad_weight_is_found_behind_inputs_and_targets():
@@ -113,7 +108,7 @@ def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
         assert total.missing[column] == (w > 0).sum() - there.sum()
         mean = np.average(each[there], weights=w[there]) if there.any() else 0.0
         variance = np.average((each[there] - mean) ** 2, weights=w[there]) if there.any() else 0.0
-        np.testing.assert_allclose(
+        assert_allclose(
             [total.mean[column], total.variance[column]], [mean, variance], 1e-10, 1e-14
         )
         assert total.minimum[column] == each[there].min(initial=np.inf)

@@ -9,6 +9,7 @@ import pytest
 from by_default import some
 from class_problems import problems
 from hypothesis import given
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
@@ -111,19 +112,17 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     assert reason is Termination.CONVERGED
     mode = naive.mode(likelihood, Phi, codes, alpha, w)
     Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
-    np.testing.assert_allclose(state.weights, mode, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(
-        state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8
-    )
-    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
-    np.testing.assert_array_equal(state.alpha, alpha[:, 0])
-    np.testing.assert_allclose(
+    assert_allclose(state.weights, mode, rtol=1e-8, atol=1e-8)
+    assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
+    assert_allclose(state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8)
+    assert_allclose(state.log_evidence, evidence, rtol=1e-8)
+    assert_array_equal(state.alpha, alpha[:, 0])
+    assert_allclose(
         state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10
     )
     diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
-    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-7)
-    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
+    assert_allclose(state.variance, diagonal, rtol=1e-7)
+    assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
@@ -140,7 +139,7 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
     assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
     alpha = np.repeat(state.alpha[:, None], state.mean.shape[1], axis=1)
     mode = naive.mode(likelihood, Phi[:, state.labels - BIAS], codes, alpha)
-    np.testing.assert_allclose(state.mean, mode, atol=1e-3 * np.abs(mode).max())
+    assert_allclose(state.mean, mode, atol=1e-3 * np.abs(mode).max())
 
 
 def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
@@ -158,7 +157,7 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     weights = np.array([[-8.0], [0.0]])
     state = init(labels, alpha, weights, LogisticBlock.of("bernoulli", Phi, codes, weights))
     search = begin(state, RULE)
-    np.testing.assert_array_equal(search.trial.labels, labels[:1])
+    assert_array_equal(search.trial.labels, labels[:1])
     trial = search.trial
     assert (
         naive.penalised("bernoulli", Phi[:, :1], codes, trial.alpha[:, None], trial.weights)
@@ -168,8 +167,8 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
         search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE
     )
     assert search.current.block is state.block
-    np.testing.assert_array_equal(search.trial.labels, labels)
-    np.testing.assert_array_equal(
+    assert_array_equal(search.trial.labels, labels)
+    assert_array_equal(
         search.trial.alpha, alpha / [1.0, JOINING]
     )  # who is not in yet hopes for less
     assert search.step == 1.0
@@ -188,14 +187,14 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
                 2 * before.current.decrement
             )  # slope along the step; the parabola's top from it and the fall
             best = 0.5 * top * before.step**2 / (top * before.step - (high - low))
-            np.testing.assert_allclose(
+            assert_allclose(
                 search.step, np.clip(best, 0.1 * before.step, 0.5 * before.step), rtol=1e-6
             )
-    np.testing.assert_array_equal(search.current.labels, labels)
+    assert_array_equal(search.current.labels, labels)
     end, reason = drive(search, Phi, codes)
     assert reason is Termination.CONVERGED
-    np.testing.assert_array_equal(end.labels, labels[:1])
-    np.testing.assert_allclose(end.mean, np.log(4), atol=0.1)
+    assert_array_equal(end.labels, labels[:1])
+    assert_allclose(end.mean, np.log(4), atol=0.1)
 
 
 def test_limits_end_a_fit(rng):
@@ -229,11 +228,11 @@ def test_hard_data_end_finite(rng, likelihood, kind):
     state, _ = fit(likelihood, Phi, codes, K)
     p = probabilities(state, Phi)
     if kind == "separable":
-        np.testing.assert_array_equal(p.argmax(axis=1), codes)
+        assert_array_equal(p.argmax(axis=1), codes)
     if kind == "equal inputs":
-        np.testing.assert_allclose(p, 1 / K, atol=1e-6)
+        assert_allclose(p, 1 / K, atol=1e-6)
     if kind == "both labels" and likelihood == "bernoulli":
-        np.testing.assert_allclose(p, 0.5, atol=1e-6)
+        assert_allclose(p, 0.5, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", some([1, 2], {1}))

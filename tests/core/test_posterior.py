@@ -14,6 +14,7 @@ from naive import (
     predict_by_rows,
     sparsity_quality,
 )
+from numpy.testing import assert_allclose
 
 from partirvm.core import posterior as module
 from partirvm.core.posterior import factorise, own_factors
@@ -63,25 +64,21 @@ def test_posterior_and_evidence_where_well_conditioned(problem):
     found = module.posterior(statistics_of(Phi, t, w, offset), alpha, beta)
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
     close = {"rtol": 1e-8, "atol": 1e-10}
-    np.testing.assert_allclose(found.mean, mu, **close)
-    np.testing.assert_allclose(found.variance, np.diagonal(Sigma), rtol=1e-8)
-    np.testing.assert_allclose(found.root() @ found.root().T, Sigma, **close)
-    np.testing.assert_allclose(
-        found.determinedness, determinedness(Phi, t, alpha, beta, w), **close
-    )
+    assert_allclose(found.mean, mu, **close)
+    assert_allclose(found.variance, np.diagonal(Sigma), rtol=1e-8)
+    assert_allclose(found.root() @ found.root().T, Sigma, **close)
+    assert_allclose(found.determinedness, determinedness(Phi, t, alpha, beta, w), **close)
     weights = np.ones(len(t)) if w is None else w
-    np.testing.assert_allclose(found.residual, weights @ (t - Phi @ mu) ** 2, rtol=1e-8)
-    np.testing.assert_allclose(
-        found.log_evidence, log_evidence(Phi, t, alpha, beta, w), rtol=1e-8, atol=1e-8
-    )
+    assert_allclose(found.residual, weights @ (t - Phi @ mu) ** 2, rtol=1e-8)
+    assert_allclose(found.log_evidence, log_evidence(Phi, t, alpha, beta, w), rtol=1e-8, atol=1e-8)
     assert not found.cancelled
     s, q = own_factors(found, alpha)
     for i in range(len(alpha)):
         rest = np.delete(np.arange(len(alpha)), i)
         expected = sparsity_quality(Phi[:, i], Phi[:, rest], t, alpha[rest], beta, w)
         # s = 1/Σ_ii − α_i is a difference: its rounding is that of its larger term.
-        np.testing.assert_allclose(s[i], expected[0], rtol=1e-8, atol=1e-12 * alpha[i])
-        np.testing.assert_allclose(q[i], expected[1], rtol=1e-7, atol=1e-8 * np.sqrt(expected[0]))
+        assert_allclose(s[i], expected[0], rtol=1e-8, atol=1e-12 * alpha[i])
+        assert_allclose(q[i], expected[1], rtol=1e-7, atol=1e-8 * np.sqrt(expected[0]))
 
 
 @st.composite
@@ -128,13 +125,13 @@ def test_predictions_and_evidence_where_ill_conditioned(problem):
     offset = module.posterior(statistics_of(Phi, t), alpha, 3 * beta).mean if with_offset else None
     found = module.posterior(statistics_of(Phi, t, None, offset), alpha, beta)
     mean, variance = predict_by_rows(test, Phi, t, alpha, beta)
-    np.testing.assert_allclose(test @ found.mean, mean, rtol=0, atol=1e-6)
+    assert_allclose(test @ found.mean, mean, rtol=0, atol=1e-6)
     spread = test @ found.root()
-    np.testing.assert_allclose(
+    assert_allclose(
         np.sqrt((spread**2).sum(axis=1) + 1 / beta), np.sqrt(variance), rtol=0, atol=1e-6
     )
     expected = log_evidence(Phi, t, alpha, beta)
-    np.testing.assert_allclose(found.log_evidence, expected, rtol=1e-6, atol=1e-6 * len(t))
+    assert_allclose(found.log_evidence, expected, rtol=1e-6, atol=1e-6 * len(t))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +153,7 @@ def test_no_columns_at_all(rng):
     t = rng.normal(size=20)
     found = module.posterior(statistics_of(np.zeros((20, 0)), t), np.zeros(0), 4.0)
     expected = -0.5 * (20 * np.log(2 * np.pi / 4.0) + 4.0 * t @ t)
-    np.testing.assert_allclose(found.log_evidence, expected, rtol=1e-12)
+    assert_allclose(found.log_evidence, expected, rtol=1e-12)
     assert found.root().shape == (0, 0)
 
 
@@ -186,4 +183,4 @@ def test_a_residual_without_digits_is_flagged(seed, power):
     second = module.posterior(statistics_of(Phi, t, None, found.mean), alpha, beta)
     assert not second.cancelled
     expected = exact_residual(Phi, t, second.mean)
-    np.testing.assert_allclose(second.residual, expected, rtol=1e-8 if noise >= 1e-6 else 1e-2)
+    assert_allclose(second.residual, expected, rtol=1e-8 if noise >= 1e-6 else 1e-2)

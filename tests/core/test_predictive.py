@@ -4,6 +4,7 @@ be added."""
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 from scipy.stats import t as student
 
@@ -45,7 +46,7 @@ def test_information_is_that_of_the_targets_distribution(rng):
     for M in (1, 4):
         Phi, t, alpha, beta = problem(rng, M=M)
         root = np.linalg.cholesky(naive.posterior(Phi, t, alpha, beta)[1])
-        np.testing.assert_allclose(
+        assert_allclose(
             information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10
         )
 
@@ -73,12 +74,12 @@ def test_widened_covariance_and_freedom(rng, known_noise, known):
     root, freedom = widened(
         alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise, known=known
     )
-    np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
+    assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
     assert freedom == (np.inf if known_noise else pytest.approx(2 / C[-1, -1]))
     root, _ = widened(
         alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=True, known=range(4)
     )
-    np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-12)
+    assert_allclose(root @ root.T, Sigma, rtol=1e-12)
 
 
 def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):

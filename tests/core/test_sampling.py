@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from scipy.stats import chisquare, kstest
 
 from partirvm.core.sampling import LargestErrors, drawn, random_order, uniform
@@ -45,7 +46,7 @@ def test_a_rows_luck_does_not_depend_on_its_tile(seed, number, n, first, data):
     parts = [
         drawn(chances[part], rows[part], (seed, number)) for part in (slice(cut), slice(cut, None))
     ]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert_array_equal(np.concatenate(parts), whole)
     assert (whole < 0).all()
 
 
@@ -74,7 +75,7 @@ def test_every_row_has_one_place(n, seed):
     """All places together hold every row once, and a part is the same part of the whole."""
     whole = random_order(n, np.random.default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
-    np.testing.assert_array_equal(
+    assert_array_equal(
         random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)),
         whole[n // 3 : n // 2],
     )
@@ -115,4 +116,4 @@ def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
     expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]
     assert found.rows.tolist() == [row + 100 for row in expected]
     assert found.errors.tolist() == [errors[row] for row in expected]
-    np.testing.assert_array_equal(found.values, points[expected])
+    assert_array_equal(found.values, points[expected])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
@@ -84,10 +85,10 @@ def same(one, other):
     for name in ("n", "wrong"):
         assert getattr(one, name) == getattr(other, name)
     for name in ("nll", "squares", "excess"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
+        assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
     assert (one.ranking is None) == (other.ranking is None)
     if one.ranking is not None:
-        np.testing.assert_array_equal(one.ranking, other.ranking)
+        assert_array_equal(one.ranking, other.ranking)
 
 
 @given(rows, st.data())
@@ -115,7 +116,7 @@ def test_scores_are_in_the_order_of_their_numbers():
     """Negative ones, zeros and tiny ones as one, those beyond half precision as one."""
     scores = np.array([-1e300, -2.0, -1.0, -1e-300, -0.0, 0.0, 1e-3, 1.0, 1e10, 1e300])
     found = ranking(scores, np.ones(10, bool))[1]
-    np.testing.assert_array_equal(found[found > 0], [1, 1, 1, 3, 1, 1, 2])
+    assert_array_equal(found[found > 0], [1, 1, 1, 3, 1, 1, 2])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
@@ -133,21 +134,19 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     predictive = norm(mean, np.sqrt(variance))
     low, high = predictive.interval(0.95)
     assert scores.n == n
-    np.testing.assert_allclose(scores.loss, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
+    assert_allclose(scores.loss, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
     found = scores.figures()
-    np.testing.assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
+    assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
     for level in LEVELS:
         ends = predictive.interval(level)
         assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(
             np.mean((ends[0] <= t) & (t <= ends[1]))
         )
     outside = np.maximum(low - t, 0) + np.maximum(t - high, 0)
-    np.testing.assert_allclose(
-        found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9
-    )
+    assert_allclose(found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9)
     grid = np.linspace(-10, 20, 6001)
     step = (norm.cdf(grid, mean[:, None], np.sqrt(variance)[:, None]) - (grid >= t[:, None])) ** 2
-    np.testing.assert_allclose(
+    assert_allclose(
         found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=3e-3
     )  # half a step
 
@@ -165,6 +164,4 @@ def test_intervals_may_have_other_multiples(rng):
     assert covered == [np.mean(np.abs(t) <= 2 * half[level]) for level in LEVELS]
     assert found["nlpd"] == normal.figures()["nlpd"]
     outside = np.maximum(np.abs(t) - 2 * half[0.95], 0)
-    np.testing.assert_allclose(
-        found["interval_score_95"], np.mean(4 * half[0.95] + 2 / 0.05 * outside)
-    )
+    assert_allclose(found["interval_score_95"], np.mean(4 * half[0.95] + 2 / 0.05 * outside))

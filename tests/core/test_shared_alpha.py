@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
 
 from partirvm.core import priors
 from partirvm.core.priors import optimum
@@ -49,23 +50,21 @@ def test_a_step(problem):
     the posterior of each target that belongs to them."""
     Phi, t, alpha, beta, w = problem
     start = state_of(Phi, t, alpha, beta, w)
-    np.testing.assert_allclose(
-        start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9
-    )
+    assert_allclose(start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9)
     state, _ = step(start)
     kept = state.labels
     weights = naive.ones(Phi, w)
     posteriors = [naive.posterior(Phi, t[:, k], alpha, beta[k], w) for k in range(T)]
     gamma = np.array([1 - alpha * np.diagonal(Sigma) for _, Sigma in posteriors])
     mu = np.array([mean for mean, _ in posteriors])
-    np.testing.assert_allclose(state.alpha, (gamma.sum(0) / (mu**2).sum(0))[kept], rtol=1e-7)
+    assert_allclose(state.alpha, (gamma.sum(0) / (mu**2).sum(0))[kept], rtol=1e-7)
     freedom = (weights > 0).sum() - gamma.sum(axis=1)
-    np.testing.assert_allclose(state.beta, freedom / (weights @ (t - Phi @ mu.T) ** 2), rtol=1e-7)
+    assert_allclose(state.beta, freedom / (weights @ (t - Phi @ mu.T) ** 2), rtol=1e-7)
     for k in range(T):
         mean, Sigma = naive.posterior(Phi[:, kept], t[:, k], state.alpha, state.beta[k], w)
-        np.testing.assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-6, atol=1e-9)
+        assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-6, atol=1e-9)
         root = state.posterior.root()[k]
-        np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-6, atol=1e-9)
+        assert_allclose(root @ root.T, Sigma, rtol=1e-6, atol=1e-9)
 
 
 @given(problems())
@@ -83,15 +82,13 @@ def test_what_a_candidate_is_worth(problem):
             for k in range(T)
         ]
     )
-    np.testing.assert_allclose(s[0], expected[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
+    assert_allclose(s[0], expected[:, 0], rtol=1e-6)
+    assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
     rise = evidence(Phi, t, alpha, beta, w) - evidence(Phi[:, :5], t, alpha[:5], beta, w)
-    np.testing.assert_allclose(
-        priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7
-    )
+    assert_allclose(priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
     grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
     best = max(0.0, priors.joint_contribution(s, q, grid).max())
-    np.testing.assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
+    assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
 
 
 def test_one_target_may_outvote_the_sign_of_the_sum():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from partirvm.core.priors import entry_precision
 from partirvm.core.solvers import JOINT, SOLVERS, beside, improve, rejoined, screened, turns
@@ -48,7 +49,7 @@ def test_auto_is_no_worse_than_either(seed):
     assert auto.log_evidence >= fast.log_evidence - 1e-3 * len(t)
     for fit in (fast, auto):
         dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-        np.testing.assert_allclose(fit.log_evidence, dense, atol=1e-4)
+        assert_allclose(fit.log_evidence, dense, atol=1e-4)
         assert (np.diff(fit.labels) > 0).all()
         assert fit.entered is None
 
@@ -71,9 +72,7 @@ def test_columns_that_gain_only_together_come_back():
     found = turns(fit, whole, RULE, rejoined, lambda info: None)
     assert found.labels.tolist() == [0, 1, 2]
     assert found.log_evidence > fit.log_evidence + 0.25 * beta * (2 * gap) ** 2
-    np.testing.assert_allclose(
-        found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9
-    )
+    assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)
 
 
 def test_fixed_noise_stays_and_steps_are_heard():
@@ -106,7 +105,7 @@ def test_auto_reaches_the_best_of_several_starts():
     assert small.log_evidence > usual.log_evidence + 30
     assert found.log_evidence >= small.log_evidence - 1e-3 * len(t)
     dense = naive.log_evidence(Phi[:, found.labels], t, found.alpha, found.beta)
-    np.testing.assert_allclose(found.log_evidence, dense, atol=1e-3)
+    assert_allclose(found.log_evidence, dense, atol=1e-3)
 
 
 def half_entered(seed, *, M=30):
@@ -125,19 +124,15 @@ def test_new_columns_beside_others_have_the_covariance_of_these_as_noise(offset)
     begun = beside(replace(state, statistics=state.statistics.shift(shift)))
     C = naive.covariance(Phi[:, :30], state.alpha[:30], state.beta)
     new = Phi[:, 30:]
-    np.testing.assert_allclose(begun.statistics.gram, new.T @ np.linalg.solve(C, new), atol=1e-6)
-    np.testing.assert_allclose(
-        begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6
-    )
-    np.testing.assert_allclose(begun.statistics.sum_squares, t @ np.linalg.solve(C, t), rtol=1e-8)
+    assert_allclose(begun.statistics.gram, new.T @ np.linalg.solve(C, new), atol=1e-6)
+    assert_allclose(begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6)
+    assert_allclose(begun.statistics.sum_squares, t @ np.linalg.solve(C, t), rtol=1e-8)
     other = replace(begun, alpha=7 * begun.alpha)
     whole = [
         naive.log_evidence(Phi, t, np.r_[state.alpha[:30], each.alpha], state.beta)
         for each in (begun, other)
     ]
-    np.testing.assert_allclose(
-        other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6
-    )
+    assert_allclose(other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6)
 
 
 def test_what_fails_beside_the_others_does_not_join():
@@ -162,4 +157,4 @@ def test_an_intermediate_fit_that_goes_on_takes_few_iterations():
     last, reason = SOLVERS["auto"](state, RULE)
     assert reason is Termination.CONVERGED
     dense = naive.log_evidence(Phi[:, last.labels], t, last.alpha, last.beta)
-    np.testing.assert_allclose(last.log_evidence, dense, atol=1e-4)
+    assert_allclose(last.log_evidence, dense, atol=1e-4)

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import gram
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.types import BIAS
@@ -39,9 +40,9 @@ def whole(Phi, t, w=None, offset=None, labels=None):
 def assert_same(found, expected):
     """Equal to rounding, in every field."""
     assert found.n == expected.n
-    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert_array_equal(found.labels, expected.labels)
     for name in ("gram", "projection", "sum_squares", "offset", "log_weight"):
-        np.testing.assert_allclose(
+        assert_allclose(
             getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10, err_msg=name
         )
 
@@ -69,16 +70,16 @@ def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts)
     cross = reduce(add, crosses)
     G, b, sum_squares = gram(Phi, t, w)
     close = {"rtol": 1e-12, "atol": 1e-12}
-    np.testing.assert_allclose(block.cross, G[:kept, kept:], **close)
-    np.testing.assert_allclose(block.gram, G[kept:, kept:], **close)
-    np.testing.assert_allclose(block.projection, b[kept:], **close)
-    np.testing.assert_allclose(block.sum_squares, sum_squares, **close)
-    np.testing.assert_allclose(cross.cross, G[:kept, kept:], **close)
-    np.testing.assert_allclose(cross.gram, np.diagonal(G)[kept:], **close)
-    np.testing.assert_allclose(cross.projection, b[kept:], **close)
+    assert_allclose(block.cross, G[:kept, kept:], **close)
+    assert_allclose(block.gram, G[kept:, kept:], **close)
+    assert_allclose(block.projection, b[kept:], **close)
+    assert_allclose(block.sum_squares, sum_squares, **close)
+    assert_allclose(cross.cross, G[:kept, kept:], **close)
+    assert_allclose(cross.gram, np.diagonal(G)[kept:], **close)
+    assert_allclose(cross.projection, b[kept:], **close)
     present = np.ones(n) if w is None else w[w > 0]
     assert block.n == cross.n == len(present)
-    np.testing.assert_allclose(block.log_weight, np.log(present).sum(), **close)
+    assert_allclose(block.log_weight, np.log(present).sum(), **close)
 
 
 def test_a_sum_leaves_its_terms_as_they_were(rng):
@@ -89,8 +90,8 @@ def test_a_sum_leaves_its_terms_as_they_were(rng):
     )
     before = first.cross.copy(), second.projection.copy()
     first + second
-    np.testing.assert_array_equal(first.cross, before[0])
-    np.testing.assert_array_equal(second.projection, before[1])
+    assert_array_equal(first.cross, before[0])
+    assert_array_equal(second.projection, before[1])
 
 
 @given(

@@ -53,7 +53,7 @@ def test_slopes_are_those_of_the_dense_evidence(rng, weighted):
     mean, Sigma = naive.posterior(Phi, t, alpha, beta, w)
     found = slopes(Phi, t[:, None], mean[:, None], Sigma, beta, w)
     expected = differences(lambda moved: naive.log_evidence(moved, t, alpha, beta, w), Phi)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     if weighted:
         assert not found[w == 0].any()
 
@@ -69,13 +69,13 @@ def test_noise_and_alpha_keep_within_bounds(rng):
         updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, target_variance, 4.0)[0].beta == 4.0
     )
     free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, target_variance, None)[0].beta
-    np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
+    assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
     drawn = t + rng.normal(size=40)
     noise = drawn - Phi @ np.linalg.lstsq(Phi, drawn, rcond=None)[0]
     for target, bound in ((noise, ALPHA_CEILING), (1e9 * t, ALPHA_FLOOR)):
         statistics = statistics_of(Phi, target)
         tied, _ = updates(statistics, Tied(1.0, 1.0, 1.0), 200, 1.0, 1.0)
-        np.testing.assert_allclose(tied.alpha, bound * np.diagonal(statistics.gram)[1:].max())
+        assert_allclose(tied.alpha, bound * np.diagonal(statistics.gram)[1:].max())
 
 
 def random_statistics(K, J, T, n=60, seed=0, rank=None):
@@ -122,7 +122,7 @@ def test_slopes_in_single_precision(rng):
         slopes(Phi, t[:, None], mean[:, None], S, 2.3, w) for S in (Sigma, Sigma.astype(np.float32))
     )
     assert single.dtype == np.float32
-    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
+    assert_allclose(single, double, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import posterior as module
 from partirvm.core.posterior import JITTERS, factorise, posterior, root_of
@@ -31,13 +32,13 @@ def factor(H, threads):
 def test_the_factor_of_a_large_matrix(positive):
     """LLᵀ = SHS with unit diagonal, L lower triangular; LL⁻¹ = 1."""
     L, scale = factor(positive, 2)
-    np.testing.assert_array_equal(L, np.tril(L))
-    np.testing.assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
-    np.testing.assert_allclose(L @ L.T, positive * scale * scale[:, None], atol=1e-13)
+    assert_array_equal(L, np.tril(L))
+    assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
+    assert_allclose(L @ L.T, positive * scale * scale[:, None], atol=1e-13)
     with on_threads(2):
         found = root_of(L, np.ones(M)).T
-    np.testing.assert_array_equal(found, np.tril(found))
-    np.testing.assert_allclose(L @ found, np.eye(M), atol=1e-8)
+    assert_array_equal(found, np.tril(found))
+    assert_allclose(L @ found, np.eye(M), atol=1e-8)
 
 
 def test_bits_do_not_depend_on_threads(positive):
@@ -64,10 +65,10 @@ def test_bits_do_not_depend_on_threads(positive):
     t = rows[:, 0]
     Sigma = np.linalg.inv(0.7 * X.T @ X + np.diag(alpha))
     mean = 0.7 * Sigma @ X.T @ t
-    np.testing.assert_allclose(fit.mean, mean, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(fit.variance, np.diagonal(Sigma), rtol=1e-9)
+    assert_allclose(fit.mean, mean, rtol=1e-8, atol=1e-10)
+    assert_allclose(fit.variance, np.diagonal(Sigma), rtol=1e-9)
     assert fit.residual == pytest.approx(np.sum((t - X @ mean) ** 2), rel=1e-8)
-    np.testing.assert_allclose(fit.root() @ fit.root().T, Sigma, atol=1e-12)
+    assert_allclose(fit.root() @ fit.root().T, Sigma, atol=1e-12)
 
 
 def test_equal_columns_need_jitter():
@@ -79,7 +80,7 @@ def test_equal_columns_need_jitter():
     H = np.triu(H) + np.triu(H, 1).T
     L, scale = factor(H, 2)
     added = L @ L.T - H * scale * scale[:, None]
-    np.testing.assert_allclose(added, added[0, 0] * np.eye(M), atol=1e-13)
+    assert_allclose(added, added[0, 0] * np.eye(M), atol=1e-13)
     assert min(abs(added[0, 0] / jitter - 1) for jitter in JITTERS[1:]) < 0.5
 
 

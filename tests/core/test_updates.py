@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import laplace
 from partirvm.core.link import LogisticBlock
@@ -99,19 +100,19 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
     )
     counted = (*numbers[:2], 0.0, 0.0) if fixed_noise else numbers
     before = total(Phi, t, alpha, beta, counted, w)
-    np.testing.assert_allclose(start.log_evidence, before, rtol=1e-9, atol=1e-8)
+    assert_allclose(start.log_evidence, before, rtol=1e-9, atol=1e-8)
     state, info = step(start)
     assume(info.pruned == 0)
     new_alpha, new_beta = naive.updates(Phi, t, alpha, beta, numbers, w)
     if fixed_noise:
         new_beta = beta
-    np.testing.assert_allclose(state.alpha, new_alpha, rtol=1e-7)
-    np.testing.assert_allclose(state.beta, new_beta, rtol=1e-8)
-    np.testing.assert_allclose(info.noise_variance, 1 / new_beta, rtol=1e-8)
+    assert_allclose(state.alpha, new_alpha, rtol=1e-7)
+    assert_allclose(state.beta, new_beta, rtol=1e-8)
+    assert_allclose(info.noise_variance, 1 / new_beta, rtol=1e-8)
     expected = total(Phi, t, new_alpha, new_beta, counted, w)
-    np.testing.assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
-    np.testing.assert_allclose(info.change, expected - before, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(
+    assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
+    assert_allclose(info.change, expected - before, rtol=1e-6, atol=1e-6)
+    assert_allclose(
         state.posterior.mean,
         naive.posterior(Phi, t, new_alpha, new_beta, w)[0],
         rtol=1e-7,
@@ -137,12 +138,10 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     assume((np.abs(gamma / FADED - 1) > 1e-6).all())
     stays = np.flatnonzero(~((q**2 <= s) & (gamma < FADED)))
     state, info = step(state_of(Phi, t, alpha, beta, w, labels=np.arange(M) + BIAS))
-    np.testing.assert_array_equal(state.statistics.labels, stays + BIAS)
+    assert_array_equal(state.statistics.labels, stays + BIAS)
     assert info.pruned == M - len(stays)
     assert state.n_vectors == (stays > 0).sum(), "the bias is no vector"
-    np.testing.assert_allclose(
-        state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6
-    )
+    assert_allclose(state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6)
 
 
 @pytest.mark.parametrize("copies", [2, 20, 100])
@@ -172,7 +171,7 @@ def test_the_noise_stops_at_its_floor(rng, known):
     for _ in range(60):
         state, _ = step(state)
     assert state.floored == (not known)
-    np.testing.assert_allclose(1 / state.beta, known or NOISE_FLOOR * t.var(), rtol=1e-12)
+    assert_allclose(1 / state.beta, known or NOISE_FLOOR * t.var(), rtol=1e-12)
 
 
 def test_more_columns_than_freedom_keep_beta_positive():
@@ -202,12 +201,10 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)
     for i in range(len(s)):
         expected = naive.sparsity_quality(Phi[:, M + i], Phi[:, :M], t, alpha[:M], beta, w)
-        np.testing.assert_allclose(
-            [s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0])
-        )
+        assert_allclose([s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0]))
         if gains[i] == 0:
             assert q[i] ** 2 <= s[i]
-            np.testing.assert_allclose(best[i], s[i], rtol=1e-6)
+            assert_allclose(best[i], s[i], rtol=1e-6)
             continue
         after = [
             naive.log_evidence(
@@ -215,7 +212,7 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
             )
             for factor in (1.0, 0.9, 1.1)
         ]
-        np.testing.assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
+        assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
         assert after[0] >= max(after[1:]) - 1e-9
 
 
@@ -282,7 +279,7 @@ def test_a_fixed_precision_stays_and_so_does_its_column(rng):
         naive.log_evidence(left, t, state.alpha, 10.0)
         + naive.log_prior(state.alpha[1:], 0.0, 1e-3).sum()
     )
-    np.testing.assert_allclose(state.log_evidence, expected, rtol=1e-9)
+    assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
 
 def test_an_update_of_classes(rng):
@@ -305,10 +302,10 @@ def test_an_update_of_classes(rng):
     spread = np.stack([np.diagonal(each) for each in Sigma], 1)
     expected = ((1 - alpha[:, None] * spread).sum(axis=1) + 2 * a) / ((mu**2).sum(axis=1) + 2 * b)
     expected[0] = 3.0
-    np.testing.assert_allclose(laplace.update(state).alpha, expected, rtol=1e-9)
+    assert_allclose(laplace.update(state).alpha, expected, rtol=1e-9)
     flat = laplace.init(state.labels, alpha, weights, block)
     expected = naive.log_prior(alpha[1:], a, b).sum()
-    np.testing.assert_allclose(state.log_evidence - flat.log_evidence, expected, rtol=1e-9)
+    assert_allclose(state.log_evidence - flat.log_evidence, expected, rtol=1e-9)
 
 
 def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
@@ -341,4 +338,4 @@ def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
     rest = thinner.statistics.labels
     after = naive.log_evidence(Phi[:, rest], t, thinner.alpha, thinner.beta)
     assert after >= before - 1e-6
-    np.testing.assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)
+    assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)

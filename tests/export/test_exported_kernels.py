@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, kernels
 from partirvm.errors import UsageError
@@ -144,17 +145,13 @@ def test_a_users_kernel_with_operations_is_exported(tmp_path: Any) -> None:
         spec = importlib.util.spec_from_file_location("reader", tmp_path / f"{name}_predict.py")
         reader = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(reader)
-        np.testing.assert_allclose(
-            reader.load(tmp_path / f"{name}.npz")(ROWS)["mean"], expected, atol=1e-10
-        )
+        assert_allclose(reader.load(tmp_path / f"{name}.npz")(ROWS)["mean"], expected, atol=1e-10)
         session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
-        np.testing.assert_allclose(
-            session.run(["mean"], {"X": ROWS})[0][:, 0], expected, atol=1e-10
-        )
+        assert_allclose(session.run(["mean"], {"X": ROWS})[0][:, 0], expected, atol=1e-10)
     model = model_of(ExportedQuadratic(0.5))
     u, v = (model.design.scaling.inputs(each) for each in (ROWS, model.design.centres))
     values = 1.0 / (1.0 + 0.5 * ((u[:, None] - v) ** 2).sum(axis=2))
-    np.testing.assert_allclose(
+    assert_allclose(
         model.predict(ROWS), 3.0 + 0.8 * (model.mean[0] + values @ model.mean[1:]), atol=1e-12
     )
 
@@ -175,7 +172,7 @@ def test_shapley_values_of_a_users_kernel_are_sampled() -> None:
     """It is no product over inputs, although its class comes from one that is."""
     found = model_of(Narrower(0.5)).explain(ROWS[:3], ROWS[3:9])
     assert found["error_std"] is not None
-    np.testing.assert_allclose(
+    assert_allclose(
         found["values"].sum(axis=1) + found["base_values"],
         model_of(Narrower(0.5)).predict(ROWS[:3]),
     )
@@ -191,7 +188,7 @@ def test_gradients_of_a_users_kernel_are_those_of_its_slope() -> None:
         for j in range(2):
             move = step * np.eye(2)[j]
             expected = (model.predict(X + move) - model.predict(X - move)) / (2 * step)
-            np.testing.assert_allclose(found[:, j], expected, rtol=1e-6, atol=1e-7)
+            assert_allclose(found[:, j], expected, rtol=1e-6, atol=1e-7)
 
 
 def test_a_fitted_estimator_with_a_users_kernel(tmp_path: Any) -> None:

@@ -18,6 +18,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
 from partirvm.core.ramp import Ramp
@@ -186,7 +187,7 @@ def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
             continue
         most = TOLERANCES[dtype][name != "mean" and name != "probabilities"]
         size = np.maximum(np.abs(expected), unit)
-        np.testing.assert_allclose(
+        assert_allclose(
             found[name].reshape(expected.shape) / size, expected / size, rtol=0, atol=most
         )
 
@@ -360,5 +361,5 @@ def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(t
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     found = reader.load(tmp_path / "m.npz")(rows)
-    np.testing.assert_allclose(found["mean"], mean[:, 0], rtol=1e-9)
-    np.testing.assert_allclose(found["std"], std[:, 0], rtol=1e-9)
+    assert_allclose(found["mean"], mean[:, 0], rtol=1e-9)
+    assert_allclose(found["std"], std[:, 0], rtol=1e-9)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from test_exports import random_model, rows_of
 
 from partirvm import RVMRegressor
@@ -27,7 +28,7 @@ def differences(function: Any, X: Any, step: float = 1e-4) -> Any:
 
 def agree(found: Any, expected: Any) -> None:
     """Assert that gradients (n, d) differ by at most 1e-6 of the largest."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(
@@ -46,15 +47,15 @@ def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
         X = np.add(np.nan_to_num(rows_of(model, seed)[:12], nan=0.7), [0.01, 0.01, 0.3])
         mean, std, of_mean, of_std = model.predict(X, return_std=True, return_gradient=True)
         for found, expected in zip((mean, std), model.predict(X, return_std=True), strict=True):
-            np.testing.assert_array_equal(found, expected)
+            assert_array_equal(found, expected)
         both = differences(
             lambda X, model=model: np.column_stack(model.predict(X, return_std=True)), X
         )
         agree(of_mean, both[:, 0])
         agree(of_std, both[:, 1])
         same, alone = model.predict(X, return_gradient=True)
-        np.testing.assert_array_equal(same, mean)
-        np.testing.assert_allclose(alone, of_mean, rtol=1e-12)
+        assert_array_equal(same, mean)
+        assert_allclose(alone, of_mean, rtol=1e-12)
 
 
 def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
@@ -73,9 +74,7 @@ def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
     X[0, 0], weights = 9.0, rng.normal(size=(9, len(features.sources)))
     expected = differences(lambda X: (features(X) * weights).sum(axis=1, keepdims=True), X)[:, 0]
     agree(pulled_back(features, X, weights), expected)
-    np.testing.assert_array_equal(
-        *(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0))
-    )
+    assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
 def test_gradients_of_an_estimator(rng: Any) -> None:
@@ -92,7 +91,7 @@ def test_gradients_of_an_estimator(rng: Any) -> None:
         for found, whole in zip(
             model.predict(X[-1:], return_gradient=True), (mean, of_mean), strict=True
         ):
-            np.testing.assert_array_equal(found, whole[-1:])
+            assert_array_equal(found, whole[-1:])
     with pytest.raises(UsageError, match="augment and return_gradient cannot be combined"):
         model.predict(X, augment=(X[:90], y[:90, 0]), return_gradient=True)
     with pytest.raises(DataError, match="rows with missing values have no gradient"):

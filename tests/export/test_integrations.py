@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -56,10 +57,10 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
     found = runtime.InferenceSession(made.SerializeToString()).run(None, inputs)
     if classes is None:
         expected = np.column_stack(pipeline.predict(FRAME, return_std=True))
-        np.testing.assert_allclose(np.hstack(found), expected, rtol=0, atol=most * TARGET.std())
+        assert_allclose(np.hstack(found), expected, rtol=0, atol=most * TARGET.std())
     else:
-        np.testing.assert_array_equal(found[0], pipeline.predict(FRAME))
-        np.testing.assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
+        assert_array_equal(found[0], pipeline.predict(FRAME))
+        assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
 
 
 def with_several_targets() -> Any:
@@ -109,20 +110,20 @@ def test_what_mlflow_loads_predicts_what_was_logged(
     found = mlflow.pyfunc.load_model(place).predict(new, params=asked)
     assert len(found) == 20
     if "classes" in kind:
-        np.testing.assert_array_equal(found["label"], fitted.predict(new))
-        np.testing.assert_array_equal(
+        assert_array_equal(found["label"], fitted.predict(new))
+        assert_array_equal(
             found[[f"p_{each}" for each in fitted.classes_]], fitted.predict_proba(new)
         )
     elif kind == "several targets":
-        np.testing.assert_array_equal(found[["mean_0", "mean_1"]], fitted.predict(new))
+        assert_array_equal(found[["mean_0", "mean_1"]], fitted.predict(new))
     else:
         estimator = LOGGED["regression"]() if kind == "a model" else fitted
         moments = np.column_stack(estimator.predict(new, return_std=True))
-        np.testing.assert_array_equal(found[["mean", "std"]], moments)
-        np.testing.assert_array_equal(
+        assert_array_equal(found[["mean", "std"]], moments)
+        assert_array_equal(
             found[["lower", "upper"]], np.column_stack(estimator.predict_interval(new, 0.8))
         )
-        np.testing.assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
+        assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
 
 
 def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,12 +143,10 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         places = [log_model(each, "any", FRAME[:3]).model_uri for each in (model, classifier)]
         trusted = io.get_untrusted_types(data=io.dumps(model))
         own = mlflow.sklearn.log_model(model, name="own", skops_trusted_types=trusted).model_uri
-    np.testing.assert_array_equal(
-        mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME)
-    )
+    assert_array_equal(mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME))
     found = mlflow.pyfunc.load_model(places[1]).predict(FRAME)
-    np.testing.assert_array_equal(found["label"], classifier.predict(FRAME))
-    np.testing.assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
+    assert_array_equal(found["label"], classifier.predict(FRAME))
+    assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
     app = scoring_server.init(mlflow.pyfunc.load_model(places[0]))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
     threading.Thread(target=server.run, daemon=True).start()
@@ -163,8 +162,8 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     expected = np.column_stack(
         [*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)]
     )
-    np.testing.assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
-    np.testing.assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
+    assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
+    assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
 
 
 def test_intervals_in_pipelines_with_sparse_rows() -> None:
@@ -177,13 +176,11 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
     rows = pipeline[:-1].transform(FRAME)
     model = pipeline[-1]
     same = RVMRegressor(random_state=0).fit(rows.toarray(), TARGET)
-    np.testing.assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
+    assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
     expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[
         :, [1, 0, 2]
     ]
-    np.testing.assert_allclose(
-        model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12
-    )
+    assert_allclose(model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12)
 
     class Quantiles(
         RVMRegressor
@@ -193,9 +190,7 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
 
     left_out = make_pipeline(coded, Quantiles(random_state=0))
     found = cross_val_predict(left_out, FRAME, TARGET, cv=KFold(2))
-    np.testing.assert_array_equal(
-        found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75])
-    )
+    assert_array_equal(found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75]))
 
 
 @pytest.mark.usefixtures("quick_learning")
@@ -207,7 +202,7 @@ def test_skops_loads_estimators(model: Any) -> None:
     trusted = io.get_untrusted_types(data=stored)
     assert {name.partition(".")[0] for name in trusted} == {"partirvm"}
     found = io.loads(stored, trusted=trusted)
-    np.testing.assert_array_equal(found.predict(FRAME), model.predict(FRAME))
+    assert_array_equal(found.predict(FRAME), model.predict(FRAME))
     assert (found.termination_, found.history_) == (model.termination_, model.history_)
 
 
@@ -215,13 +210,11 @@ def test_shap_finds_the_values_of_explain() -> None:
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
-    np.testing.assert_allclose(
-        shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9
-    )
+    assert_allclose(shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
     classes = RVMClassifier("gaussian", random_state=0).fit(NUMBERS, TARGET > 0)
     found = shap.Explainer(classes, NUMBERS[:50])(NUMBERS[:5])
     total = found.values.sum(axis=1) + found.base_values
-    np.testing.assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
+    assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
 
 
 def test_optuna_studies_an_estimator() -> None:
@@ -254,4 +247,4 @@ def test_mapie_conformalises() -> None:
     half = np.sort(np.abs(TARGET[80:120] - model.predict(NUMBERS[80:120])))[
         int(np.ceil(0.9 * 41)) - 1
     ]
-    np.testing.assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))
+    assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from test_exports import random_model
 
 from partirvm import RVMRegressor
@@ -114,16 +115,16 @@ def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
     background[0] = -X[0]
     found = model.explain(X, background)
     assert (found["error_std"], found["output_names"]) == (None, "y")
-    np.testing.assert_allclose(
+    assert_allclose(
         found["values"], by_subsets(model, X, background, np.arange(d)), rtol=0, atol=1e-10
     )
     total = found["values"].sum(axis=1) + found["base_values"]
     unit = np.abs(model.mean).sum()
-    np.testing.assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(
+    assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
+    assert_array_equal(
         found["values"][1:], model.explain(X[1:], background)["values"]
     )  # of each row alone
-    np.testing.assert_array_equal(found["data"], X)
+    assert_array_equal(found["data"], X)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
@@ -134,7 +135,7 @@ def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
     found = model.explain(X, background, permutations=32)
     mean = model.moments(X, variance=False)[0]
     errors = found["error_std"]
-    np.testing.assert_allclose(
+    assert_allclose(
         found["values"].sum(axis=1) + found["base_values"], mean, rtol=1e-12, atol=1e-12
     )
     off = np.abs(found["values"] - by_subsets(model, X, background, np.arange(3)))
@@ -165,7 +166,7 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     found = model.explain(X, background)
     expected = by_subsets(model, X, background, owners)
     assert (found["feature_names"], found["error_std"]) == (["day", "size", "shop"], None)
-    np.testing.assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
+    assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
     regressions = np.zeros((7, 7))
     regressions[3, 0] = 0.5  # a missing number depends on another column
     model = replace(
@@ -186,11 +187,9 @@ def test_estimators_explain_frames_and_corrections_by_local_residuals() -> None:
     found = model.explain(frame[:20], frame[:50])
     assert found["feature_names"] == ["a", "b", "local residuals"]
     total = found["values"].sum(axis=1) + found["base_values"]
-    np.testing.assert_allclose(total, model.predict(frame[:20]), rtol=0, atol=1e-12)
+    assert_allclose(total, model.predict(frame[:20]), rtol=0, atol=1e-12)
     alone = model.model_.sparse()
-    np.testing.assert_allclose(found["base_values"], alone.predict(frame[:50]).mean(), rtol=1e-12)
-    np.testing.assert_array_equal(
-        found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"]
-    )
+    assert_allclose(found["base_values"], alone.predict(frame[:50]).mean(), rtol=1e-12)
+    assert_array_equal(found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"])
     with pytest.raises(UsageError, match="background needs at least one row"):
         model.explain(frame[:20], frame[:0])

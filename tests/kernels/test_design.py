@@ -7,6 +7,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
@@ -38,19 +39,17 @@ def test_leading_columns_come_first(rng):
     functions = np.column_stack([x, np.tanh(x), x[:, 0] ** 2])[:, [1, 4, 6]]
     whole = np.hstack([np.ones((20, 1)), functions, naive.gaussian(x, Z, 0.4)])
     before = X.copy()
-    np.testing.assert_allclose(made.block(X), whole, rtol=1e-12)
-    np.testing.assert_array_equal(X, before)
-    np.testing.assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
-    np.testing.assert_allclose(
-        made.take(slice(None), leading=NONE).block(X), whole[:, 4:], rtol=1e-12
-    )
-    np.testing.assert_array_equal(made.all_labels, [-1, -3, -6, -8, 0, 10, 20, 30])
+    assert_allclose(made.block(X), whole, rtol=1e-12)
+    assert_array_equal(X, before)
+    assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
+    assert_allclose(made.take(slice(None), leading=NONE).block(X), whole[:, 4:], rtol=1e-12)
+    assert_array_equal(made.all_labels, [-1, -3, -6, -8, 0, 10, 20, 30])
     other = made.take(np.array([2]), leading=np.array([-8, -2]))
-    np.testing.assert_allclose(
+    assert_allclose(
         other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12
     )
     joined = made.take(np.array([0]), leading=np.array([-3])).join(other)
-    np.testing.assert_array_equal(joined.all_labels, [-2, -3, -8, 0, 20])
+    assert_array_equal(joined.all_labels, [-2, -3, -8, 0, 20])
     assert made.with_centres(X, np.arange(20)).n_leading == 0
 
 
@@ -76,7 +75,7 @@ def test_what_was_pruned_is_offered_again(rng):
     all are."""
     made = design(rng)
     problem = Problem(9, made.take(slice(None), leading=NONE), True, 1.0, None, 1.0, True, False)
-    np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
+    assert_array_equal(problem.leading, -1 - np.arange(8))
     assert set(problem.missing_leading(made)) == {-2, -4, -5, -7}
     assert set(problem.missing_leading(made.take(NONE, leading=np.array([-8])))) == {
         -1,
@@ -95,7 +94,7 @@ def test_specs_and_pickles():
     named = Basis((("linear", 2), ("numpy:tanh", 2)))
     assert named.spec() == [["linear", 2], ["numpy:tanh", 2]]
     points = np.array([[0.5, -1.0]])
-    np.testing.assert_array_equal(
+    assert_array_equal(
         pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]]
     )
     with pytest.raises(UsageError, match=r"<lambda>.*'module:function'"):

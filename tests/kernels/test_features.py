@@ -2,6 +2,7 @@
 them."""
 
 import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -24,7 +25,7 @@ def test_features_become_inputs():
     level = np.array([2.0, 1, 0, 3])
     second = np.array([-2.0, -1, 0, -3])
     expected = np.column_stack([warp, level, X[:, 2], second, [1.0, 0, 0, 0]])
-    np.testing.assert_array_equal(MAP(X), expected)
+    assert_array_equal(MAP(X), expected)
     assert MAP.sources.tolist() == [0, 1, 2, 1, 2]
     assert MAP.names(["a", "b", "c"]) == ("asinh((a − 1)/2)", "b (1)", "c", "b (2)", "c missing")
 
@@ -33,7 +34,7 @@ def test_a_missing_number_has_its_mean_or_its_blank():
     """Scaled inputs are (x − shift)/scale; NaN becomes 0, or the value that the scaling states."""
     scaled = (MAP(X) - SCALING.x_shift) / SCALING.x_scale
     scaled[0, 2] = 0.0
-    np.testing.assert_array_equal(SCALING.inputs(X), scaled)
+    assert_array_equal(SCALING.inputs(X), scaled)
     plain = Scaling(
         np.zeros(3), np.ones(3), np.zeros(1), np.ones(1), blank=np.array([0.0, -1.0, 9.0])
     )
@@ -47,7 +48,7 @@ def test_a_design_sees_the_inputs():
     points = SCALING.inputs(X)
     centres = SCALING.inputs(X[1:3])
     square = ((points[:, None] - centres[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(
+    assert_allclose(
         design.block(X), np.column_stack([np.ones(4), np.exp(-0.3 * square)]), rtol=1e-12
     )
     assert SCALING.key != Scaling(SCALING.x_shift, SCALING.x_scale, np.zeros(1), np.ones(1)).key

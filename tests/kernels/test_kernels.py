@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_cases import CASES, IMPOSSIBLE, NAMED, D, slopes
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.errors import UsageError
 from partirvm.kernels import (
@@ -64,19 +65,17 @@ def test_a_block_has_the_value_of_every_pair(rng, case):
     Z = drawn(rng, 37)
     X.flags.writeable = False
     found = block(case.kernel, X, Z)
-    np.testing.assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
+    assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
     for i, j in [(0, 0), (39, 36), (12, 16)]:
-        np.testing.assert_allclose(
+        assert_allclose(
             found[i, j], block(case.kernel, X[[i]], Z[[j]])[0, 0], rtol=1e-11, atol=1e-13
         )
     X = drawn(rng, 30)
     X[0] = 0.0
     K = block(case.kernel, X, X)
-    np.testing.assert_allclose(K, K.T, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(np.diagonal(K), case.kernel.diagonal(X), rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(
-        case.kernel.diagonal(X), np.diagonal(case.twin(X, X)), rtol=1e-11, atol=1e-13
-    )
+    assert_allclose(K, K.T, rtol=1e-11, atol=1e-13)
+    assert_allclose(np.diagonal(K), case.kernel.diagonal(X), rtol=1e-11, atol=1e-13)
+    assert_allclose(case.kernel.diagonal(X), np.diagonal(case.twin(X, X)), rtol=1e-11, atol=1e-13)
     least = np.linalg.eigvalsh(K).min()
     assert least > -1e-9 * np.abs(K).max() if case.mercer else least < -1e-3
     assert not case.kernel.local or case.unit or (case.kernel.diagonal(X) > 0).all()
@@ -94,11 +93,11 @@ def test_the_gradient_is_that_of_finite_differences(rng, case, order):
     given = np.asarray(weights, order=order)
     before = values.copy()
     found = kernel.prepare(Z).gradient(X, values, given)
-    np.testing.assert_array_equal(values, before)
-    np.testing.assert_array_equal(given, weights)
+    assert_array_equal(values, before)
+    assert_array_equal(given, weights)
     assert found.shape == kernel.logs.shape == (len(kernel.parameters),)
     expected = slopes(lambda each: np.vdot(weights, block(each, X, Z)), kernel, 1e-4)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 @those([case for case in CASES if not isinstance(case.kernel, FunctionKernel)])
@@ -119,7 +118,7 @@ def test_the_gradient_in_the_inputs_is_that_of_finite_differences(rng, case):
             for size in (1, 2)
         )
         expected[:, j] = (8 * near - far) / (12 * step)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 @kernels
@@ -132,23 +131,23 @@ def test_parameters_and_their_logarithms(case):
     assert type(again) is type(kernel)
     assert again.parameters == kernel.parameters
     assert len(set(kernel.parameters)) == len(kernel.parameters)
-    np.testing.assert_allclose(again.logs, kernel.logs, rtol=1e-14, atol=1e-14)
+    assert_allclose(again.logs, kernel.logs, rtol=1e-14, atol=1e-14)
     moved = kernel.with_logs(kernel.logs + 0.3)
-    np.testing.assert_allclose(moved.logs, kernel.logs + 0.3, rtol=1e-14, atol=1e-14)
+    assert_allclose(moved.logs, kernel.logs + 0.3, rtol=1e-14, atol=1e-14)
     if kernel.parameters:
         with pytest.raises(ValueError, match=r"logarithms for|reshape"):
             kernel.with_logs(np.zeros(len(kernel.parameters) + 1))
     narrow = kernel.rescaled(4.0)
     there = np.isfinite(kernel.logs)
     of_gamma = np.array(["gamma" in name for name in kernel.parameters], dtype=bool)
-    np.testing.assert_allclose(
+    assert_allclose(
         narrow.logs[there], (kernel.logs + np.log(4) * of_gamma)[there], rtol=1e-12, atol=1e-14
     )
     assert narrow.parameters == kernel.parameters
     found = kernel.relevances(D)
     assert (found is None) == (case.relevances is None)
     if found is not None:
-        np.testing.assert_allclose(found, case.relevances, rtol=1e-14)
+        assert_allclose(found, case.relevances, rtol=1e-14)
 
 
 @kernels
@@ -160,7 +159,7 @@ def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
     for order in ("C", "F"):
         wide = np.full((20, 25), 7.0, order=order)
         case.kernel.prepare(Z)(X, wide[:, 2:23])
-        np.testing.assert_array_equal(wide[:, 2:23], block(case.kernel, X, Z))
+        assert_array_equal(wide[:, 2:23], block(case.kernel, X, Z))
         assert (wide[:, [0, 1, 23, 24]] == 7.0).all()
 
 
@@ -172,12 +171,10 @@ def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
     X = offset + rng.normal(size=(30, D))
     Z = offset + rng.normal(size=(6, D))
     far = block(case.kernel, X, Z)
-    np.testing.assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
+    assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
     weights = rng.normal(size=far.shape)
     near = case.kernel.prepare(Z - offset).gradient(X - offset, far, weights)
-    np.testing.assert_allclose(
-        case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12
-    )
+    assert_allclose(case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12)
 
 
 @those([case for case in CASES if case.unit])
@@ -190,7 +187,7 @@ def test_values_stay_between_zero_and_one(case, seed, power):
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])
     K = block(case.kernel, X, Z)
     assert ((K >= 0) & (K <= 1 + 1e-15)).all()
-    np.testing.assert_allclose(K, case.twin(X, Z), rtol=1e-8, atol=1e-10)
+    assert_allclose(K, case.twin(X, Z), rtol=1e-8, atol=1e-10)
 
 
 @kernels
@@ -200,9 +197,7 @@ def test_blocks_of_any_shape(rng, case, n, m):
     X = drawn(rng, n)
     Z = drawn(rng, m)
     found = block(case.kernel, X, Z)
-    np.testing.assert_allclose(
-        found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12
-    )
+    assert_allclose(found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12)
     assert m or not case.kernel.prepare(Z).gradient(X, found, found).any()
 
 
@@ -275,7 +270,7 @@ def test_a_gamma_for_each_feature_is_the_same_function(case, rng):
     X = drawn(rng, 9)
     Z = drawn(rng, 5)
     each = case.kernel.per_feature(D)
-    np.testing.assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)
+    assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)
     assert each.per_feature(D) == each
     assert (len(each.logs) > len(case.kernel.logs)) == any(
         name == "gamma" or name.endswith(".gamma") for name in case.kernel.parameters

@@ -5,6 +5,7 @@ import naive
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.kernels import Gaussian, Laplacian, Linear, Several, kernel_from_spec
@@ -43,12 +44,10 @@ def test_a_row_offers_a_column_for_each_kernel(rng):
     """Labels are row·K + kernel; the column is that kernel's at the row; its peak is k(z, z)."""
     design = made(rng)
     X = rng.normal(size=(40, D))
-    np.testing.assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
-    np.testing.assert_array_equal(design.rows, design.labels // 3)
-    np.testing.assert_array_equal(design.which, design.labels % 3)
-    np.testing.assert_allclose(
-        design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11
-    )
+    assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
+    assert_array_equal(design.rows, design.labels // 3)
+    assert_array_equal(design.which, design.labels % 3)
+    assert_allclose(design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11)
     assert not THREE.local
     assert Several(THREE.kernels[:2]).local
 
@@ -58,7 +57,7 @@ def test_spec_and_parameters():
     assert kernel_from_spec(THREE.spec()) == THREE
     assert THREE.parameters == ("kernels[0].gamma", *(f"kernels[1].gamma[{j}]" for j in range(3)))
     assert THREE.relevances(3) is None
-    np.testing.assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
+    assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
 
 
 @given(

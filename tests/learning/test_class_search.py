@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
@@ -53,7 +54,7 @@ def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
         found = ProcessRows.of(sample, problem_of(X, codes, K=K), rows).t
     every = np.stack([codes == k for k in range(K)], axis=1)[:, K == 2 :]
     shares = every.mean(axis=0)
-    np.testing.assert_allclose(
+    assert_allclose(
         found, ((every - shares) / np.sqrt((shares * (1 - shares)).mean()))[rows], rtol=1e-12
     )
 
@@ -84,9 +85,7 @@ def test_features_in_their_own_units_have_gammas_in_proportion_to_their_variance
     problem = problem_of(X, np.zeros(3), kernel, K=3)
     scale = np.array([1.0, 9.0, 2.0, 0.5])
     found = unscaled(problem.with_scaling(replace(problem.empty.scaling, x_scale=scale)))
-    np.testing.assert_allclose(
-        found.parts[0].kernel.gamma, np.array([0.5, 2.0, 0.125]) / 1.75, rtol=1e-12
-    )
+    assert_allclose(found.parts[0].kernel.gamma, np.array([0.5, 2.0, 0.125]) / 1.75, rtol=1e-12)
     assert found.parts[1] == kernel.parts[1]
 
 
@@ -123,7 +122,7 @@ def test_no_row_decides_about_itself(monkeypatch):
     assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
-    np.testing.assert_allclose(
+    assert_allclose(
         found[0], np.concatenate([errors[:, 0] ** 2 for *_, errors in seen[::2]]), rtol=1e-12
     )
 
@@ -159,9 +158,7 @@ def test_features_of_one_unit_are_compared_in_it():
     with sample_of(X * scale, codes) as sample:
         *_, one, form = one_width(sample, problem, np.arange(150), 150, warp=False)
     assert form == UNSCALED
-    np.testing.assert_allclose(
-        np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12
-    )
+    assert_allclose(np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12)
 
 
 def test_skewed_features_are_warped_together():

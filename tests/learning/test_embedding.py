@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 from scipy import stats
 
@@ -52,11 +53,11 @@ def test_planted_effects_are_found_up_to_a_rotation():
     def distances(points):
         return np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
 
-    np.testing.assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
+    assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
     assert not table[40:].any()  # unknown and missing levels: the common point
     inputs = scaling.inputs(folded_inputs(X, scaling.features, folds_of_rows(np.arange(len(X)))))
-    np.testing.assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
+    assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
+    assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
 
 
 def test_posterior_means_follow_the_shares_of_known_variances():
@@ -72,12 +73,10 @@ def test_posterior_means_follow_the_shares_of_known_variances():
     found = random_effects(
         LevelSums(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t))
     )
-    np.testing.assert_allclose(
-        found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05
-    )
+    assert_allclose(found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05)
     variances = 1 / (counts / sigma**2 + 1 / tau**2)
-    np.testing.assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
-    np.testing.assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
+    assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
+    assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
 
 
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
@@ -111,11 +110,9 @@ def test_the_spread_of_a_new_level_is_known_and_bounded():
     )
     targets = rng.normal(size=1000)
     expected = 0.25 * 4 / 2 * (stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)) ** 2
-    np.testing.assert_allclose(of_unknown(found, 3, targets), [[expected]], rtol=1e-12)
-    np.testing.assert_allclose(
-        of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12
-    )
-    np.testing.assert_allclose(of_unknown(found, 1, targets), [[targets.var()]], rtol=1e-12)
+    assert_allclose(of_unknown(found, 3, targets), [[expected]], rtol=1e-12)
+    assert_allclose(of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12)
+    assert_allclose(of_unknown(found, 1, targets), [[targets.var()]], rtol=1e-12)
 
 
 def test_levels_without_an_effect_are_switched_off():
@@ -136,7 +133,7 @@ def test_weights_count_as_rows():
     table = weighted.features.tables[0][1][0]
     other = repeated.features.tables[0][1][0]
     products = [each[:, :1] @ each[:, :1].T for each in (table, other)]
-    np.testing.assert_allclose(*products, atol=0.03)
+    assert_allclose(*products, atol=0.03)
 
 
 def test_an_effect_of_a_level_is_a_function_of_the_numbers():
@@ -152,8 +149,8 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
     expected = np.column_stack(
         [[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)]
     )
-    np.testing.assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(features(X[1:2]), features(X)[1:2])
+    assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
+    assert_array_equal(features(X[1:2]), features(X)[1:2])
     assert features.names(("x", "c")) == ("x", "c (1)", "effect of c")
     assert features.sources.tolist() == [0, 1, 1]
 
@@ -170,14 +167,12 @@ def test_a_row_has_the_effects_learned_without_its_fold():
     codes = np.array([0.0, 2, 3, -1, np.nan, 99, 4, 1.5])
     expected = np.array([0.0, 2, 3, 3, 4, 3, 3, 1])
     missing = np.array([0.0, 0, 0, 0, 1, 0, 0, 0])
-    np.testing.assert_array_equal(features(codes[:, None]), np.column_stack([expected, missing]))
-    np.testing.assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
+    assert_array_equal(features(codes[:, None]), np.column_stack([expected, missing]))
+    assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
     known = np.array([0.0, 2, 3, np.nan])
     folded = with_folds(known, 3, np.zeros(4))
-    np.testing.assert_array_equal(
-        features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]])
-    )
-    np.testing.assert_array_equal(without_folds(folded, 3), known)
+    assert_array_equal(features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]]))
+    assert_array_equal(without_folds(folded, 3), known)
 
 
 def test_effects_without_a_fold_are_those_of_the_other_rows():
@@ -192,7 +187,7 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
     ((_, blocks),) = scaling.features.tables
     ((_, doubts),) = scaling.features.doubts
     inputs = folded_inputs(X, scaling.features, folds_of_rows(np.arange(900)))
-    np.testing.assert_allclose(scaling.noise_factor(inputs).mean(), 1.0, rtol=1e-9)
+    assert_allclose(scaling.noise_factor(inputs).mean(), 1.0, rtol=1e-9)
     doubts = doubts / scaling.features.share
     folds = folds_of_rows(np.arange(900))
     outside = folds != 2
@@ -205,9 +200,9 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
     slope = np.polyfit(sums / (counts + 1 / full), signs * blocks[3, :300, 0], 1)[0]
     assert 0.9 < slope < 1.1
     assert not blocks[3, :300, 0][counts == 0].any()
-    np.testing.assert_allclose(doubts[3, :300], 1 / (counts + 1 / full), rtol=1e-4)
+    assert_allclose(doubts[3, :300], 1 / (counts + 1 / full), rtol=1e-4)
     new = full * (stats.t.ppf(0.975, 299) / stats.norm.ppf(0.975)) ** 2 * 301 / 299
-    np.testing.assert_allclose(doubts[:, 300:], new, rtol=1e-4)
+    assert_allclose(doubts[:, 300:], new, rtol=1e-4)
     assert 2 < full < 7  # (1/.5)² = 4
 
 
@@ -230,7 +225,7 @@ def test_a_fit_uses_the_coordinates_and_keeps_them(tmp_path):
     assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]
     save_model(model, tmp_path / "model")
-    np.testing.assert_array_equal(
+    assert_array_equal(
         load_model(tmp_path / "model").predict(frame(new, 13)), model.predict(frame(new, 13))
     )
     unseen = frame(np.column_stack([[0.0], [12]]), 13)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sampling import arm, problem_of, sample_of
 from scipy.stats import multivariate_normal
 
@@ -72,7 +73,7 @@ def test_slopes_are_differences_of_the_evidence(kernel, noise):
     differences = [
         (value(theta + e)[0] - value(theta - e)[0]) / (2 * step) for e in step * np.eye(len(theta))
     ]
-    np.testing.assert_allclose(slopes, differences, rtol=2e-6, atol=1e-6)
+    assert_allclose(slopes, differences, rtol=2e-6, atol=1e-6)
     assert (slopes[-1] == 0) == (noise is not None)
 
 
@@ -112,7 +113,7 @@ def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
     gradient = np.stack(
         [(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(2)], axis=1
     )
-    np.testing.assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
+    assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
 
 
 def test_densities_of_new_rows_are_those_of_the_joint_normal():
@@ -155,7 +156,7 @@ def test_priors_act_on_narrow_widths_and_small_noise_alone():
     value, slope = rows.log_prior(np.array([np.log(0.25) + 3.0, 0.0, 0.0, noise - 1.0]))
     over = np.array([3.0, np.log(4.0)])
     assert value == pytest.approx(-0.5 * (over**2).sum() / NARROW_SD**2 - 0.5 / NOISE_SD**2)
-    np.testing.assert_allclose(slope, [*(-over / NARROW_SD**2), 0.0, 1 / NOISE_SD**2])
+    assert_allclose(slope, [*(-over / NARROW_SD**2), 0.0, 1 / NOISE_SD**2])
 
 
 @pytest.mark.parametrize("w", [np.ones(40), np.array([4.0, 0.5, 1.0, 2.0] * 10)])

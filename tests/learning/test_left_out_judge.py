@@ -3,6 +3,7 @@ more rows."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sampling import problem_of, sample_of
 from test_process_search import learned
 
@@ -45,11 +46,11 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
     scale_new = (
         100.0 * problem.target_variance / np.maximum((leading[new] ** 2).mean(axis=0), 1e-300)
     )
-    np.testing.assert_allclose(scale, scale_new, rtol=1e-12)  # a bias
+    assert_allclose(scale, scale_new, rtol=1e-12)  # a bias
     extra = (leading * scale) @ leading.T
     K = kernel(X[known], X[known]) + extra[np.ix_(known, known)] + 0.05 * np.eye(len(known))
     mean = (kernel(X[new], X[known]) + extra[np.ix_(new, known)]) @ np.linalg.solve(K, y[known])
-    np.testing.assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
+    assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
 
 
 def judge_with(rivals):
@@ -176,4 +177,4 @@ def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
         - kernel(X[new], X[known]) @ alpha
         - multiple * mean_of_similar(kernel(X[new], X[known]))
     )
-    np.testing.assert_allclose(losses, errors**2, rtol=1e-6, atol=1e-9)
+    assert_allclose(losses, errors**2, rtol=1e-6, atol=1e-9)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sampling import Passes, problem_of, sample_of
 
 from partirvm.kernels import (
@@ -59,7 +60,7 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
         ]
         gradient = np.stack(slopes, axis=1)
         total = total + (w[:, None] * gradient).T @ gradient
-    np.testing.assert_allclose(found, total, rtol=1e-7)
+    assert_allclose(found, total, rtol=1e-7)
 
 
 @pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
@@ -73,11 +74,9 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
         found = forms.directed(stage)
         (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     axes = np.linalg.eigh(outer)[1].T[::-1]
-    np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
+    assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
     variance = np.array([a @ np.cov(X, rowvar=False) @ a for a in axes])
-    np.testing.assert_allclose(
-        found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10
-    )
+    assert_allclose(found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
     assert not found.free
 
 
@@ -86,9 +85,7 @@ def test_only_numeric_columns_get_directions():
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
     found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
-    np.testing.assert_allclose(
-        np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15
-    )
+    assert_allclose(np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15)
     assert found.parts[0].columns == (0, 2)
     assert found.parts[1] == mixed.parts[1]
     assert not turnable(Laplacian(0.5), 3)
@@ -146,7 +143,7 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert any((axes != moved[0]).any() for axes in moved)
     for axes in kept:
         used = axes.any(axis=0)
-        np.testing.assert_array_equal(axes[:, used], kept[0][:, used])
+        assert_array_equal(axes[:, used], kept[0][:, used])
     gain = line.log_evidence - before.log_evidence
     assert not still.free
     assert kernel.free == (gain > 0.5 * 3 * np.log(500))  # the metric has three further parameters

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
@@ -84,7 +85,7 @@ def test_directions_are_taken_where_rows_left_out_gain():
     assert turned.choice["rows"] == 160
     assert turned.choice["gain"] > turned.choice["error"] > 0
     axes = np.array(turned.kernel["axes"])[np.argsort(turned.kernel["kernel"]["gamma"])[::-1][:2]]
-    np.testing.assert_allclose((axes @ Q.T)[:, 2], 0, atol=0.15)
+    assert_allclose((axes @ Q.T)[:, 2], 0, atol=0.15)
     plain = learned(X[:80], y[:80] - y[:80].mean())
     assert (plain.choice["form"] == DIRECTIONS) == (plain.choice["gain"] > plain.choice["error"])
 

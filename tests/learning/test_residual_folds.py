@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor
 from partirvm.core.left_out_together import FOLDS
@@ -71,9 +72,7 @@ def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(lef
         plain = ~own[positions]
         assert plain.sum() > 50
         # the leverage of a neighbour is that of the whole fit
-        np.testing.assert_allclose(
-            found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01
-        )
+        assert_allclose(found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01)
     assert records.shape[1] == rank + 1 + RESIDUAL_COLUMNS
 
 
@@ -93,7 +92,7 @@ def test_errors_of_a_fold_are_those_of_a_fit_to_the_other_rows(left_out):
             precision, beta * block[others].T @ t[others]
         )
         plain = folds.left_out[0].owner[places] < 0
-        np.testing.assert_allclose(errors[places][plain], expected[plain], rtol=1e-5, atol=1e-8)
+        assert_allclose(errors[places][plain], expected[plain], rtol=1e-5, atol=1e-8)
     assert len(folds.members) == FOLDS
 
 
@@ -182,5 +181,5 @@ def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
     executor.close()
     assert sum(sizes) == n
     assert max(sizes) <= PANEL_ROWS
-    np.testing.assert_array_equal(rows, X)
-    np.testing.assert_array_equal(records[:, LOG_FACTOR], np.log(np.exp(X[:, 0])))
+    assert_array_equal(rows, X)
+    assert_array_equal(records[:, LOG_FACTOR], np.log(np.exp(X[:, 0])))

@@ -3,6 +3,7 @@ fits."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
@@ -18,17 +19,15 @@ def test_map_and_moments(target):
     """Back and forth; the slope is that of differences; the moments are those of Gauss–Hermite
     quadrature."""
     t = np.array([0.2, 1.0, 3.0, 50.0])
-    np.testing.assert_allclose(target.back(target(t)), t, rtol=1e-12)
+    assert_allclose(target.back(target(t)), t, rtol=1e-12)
     slope = (target(t * (1 + 1e-6)) - target(t * (1 - 1e-6))) / (2e-6 * t)
-    np.testing.assert_allclose(target.log_slope(t), np.log(slope), rtol=1e-6, atol=1e-8)
+    assert_allclose(target.log_slope(t), np.log(slope), rtol=1e-6, atol=1e-8)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     mean = np.array([-1.0, 0.5, 2.0])
     variance = np.array([0.01, 0.3, 1.0])
     values = target.back(mean[:, None] + np.sqrt(variance)[:, None] * nodes)
     first, second = (values**k @ weights / weights.sum() for k in (1, 2))
-    np.testing.assert_allclose(
-        target.moments(mean, variance), [first, second - first**2], rtol=1e-8
-    )
+    assert_allclose(target.moments(mean, variance), [first, second - first**2], rtol=1e-8)
 
 
 def test_scores_are_those_of_the_log_normal_distribution():
@@ -70,20 +69,16 @@ def test_a_fit_of_the_logarithm(tmp_path):
     new = np.linspace(-2, 2, 7)[:, None]
     own = RVMRegressor(warp=Warp(target="log"), **how).fit(X, y)
     logs = RVMRegressor(**how).fit(X, np.log(y))
-    np.testing.assert_allclose(
-        own.predict_interval(new), np.exp(logs.predict_interval(new)), rtol=1e-6
-    )
+    assert_allclose(own.predict_interval(new), np.exp(logs.predict_interval(new)), rtol=1e-6)
     mean, sd = logs.predict(new, return_std=True)
     expected = stats.lognorm(sd, scale=np.exp(mean))
-    np.testing.assert_allclose(
-        own.predict(new, return_std=True), [expected.mean(), expected.std()], rtol=1e-6
-    )
-    np.testing.assert_allclose(own.predict(new), expected.mean(), rtol=1e-6)
+    assert_allclose(own.predict(new, return_std=True), [expected.mean(), expected.std()], rtol=1e-6)
+    assert_allclose(own.predict(new), expected.mean(), rtol=1e-6)
     drawn = own.sample_y(new, 20_000, random_state=1, noise=True)
-    np.testing.assert_allclose(np.median(drawn, axis=1), np.exp(mean), rtol=0.03)
+    assert_allclose(np.median(drawn, axis=1), np.exp(mean), rtol=0.03)
     assert any("log(y)" in note for note in own.plan_.notes)
     save_model(own, tmp_path / "model")
-    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(new), own.predict(new))
+    assert_array_equal(load_model(tmp_path / "model").predict(new), own.predict(new))
 
 
 def test_held_out_scores_are_in_the_units_of_the_target():

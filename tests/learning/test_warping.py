@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor
@@ -62,8 +63,8 @@ def test_a_missing_number_is_predicted_from_the_others():
     scaling = with_regressions(Scaling(shift, scale, np.zeros(1), np.ones(1), features), X)
     new = np.array([[np.nan, 1.5, 0.0], [1.0, np.nan, 0.0], [np.nan, np.nan, 2.0], [1.0, 2.0, 3.0]])
     found = scaling.inputs(new)[:, :3]
-    np.testing.assert_allclose(found, [[1.2, 1.5, 0], [1, 0.8, 0], [0, 0, 2], [1, 2, 3]], atol=0.12)
-    np.testing.assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
+    assert_allclose(found, [[1.2, 1.5, 0], [1, 0.8, 0], [0, 0, 2], [1, 2, 3]], atol=0.12)
+    assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
 
 
 def judged_warps(monkeypatch, spread):

@@ -3,6 +3,7 @@ few lines."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest, norm
 
@@ -40,15 +41,15 @@ def test_slope_and_curvature_are_those_of_the_density(rng):
     squares = rng.normal(size=7) ** 2 * 3
     value, slope, curvature = _likelihood(g, squares, variances)
     assert value == pytest.approx(log_likelihood(g, squares, variances) + 3.5 * np.log(2 * np.pi))
-    np.testing.assert_allclose(
+    assert_allclose(
         slope, approx_fprime(g, lambda g: log_likelihood(g, squares, variances), 1e-6), atol=1e-4
     )
     errors = rng.normal(size=(200_000, 7)) * np.sqrt(variances + np.exp(g))
     slopes = _likelihood(np.tile(g, 200_000), (errors**2).ravel(), np.tile(variances, 200_000))[
         1
     ].reshape(-1, 7)
-    np.testing.assert_allclose(slopes.mean(axis=0), 0, atol=0.01)
-    np.testing.assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
+    assert_allclose(slopes.mean(axis=0), 0, atol=0.01)
+    assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
@@ -91,7 +92,7 @@ def test_a_row_is_not_seen_by_its_own_prediction(rng):
     other[5] *= 100
     before, after = (cross_fitted(bumps(x), each, np.zeros(200)) for each in (squares, other))
     own = np.arange(200) % FOLDS == 5 % FOLDS
-    np.testing.assert_array_equal(before[own], after[own])
+    assert_array_equal(before[own], after[own])
     assert (before[~own] != after[~own]).all()
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from partirvm.core.priors import JOINING
 from partirvm.likelihoods.base import Panel, Start, eligible
@@ -30,5 +31,5 @@ def test_two_fits_together_begin_with_half_their_weights():
     right = Start(np.array([7, 3]), np.array([0.5, 8.0]), 2.0, np.array([[-1.0, 0.5], [10.0, 1.0]]))
     merged = left.merge(right, np.array([1, 5, 7]))
     assert (merged.labels.tolist(), merged.beta) == ([1, 5, 7], 4.0)
-    np.testing.assert_array_equal(merged.alpha, JOINING * np.array([3.0, 2.0, 0.5]))
-    np.testing.assert_array_equal(merged.weights, [[1.0, 3.0], [0.5, 2.0], [-0.5, 0.25]])
+    assert_array_equal(merged.alpha, JOINING * np.array([3.0, 2.0, 0.5]))
+    assert_array_equal(merged.weights, [[1.0, 3.0], [0.5, 2.0], [-0.5, 0.25]])

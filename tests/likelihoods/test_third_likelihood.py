@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from by_default import some
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from partirvm import Noise, RVMRegressor, ingest, jobs
@@ -161,7 +162,7 @@ def assert_mode(model, X, y):
         return value, model.alpha * w - Phi.T @ ((NU + 1) * beta * r / (NU + beta * r**2))
 
     dense = minimize(negative, model.mean + 1e-3, jac=True, method="BFGS", options={"gtol": 1e-8})
-    np.testing.assert_allclose(Phi @ model.mean, Phi @ dense.x, atol=1e-4)
+    assert_allclose(Phi @ model.mean, Phi @ dense.x, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
@@ -70,7 +71,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):
-        np.testing.assert_array_equal(found(cells, new, 9, own), expected)
+        assert_array_equal(found(cells, new, 9, own), expected)
 
 
 def test_leaves_divide_points_evenly():
@@ -79,9 +80,9 @@ def test_leaves_divide_points_evenly():
     points = np.random.default_rng(0).normal(size=(800, 2))
     places = leaf_order(points, 8)
     found, counts = np.unique(places(points), return_counts=True)
-    np.testing.assert_array_equal(found, np.arange(8) / 8)
-    np.testing.assert_array_equal(counts, 8 * [100])
-    np.testing.assert_array_equal(places(points[::3]), places(points)[::3])
+    assert_array_equal(found, np.arange(8) / 8)
+    assert_array_equal(counts, 8 * [100])
+    assert_array_equal(places(points[::3]), places(points)[::3])
     assert leaf_order(np.ones((50, 2)), 8)(points).tolist() == 800 * [0.0]
 
 
@@ -92,7 +93,7 @@ def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
     rows = records(np.random.default_rng(0).normal(size=(600, 2)))
     cells = made(rows, tmp_path / "cells")
-    np.testing.assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
+    assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
     assert cells._searched.cache_info().currsize == 3
 
 
@@ -103,7 +104,7 @@ def test_of_few_rows_all_are_neighbours(n, own):
     rows = records(np.random.default_rng(0).normal(size=(n, 2)))
     own = rows[:, -1] if own else None
     near = found(made(rows), rows[:, :2], 20, own)
-    np.testing.assert_array_equal(near, brute(rows, rows[:, :2], n if own is None else n - 1, own))
+    assert_array_equal(near, brute(rows, rows[:, :2], n if own is None else n - 1, own))
 
 
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
@@ -84,7 +85,7 @@ def test_derivatives_are_finite_differences(family):
         )
 
     ends = [[density(logs + sign * step)[0].sum() for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
-    np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
+    assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.slow

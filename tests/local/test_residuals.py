@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
@@ -105,7 +106,7 @@ def test_rows_left_out_are_shown_corrected(fitted):
     line = fitted.history_[-1]
     shown = line["diagnostics"][0]
     rows, targets = np.array(shown["largest"]).T[:2]
-    np.testing.assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
+    assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
     _, t, mean, std = np.array(shown["sample"]).T
     of_new = np.sqrt(np.mean((target - fitted.predict(new)) ** 2))
     for found in (
@@ -123,10 +124,10 @@ def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
     cells = fitted.model_.residuals.cells
     near = np.array(found["neighbours"])
     distances = distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
-    np.testing.assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
-    np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
+    assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
+    assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
     errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
-    np.testing.assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
+    assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
 
 
 def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
@@ -171,7 +172,7 @@ def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
     whole = fitted.predict(X, return_std=True)
     again = load_model(tmp_path / "model")
     for found, expected in zip(again.predict(X[117:150], return_std=True), whole, strict=True):
-        np.testing.assert_array_equal(found, expected[117:150])
+        assert_array_equal(found, expected[117:150])
     assert again.model_.digest() == fitted.model_.digest() != fitted.model_.sparse().digest()
 
 
@@ -185,8 +186,8 @@ def test_the_mean_of_a_new_target_varies_less_than_the_target(fitted):
     assert (ends[0] < ends[1]).all()
     draws = fitted.sample_y(X, 4000, random_state=0, noise=True)
     mean, std = fitted.predict(X, return_std=True)
-    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=0.02)
-    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.1)
+    assert_allclose(draws.mean(axis=1), mean, atol=0.02)
+    assert_allclose(draws.std(axis=1), std, rtol=0.1)
 
 
 def test_the_rows_behind_a_prediction(fitted):
@@ -196,12 +197,12 @@ def test_the_rows_behind_a_prediction(fitted):
     new = rough(40, seed=4)[0]
     found = fitted.nearest_rows(new)
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
-    np.testing.assert_allclose(
+    assert_allclose(
         (found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9
     )
     expected = np.sort(distances_to(fitted, X, new), axis=1)[:, :30]
-    np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
-    np.testing.assert_array_equal(found["rows"][:, 0], distances_to(fitted, X, new).argmin(axis=1))
+    assert_allclose(found["distances"], expected, rtol=1e-9)
+    assert_array_equal(found["rows"][:, 0], distances_to(fitted, X, new).argmin(axis=1))
 
 
 def test_categories_that_differ_are_far():
@@ -243,7 +244,7 @@ def test_weights_may_have_any_unit():
     for unit in (1.0, 1e-3):
         model = RVMRegressor(**options).fit(X, unit * y, sample_weight=1 / (unit * r) ** 2)
         found.append(model.predict(rough(50, seed=3)[0]) / unit)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-3)
+    assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-3)
     fits = [
         RVMRegressor(**options).fit(X[:n], y[:n], sample_weight=np.arange(n) < 490)
         for n in (490, 491)
@@ -322,7 +323,7 @@ def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_pat
         save_model(model, tmp_path / "refers", copy=False)
     shutil.rmtree(tmp_path / "cells")
     for name in ("estimator", "model"):
-        np.testing.assert_array_equal(load_model(tmp_path / name).predict(new), fitted.predict(new))
+        assert_array_equal(load_model(tmp_path / name).predict(new), fitted.predict(new))
     refers = load_model(tmp_path / "refers")
     assert f"{tmp_path}/cells" in repr(refers.model_)
     for use in (refers.predict, lambda X: save_model(refers, tmp_path / "again", copy=True)):

@@ -6,6 +6,7 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import Local, RVMRegressor, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS as LEVELS
@@ -83,7 +84,7 @@ def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
     k = fitted.model_.residuals.neighbours
     assert found["rows"].shape == found["distances"].shape == (len(NEW[0]), k)
     corrections = fitted.predict(NEW[0]) - fitted.model_.sparse().predict(NEW[0])
-    np.testing.assert_allclose(
+    assert_allclose(
         (found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9
     )
     for target, each in enumerate(fitted.history_[-1]["diagnostics"]):
@@ -91,9 +92,7 @@ def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
         for values, part in zip(
             np.moveaxis(np.array(each["neighbours"]), 2, 0), near.values(), strict=True
         ):
-            np.testing.assert_array_equal(
-                values, (part if part.ndim == 2 else part[:, :, target])[:, :3]
-            )
+            assert_array_equal(values, (part if part.ndim == 2 else part[:, :, target])[:, :3])
 
 
 def test_each_target_has_the_corrections_of_it_alone(fitted):
@@ -110,7 +109,7 @@ def test_each_target_has_the_corrections_of_it_alone(fitted):
         alone = replace(residuals, **own, calibrations=residuals.calibrations[:1]).moments(
             points, 1.0
         )
-        np.testing.assert_array_equal(np.array(both)[:, :, target], alone)
+        assert_array_equal(np.array(both)[:, :, target], alone)
 
 
 def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
@@ -131,7 +130,7 @@ def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
         mean, Sigma = naive.posterior(Phi, t[:, target], model.alpha, beta)
         root = np.linalg.cholesky(Sigma)
         expected = LeftOut.of(Phi.copy(), t[:, target], mean, root, beta, None, own).expected()[0]
-        np.testing.assert_allclose(
+        assert_allclose(
             errors[:, target], expected, rtol=1e-3, atol=1e-5
         )  # before the last step of β
 
@@ -140,9 +139,7 @@ def test_files_keep_all_errors(fitted, tmp_path):
     save_model(fitted, tmp_path / "model")
     again = load_model(tmp_path / "model")
     X = rough(60, seed=2)[0]
-    np.testing.assert_array_equal(
-        again.predict(X, return_std=True), fitted.predict(X, return_std=True)
-    )
+    assert_array_equal(again.predict(X, return_std=True), fitted.predict(X, return_std=True))
     assert again.model_.digest() == fitted.model_.digest()
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import load_model
 from partirvm.core.ramp import Ramp
@@ -78,21 +79,21 @@ def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     X = np.random.default_rng(1).normal(size=(5000, 2))
     f, variance, K = dense(model, X)
     found = model.moments(X)
-    np.testing.assert_allclose(found[0], f, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found[1], variance, rtol=1e-9)
-    np.testing.assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
+    assert_allclose(found[0], f, rtol=1e-9, atol=1e-12)
+    assert_allclose(found[1], variance, rtol=1e-9)
+    assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
     assert model.moments(X, variance=False)[1] is None
     linked = f / np.sqrt(1 + np.pi * variance / 8) if moderate else f
     linked = 2.0 * np.log(np.logaddexp(0, linked / 0.3)) if likelihood == "pooled" else linked
-    np.testing.assert_allclose(model.predictors(X)[0], linked, rtol=1e-9, atol=1e-12)
+    assert_allclose(model.predictors(X)[0], linked, rtol=1e-9, atol=1e-12)
     if likelihood == "bernoulli":
         p = 1 / (1 + np.exp(-linked))
         p = np.hstack([1 - p, p])
     else:
         p = np.exp(linked)
         p /= p.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
+    assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
+    assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -101,7 +102,7 @@ def test_a_model_without_vectors_says_the_same_everywhere(bias):
     X = np.random.default_rng(2).normal(size=(3, 2))
     assert np.ptp(model.predict_proba(X), axis=0).max() == 0.0
     assert bias or (model.predict_proba(X) == 0.5).all()
-    np.testing.assert_array_equal(model.moments(X)[2], 1.0)
+    assert_array_equal(model.moments(X)[2], 1.0)
 
 
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
@@ -115,7 +116,7 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
     assert [type(label) for label in found.classes] == [type(label) for label in classes]
     assert found.digest() == model.digest()
     X = np.random.default_rng(1).normal(size=(20, 2))
-    np.testing.assert_array_equal(found.predict_proba(X), model.predict_proba(X))
+    assert_array_equal(found.predict_proba(X), model.predict_proba(X))
     labels = found.predict(X)
     assert set(labels.tolist()) <= set(classes)
     assert labels.dtype.kind == {"text": "U", "numbers": "i", "fractions": "f", "mixed": "O"}.get(

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
 from partirvm.errors import FormatError, PartirvmError
@@ -159,7 +160,7 @@ def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: 
     save_model(model, tmp_path / "m")
     rows = LABELS if name == "levels" else CODES
     assert outcome(tmp_path / "m", rows[:5]) == "predicts"
-    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(rows), model.predict(rows))
+    assert_array_equal(load_model(tmp_path / "m").predict(rows), model.predict(rows))
     tree, arrays = read_group(str(tmp_path / "m"), KIND, FORMAT)
     raw = []
     found = {"refused": 0, "predicts": 0}

@@ -9,6 +9,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model, open_job
 from partirvm.core.left_out import Calibration
@@ -53,11 +54,11 @@ def test_a_model_comes_back_bit_for_bit(place, m, bias):
     save_model(model, place)
     found = load_model(place)
     assert found.digest() == model.digest()
-    np.testing.assert_array_equal(found.design.labels, model.design.labels)
+    assert_array_equal(found.design.labels, model.design.labels)
     assert (found.evidence_noise, found.log_evidence) == (0.7, -123.456789012345678)
     X = np.random.default_rng(1).normal(size=(20, 3))
     for one, other in zip(found.predict(X), model.predict(X), strict=True):
-        np.testing.assert_array_equal(one, other)
+        assert_array_equal(one, other)
 
 
 def test_a_missing_value_is_the_mean_with_a_wider_deviation():
@@ -72,12 +73,12 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
     filled[1:, 2], filled[0, 1] = model.design.scaling.x_shift[2], model.design.scaling.x_shift[1]
     (mean, variance) = model.moments(gaps)[:2]
     (expected, own) = model.moments(filled)[:2]
-    np.testing.assert_array_equal(mean, expected)
+    assert_array_equal(mean, expected)
     means = [
         model.moments(np.column_stack([X[:, :2], np.full(4, z)]))[0]
         for z in model.design.centres[:, 2]
     ]
-    np.testing.assert_allclose(variance[1:], own[1:] + np.var(means, axis=0)[1:], rtol=1e-10)
+    assert_allclose(variance[1:], own[1:] + np.var(means, axis=0)[1:], rtol=1e-10)
     assert variance[0] == own[0]
 
 
@@ -106,7 +107,7 @@ def test_what_is_there_is_never_written_over(place):
     save_model(made(seed=0), place)
     with pytest.raises(ExistsError, match="already"):
         save_model(made(seed=1), place)
-    np.testing.assert_array_equal(load_model(place).mean, made(seed=0).mean)
+    assert_array_equal(load_model(place).mean, made(seed=0).mean)
 
 
 def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
@@ -120,7 +121,7 @@ def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
         with pytest.raises(StorageError, match="No space left"):
             save_model(made(), place)
     save_model(made(), place)
-    np.testing.assert_array_equal(load_model(place).mean, made().mean)
+    assert_array_equal(load_model(place).mean, made().mean)
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -182,18 +183,16 @@ def test_predictions_are_the_formulas():
     )
     Phi = np.hstack([np.ones((5000, 1)), K])
     mean, variance, nearness = model.moments(X)
-    np.testing.assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
+    assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
     Sigma = model.root @ model.root.T
-    np.testing.assert_allclose(
-        variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10
-    )
+    assert_allclose(variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10)
     assert model.moments(X, variance=False)[1] is None
-    np.testing.assert_array_equal(model.predict(X), mean)
+    assert_array_equal(model.predict(X), mean)
     stated = np.sqrt(model.predictive.moments(X)[1])
-    np.testing.assert_array_equal(model.predict(X.tolist(), return_std=True), [mean, stated])
+    assert_array_equal(model.predict(X.tolist(), return_std=True), [mean, stated])
     assert model.intercept == pytest.approx(12.3 + 4.5 * model.mean[0])
-    np.testing.assert_allclose(nearness, K.max(axis=1), rtol=1e-10)
-    np.testing.assert_array_equal(made(m=0).moments(X)[2], 1.0)
+    assert_allclose(nearness, K.max(axis=1), rtol=1e-10)
+    assert_array_equal(made(m=0).moments(X)[2], 1.0)
 
 
 class Tall(Gaussian):
@@ -224,8 +223,8 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
     Tall.evaluated = 0
     nearness = tall.moments(X)[2]
     assert Tall.evaluated == len(X)
-    np.testing.assert_allclose(nearness, plain.moments(X)[2], rtol=1e-10)
-    np.testing.assert_array_equal(nearness < 1e-4, [False] * 6 + [True] * 3)
+    assert_allclose(nearness, plain.moments(X)[2], rtol=1e-10)
+    assert_array_equal(nearness < 1e-4, [False] * 6 + [True] * 3)
 
 
 @pytest.mark.parametrize(
@@ -282,6 +281,6 @@ def test_files_of_earlier_versions_are_read(version, tmp_path):
             variance = np.sum(Phi @ own["covariance"] * Phi, axis=1)
             found = model.predict_proba(own["X"])[:, 1]
             expected = 1 / (1 + np.exp(-f / np.sqrt(1 + np.pi * variance / 8)))
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        assert_allclose(found, expected, rtol=1e-9)
     job.resume(data=version / "data.zarr", max_rounds=2)
     assert (job.wait(timeout=120), job.model().n_rows) == ("done", 100)

@@ -5,6 +5,7 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.testing import assert_allclose, assert_array_equal
 from test_class_models import classifier
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
@@ -83,25 +84,21 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     assert fitted.model_ is whole
     evidence, errors, mu, Sigma = from_rows(model, X, y, w)
     assert pruned.log_evidence == pytest.approx(before[0] - evidence, rel=1e-8, abs=1e-5)
-    np.testing.assert_allclose(
+    assert_allclose(
         pruned.squared_error, (errors - before[1]).reshape(np.shape(pruned.squared_error)), 1e-7
     )
-    np.testing.assert_allclose(before[1] + np.square(pruned.rmse), errors, rtol=1e-9)
-    np.testing.assert_allclose(
-        model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max()
-    )
+    assert_allclose(before[1] + np.square(pruned.rmse), errors, rtol=1e-9)
+    assert_allclose(model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12)
+    assert_allclose(model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max())
     roots = model.root.reshape(T, *Sigma.shape[1:])
-    np.testing.assert_allclose(
+    assert_allclose(
         roots @ roots.transpose(0, 2, 1), Sigma, rtol=0, atol=1e-6 * np.abs(Sigma).max()
     )
     assert not np.tril(roots, -1).any()
     twice = fitted.prune(count + 2).prune(count).model_
-    np.testing.assert_allclose(twice.mean, model.mean, rtol=1e-6, atol=1e-9)
+    assert_allclose(twice.mean, model.mean, rtol=1e-6, atol=1e-9)
     save_model(small, tmp_path / "small")
-    np.testing.assert_array_equal(load_model(tmp_path / "small").predict(X), small.predict(X))
+    assert_array_equal(load_model(tmp_path / "small").predict(X), small.predict(X))
     assert load_model(tmp_path / "small").model_.pruned.log_evidence == pruned.log_evidence
     small.to_numpy(tmp_path / "small.npz")
     small.to_c(tmp_path / "small.h")
@@ -136,7 +133,7 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
             ((t - Phi[:, own] @ each) ** 2).sum(axis=0)
             for own, each in ((left, mean), (slice(None), mu))
         ]
-        np.testing.assert_allclose(growth, beta * (squares[0] - squares[1]), rtol=1e-9, atol=1e-10)
+        assert_allclose(growth, beta * (squares[0] - squares[1]), rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
@@ -150,12 +147,12 @@ def test_classes(likelihood):
         Sigma = root @ root.T
         own = small.root[k]
         gain = Sigma[np.ix_(left, gone)] @ np.linalg.inv(Sigma[np.ix_(gone, gone)])
-        np.testing.assert_allclose(
+        assert_allclose(
             own @ own.T, (Sigma[np.ix_(left, left)] - gain @ Sigma[gone][:, left]), rtol=1e-5
         )
         outputs = slice(None) if len(model.root) == 1 else k
         expected = model.mean[left][:, outputs] - gain @ model.mean[gone][:, outputs]
-        np.testing.assert_allclose(small.mean[:, outputs], expected, rtol=1e-6)
+        assert_allclose(small.mean[:, outputs], expected, rtol=1e-6)
     assert (small.n_vectors, small.pruned.vectors, small.pruned.squared_error) == (2, 3, 0.0)
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import zarr
 from by_default import some
+from numpy.testing import assert_array_equal
 from waiting import wait_for
 
 from partirvm import ingest, jobs, storage
@@ -229,7 +230,7 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
     found = pd.read_csv(place, dtype={"label": str}, keep_default_na=False)
     assert list(found.columns) == names
     assert found["label"].tolist() == list(LABELS)
-    np.testing.assert_array_equal(found[names[1:]].to_numpy(), np.eye(n) / 3)
+    assert_array_equal(found[names[1:]].to_numpy(), np.eye(n) / 3)
 
 
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
@@ -267,7 +268,7 @@ def test_a_damaged_chunk_of_predictions_is_no_prediction(tmp_path, labels, damag
         set(known.tolist()),
     )
     group = zarr.open_group(str(place), mode="r")
-    np.testing.assert_array_equal(group["label"][:], known[[0, 1, 1]])
+    assert_array_equal(group["label"][:], known[[0, 1, 1]])
     for name in table:
         chunk = place / name / "c" / "0"
         data = chunk.read_bytes()

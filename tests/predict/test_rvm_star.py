@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.stats import norm
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs
@@ -62,7 +63,7 @@ def test_a_job_predicts_what_the_estimator_does(folder):
         str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr")
     )
     written = np.loadtxt(folder / "whole.csv", delimiter=",", skiprows=1)
-    np.testing.assert_array_equal(written, np.column_stack([mean, std]))
+    assert_array_equal(written, np.column_stack([mean, std]))
 
 
 def test_progress_hears_of_every_tile_of_every_pass(folder, tmp_path):

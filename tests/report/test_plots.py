@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from by_default import some
 from histories import classes, numbers
+from numpy.testing import assert_allclose, assert_array_equal
 from pages import check, check_drawing, drawn
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
@@ -43,7 +44,7 @@ def test_panels_of_numbers_state_their_counts():
     these vary."""
     found = NumberDiagnostics.of(*numbers(spread=0.5), np.arange(500))
     panels = by_title(number_charts(found, "fare"))
-    np.testing.assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
+    assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
     heights = [
         bar.get_height()
         for bar in drawn(panels["Position in the predicted distribution"]).containers[0]
@@ -64,7 +65,7 @@ def test_panels_of_two_classes_are_of_the_second():
     panels = by_title(class_charts(found, ("no", "yes")))
     shown = found.rows[1] >= 5
     (reliability,) = points_of(panels["Reliability of probabilities"])
-    np.testing.assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
+    assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
     assert (
         drawn(panels["Reliability of probabilities"]).get_xlabel() == "predicted probability of yes"
     )
@@ -102,8 +103,8 @@ def test_a_regressor_draws_its_diagnostics(several):
     expected = NumberDiagnostics.of(
         t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150)
     )
-    np.testing.assert_array_equal(display.found[0].pit, expected.pit)
-    np.testing.assert_allclose(
+    assert_array_equal(display.found[0].pit, expected.pit)
+    assert_allclose(
         np.sort(display.found[0].sample.values, axis=0), np.sort(expected.sample.values, axis=0)
     )
     if not several:
@@ -125,8 +126,8 @@ def test_without_rows_those_of_the_fit_are_drawn(held_out):
     assert sum(bool(line["diagnostics"]) for line in fitted.history_) == 1
     if held_out:
         (again,) = fitted.plot_diagnostics(X[200:], y[200:]).found
-        np.testing.assert_array_equal(again.pit, found.pit)
-        np.testing.assert_array_equal(again.covered, found.covered)
+        assert_array_equal(again.pit, found.pit)
+        assert_array_equal(again.covered, found.covered)
 
 
 @pytest.mark.parametrize("K", [2, 3])
@@ -140,7 +141,7 @@ def test_a_classifier_draws_its_diagnostics(K):
     labels = fitted.classes_.tolist()
     predicted = fitted.predict(X[100:])
     expected = [[((y[100:] == a) & (predicted == b)).sum() for b in labels] for a in labels]
-    np.testing.assert_array_equal(display.found[0].confusion, expected)
+    assert_array_equal(display.found[0].confusion, expected)
     assert [text.get_text() for text in display.axes_[1].get_yticklabels()] == labels
     with pytest.raises(DataError, match="other"):
         fitted.plot_diagnostics(X[:2], ["other", "a"])

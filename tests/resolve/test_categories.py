@@ -4,6 +4,7 @@ them."""
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor
 from partirvm.core.moments import Moments
@@ -84,7 +85,7 @@ def test_scales_of_inputs_as_they_are():
     numbers = coded(rows()[0])[:, [0, 2]]
     kernel = resolved(gamma="scale", standardize=False, kernel="laplacian")
     expected = mixed(1 / (3 * numbers.var()), OF_ZONE, Laplacian)
-    np.testing.assert_allclose(kernel.logs, expected.logs, rtol=1e-12)
+    assert_allclose(kernel.logs, expected.logs, rtol=1e-12)
     assert [part.columns for part in kernel.parts] == [(0, 2), (1,)]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit
 
@@ -114,8 +115,8 @@ def test_deviations_of_several_targets_hold_for_known_and_new_levels(
         inside = (np.abs(t - mean) < stats.norm.ppf(0.975) * std).mean(axis=0)
         assert (inside > 1.0 - outside(n_levels) - 0.02).all()
         assert 1.0 - outside(n_levels * n_targets) - 0.02 < inside.mean() < 0.99
-    np.testing.assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
-    np.testing.assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
+    assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
+    assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
 
 
 CLASSES = [
@@ -185,7 +186,7 @@ def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, sha
         middle = 0.5 * (low + high)
         low, high = (middle, high) if expit(middle + u).mean() < share else (low, middle)
     found = logit_variance(float(expit(middle + u).var()), share)
-    np.testing.assert_allclose(found, variance, rtol=0.12)
+    assert_allclose(found, variance, rtol=0.12)
 
 
 def reader_of(model, path):
@@ -259,19 +260,13 @@ def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     later = ingest((new, None), tmp_path / "new.zarr", like=ingest((frame, y), tmp_path / "d.zarr"))
     if classifies:
         expected = {"probabilities": model.predict_proba(new)}
-        np.testing.assert_array_equal(loaded.predict_proba(new), expected["probabilities"])
-        np.testing.assert_allclose(
-            model.predict_proba(later), expected["probabilities"], rtol=1e-12
-        )
+        assert_array_equal(loaded.predict_proba(new), expected["probabilities"])
+        assert_allclose(model.predict_proba(later), expected["probabilities"], rtol=1e-12)
     else:
         mean, std = model.predict(new, return_std=True)
         expected = {"mean": mean, "std": std}
-        np.testing.assert_array_equal(loaded.predict(new, return_std=True)[1], std)
-        np.testing.assert_allclose(model.predict(later), mean, rtol=1e-12)
+        assert_array_equal(loaded.predict(new, return_std=True)[1], std)
+        assert_allclose(model.predict(later), mean, rtol=1e-12)
     for name, values in expected.items():
-        np.testing.assert_allclose(
-            exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9
-        )
-        np.testing.assert_allclose(
-            in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6
-        )
+        assert_allclose(exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9)
+        assert_allclose(in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6)

@@ -6,6 +6,7 @@ import importlib.util
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
 
@@ -60,23 +61,23 @@ def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
     for few, many in ((1, 1), (2, 2), (4, 9)):
         group = (counts >= few) & (counts <= many)
         expected = np.sqrt(np.mean(1 + 1 / (counts[group] + 1 / 16)))
-        np.testing.assert_allclose(np.sqrt(np.mean(std[group] ** 2)), expected, rtol=0.2)
+        assert_allclose(np.sqrt(np.mean(std[group] ** 2)), expected, rtol=0.2)
         error = np.sqrt(np.mean((mean - effects)[group] ** 2 + 1))
-        np.testing.assert_allclose(error, expected, rtol=0.2)
+        assert_allclose(error, expected, rtol=0.2)
     numbers = np.array([[0.5, 3.0], [0.5, 400.0], [0.5, 999.0], [-1.0, 17.0]])
     mean, std = (
         values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2)
     )
-    np.testing.assert_allclose(std[1:3], np.sqrt(17), rtol=0.2)
+    assert_allclose(std[1:3], np.sqrt(17), rtol=0.2)
     model.to_numpy(tmp_path / "model.npz")
     spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)
-    np.testing.assert_allclose(exported["mean"], mean, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(exported["std"], std, rtol=1e-9)
+    assert_allclose(exported["mean"], mean, rtol=1e-9, atol=1e-9)
+    assert_allclose(exported["std"], std, rtol=1e-9)
     save_model(model, tmp_path / "model")
-    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(new), model.predict(new))
+    assert_array_equal(load_model(tmp_path / "model").predict(new), model.predict(new))
     codes = model.relevance_vectors_[:, 1]
     assert (codes == np.floor(codes)).all()
 
@@ -92,15 +93,15 @@ def test_a_missing_label_is_an_embedded_level_of_its_own(tmp_path):
     mean, std = (
         values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2)
     )
-    np.testing.assert_allclose(mean[0], 5.0, atol=0.4)
+    assert_allclose(mean[0], 5.0, atol=0.4)
     assert std[1] > 1.2 * std[0]
     model.to_numpy(tmp_path / "model.npz")
     spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)
-    np.testing.assert_allclose(exported["mean"], mean, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(exported["std"], std, rtol=1e-9)
+    assert_allclose(exported["mean"], mean, rtol=1e-9, atol=1e-9)
+    assert_allclose(exported["std"], std, rtol=1e-9)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from by_default import some
 from class_simulator import NAMES, ClassSimulator, groups, usable
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.base import Solved
@@ -64,7 +65,7 @@ def test_a_sample_of_rows_has_ten_of_every_class():
     assert len(tasks[0].rows) == 40
     assert np.bincount(codes[tasks[0].rows].astype(int)).tolist() == [26, LEAST, 4]
     for task in tasks[:-1]:
-        np.testing.assert_array_equal(task.rows, tasks[0].rows)
+        assert_array_equal(task.rows, tasks[0].rows)
     assert tasks[-1].rows is None
 
 
@@ -133,11 +134,11 @@ def test_a_fit_begins_where_the_last_one_stood():
     answers = simulator.heard_of(Solved)
     assert len(tasks) == 3
     for task, before in zip(tasks[1:], answers, strict=False):
-        np.testing.assert_array_equal(task.start.labels, before.fit.labels)
-        np.testing.assert_array_equal(task.start.alpha, before.fit.alpha)
-        np.testing.assert_array_equal(task.start.weights, before.fit.mean)
+        assert_array_equal(task.start.labels, before.fit.labels)
+        assert_array_equal(task.start.alpha, before.fit.alpha)
+        assert_array_equal(task.start.weights, before.fit.mean)
     for answer in answers:
-        np.testing.assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
+        assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +160,10 @@ def test_absent_rows_are_no_rows(name, kind):
     alone.run(name, Options(60, "order", max_passes=40))
     one = simulator.saves[-1]
     other = alone.saves[-1]
-    np.testing.assert_allclose(one.design.centres, other.design.centres)
+    assert_allclose(one.design.centres, other.design.centres)
     means = (
         fit.posterior.mean if likelihood == "pooled" else fit.mean for fit in (one.fit, other.fit)
     )
-    np.testing.assert_allclose(*means, atol=1e-6)
+    assert_allclose(*means, atol=1e-6)
     assert one.record.train_error == other.record.train_error
     assert one.record.rows == other.record.rows == 45

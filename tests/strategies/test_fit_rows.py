@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, wave
 
 from partirvm.core.sampling import Purpose
@@ -33,7 +34,7 @@ def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
     rows = passes[0].rows
     assert len(np.unique(rows)) == 60
     for pass_ in passes[:-1]:
-        np.testing.assert_array_equal(pass_.rows, rows)
+        assert_array_equal(pass_.rows, rows)
     assert passes[-1].rows is None
     assert simulator.passes(Solve)[-1].start.statistics.n == 150
     assert all(solve.start.statistics.n == 60 for solve in simulator.passes(Solve)[:-1])
@@ -103,7 +104,7 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
         label: a for label, a, new in zip(labels, fit.alpha, fit.entered, strict=True) if not new
     } == dict(zip(kept_rows, alpha, strict=True))
     design = naive.gaussian(simulator.X, simulator.X[labels], simulator.gamma)
-    np.testing.assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)
+    assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)
 
 
 def last_passes(simulator):
@@ -221,7 +222,7 @@ def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data
     there = set(codes[left].tolist())
     found = set(codes[rows].tolist())
     assert numbers or (found == there if count >= len(there) else len(found) == count)
-    np.testing.assert_array_equal(rows, drawn(codes, K, used, count, **options))
+    assert_array_equal(rows, drawn(codes, K, used, count, **options))
 
 
 def test_unshuffled_rows_are_drawn_from_everywhere():
@@ -287,4 +288,4 @@ def test_ranked(spans, seed, data):
     ranks = np.array(
         sorted(data.draw(st.sets(st.integers(0, len(expected) - 1), max_size=20))), dtype=np.int64
     )
-    np.testing.assert_array_equal(ranked(members, ranks), expected[ranks])
+    assert_array_equal(ranked(members, ranks), expected[ranks])

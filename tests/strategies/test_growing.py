@@ -7,6 +7,7 @@ import naive
 import numpy as np
 import pytest
 from class_simulator import ClassSimulator, groups
+from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
@@ -76,9 +77,9 @@ def test_statistics_of_samples_add_up(weighted):
     phi = simulator.phi(simulator.saves[-1].design)
     offset = fit.statistics.offset
     gram, projection, sum_squares = naive.gram(phi, simulator.t - phi @ offset, w)
-    np.testing.assert_allclose(fit.statistics.gram, gram, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(fit.statistics.projection, projection, atol=1e-8)
-    np.testing.assert_allclose(fit.statistics.sum_squares, sum_squares, rtol=1e-8)
+    assert_allclose(fit.statistics.gram, gram, rtol=1e-10, atol=1e-10)
+    assert_allclose(fit.statistics.projection, projection, atol=1e-8)
+    assert_allclose(fit.statistics.sum_squares, sum_squares, rtol=1e-8)
     assert fit.statistics.n == (600 if w is None else np.count_nonzero(w))
 
 

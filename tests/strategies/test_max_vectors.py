@@ -3,6 +3,7 @@ of target."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.termination import Termination
@@ -70,7 +71,7 @@ def test_a_limit_above_the_number_of_vectors_changes_nothing():
     X, y = waves(60)
     free = RVMRegressor(**ASKED, strategy="basic").fit(X, y)
     bound = RVMRegressor(**ASKED, strategy="basic", max_vectors=free.n_relevance_vectors_).fit(X, y)
-    np.testing.assert_array_equal(bound.predict(X), free.predict(X))
+    assert_array_equal(bound.predict(X), free.predict(X))
 
 
 def test_a_limit_below_one_kernel_column_per_row_and_kernel():

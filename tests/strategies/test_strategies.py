@@ -11,6 +11,7 @@ from by_default import examples
 from class_simulator import SELECTIONS, ClassSimulator, runs, usable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, spelled, wave
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -43,11 +44,11 @@ def test_the_rules_that_every_run_keeps(run):
     )
     for save in simulator.saves:
         labels = save.fit.labels
-        np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
+        assert_array_equal(labels[labels != BIAS], save.design.labels)
         assert ((labels == BIAS).any()) == save.design.bias
         assert (labels[1:] != BIAS).all(), "the bias is the first column"
         assert simulator.w is None or (simulator.w[save.design.labels] > 0).all()
-        np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
+        assert_array_equal(save.design.centres, simulator.X[save.design.labels])
         assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
         if isinstance(simulator, ClassSimulator):
             usable(save, simulator)
@@ -116,8 +117,8 @@ def test_the_gram_is_extended_never_recomputed(selection):
     saves = simulator.saves
     for earlier, pass_ in zip(saves, grams[1:], strict=False):
         assert not set(pass_.new.labels) & set(pass_.kept.labels)
-        np.testing.assert_array_equal(pass_.kept.labels, earlier.design.labels)
-        np.testing.assert_array_equal(pass_.offset, earlier.fit.statistics.offset)
+        assert_array_equal(pass_.kept.labels, earlier.design.labels)
+        assert_array_equal(pass_.offset, earlier.fit.statistics.offset)
     assert not grams[0].kept.n_columns
 
 
@@ -134,12 +135,12 @@ def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood)
     Phi = simulator.phi(last.design)
     t = simulator.t[:, 0]
     expected = naive.log_evidence(Phi, t, last.fit.alpha, last.fit.beta)
-    np.testing.assert_allclose(last.record.log_evidence, expected, rtol=1e-6)
+    assert_allclose(last.record.log_evidence, expected, rtol=1e-6)
     mean, _ = naive.predict_by_rows(Phi, Phi, t, last.fit.alpha, last.fit.beta)
-    np.testing.assert_allclose(Phi @ last.fit.posterior.mean, mean, atol=1e-6)
-    np.testing.assert_allclose(last.record.train_rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-5)
+    assert_allclose(Phi @ last.fit.posterior.mean, mean, atol=1e-6)
+    assert_allclose(last.record.train_rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-5)
     noise = last.fit.calibration.noise_variance if last.fit.calibration else 1 / last.fit.beta
-    np.testing.assert_allclose(last.record.noise_variance, noise, rtol=1e-12)
+    assert_allclose(last.record.noise_variance, noise, rtol=1e-12)
 
 
 def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
@@ -198,7 +199,7 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     )
     whole = GramBlock.of(Phi, new, t, diagonal=True)
     half = GramBlock.of(Phi[:60], new[:60], t[:60], diagonal=True)
-    np.testing.assert_allclose(fit.gains(whole), fit.gains(half), rtol=1e-9)
+    assert_allclose(fit.gains(whole), fit.gains(half), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -272,8 +273,8 @@ def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
     assert len(curve) == best.record.number + PATIENCE
     assert last.record.number == best.record.number
     settled = simulator.passes(ResidualPass)[-1]
-    np.testing.assert_array_equal(settled.mean[:, 0], best.fit.posterior.mean)
-    np.testing.assert_array_equal(last.design.labels, best.design.labels)
+    assert_array_equal(settled.mean[:, 0], best.fit.posterior.mean)
+    assert_array_equal(last.design.labels, best.design.labels)
     assert last.record.held_out_rmse == pytest.approx(min(curve), rel=1e-6)
 
 
@@ -328,11 +329,11 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
         answer = simulator.heard[k + 1]
         again = simulator.said[k + 2]
         assert isinstance(asked, ResidualPass)
-        np.testing.assert_array_equal(asked.mean[:, 0], mean)
+        assert_array_equal(asked.mean[:, 0], mean)
         assert isinstance(again, Solve)
-        np.testing.assert_array_equal(again.start.statistics.offset[:, 0], mean)
-        np.testing.assert_array_equal(again.start.statistics.sum_squares, answer.sum_squares)
-        np.testing.assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
+        assert_array_equal(again.start.statistics.offset[:, 0], mean)
+        assert_array_equal(again.start.statistics.sum_squares, answer.sum_squares)
+        assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
 
 
 def test_no_error_after_local_residuals_is_asked_for_if_the_noise_is_given():
