@@ -4,6 +4,7 @@ fits."""
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from partirvm.core.link import LINKS
 
@@ -14,7 +15,7 @@ seeds = st.integers(0, 2**32 - 1)
 def problems(draw, least=1):
     """Columns of noise of which some carry the class; any α, which outputs share."""
     likelihood = draw(st.sampled_from(list(LINKS)))
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
     C = 1 if likelihood == "bernoulli" else K
     M = draw(st.integers(least, 6))

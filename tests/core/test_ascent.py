@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm.core import ascent
@@ -57,7 +58,7 @@ def test_it_finds_the_peak_of_a_hill(peak, scale):
 @given(st.integers(0, 2**32 - 1))
 def test_whatever_it_is_told_bounds_hold(seed):
     """Random values and slopes: nothing leaves the bounds, and what is fixed stays."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     begin = rng.normal(size=4)
     begin[1] = -np.inf
     reason, _, points, _ = climbed(lambda x: (rng.normal(), rng.normal(size=4)), begin)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
@@ -32,7 +33,7 @@ def quantiles(n):
 
 def probabilities(n, K, seed=0):
     """Class probabilities (n, K) of any size, and codes."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return rng.integers(0, K, n), p
 
@@ -56,7 +57,7 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
 
 def test_sums_over_tiles_are_those_of_all_rows():
     """Counts and the sample, in any order of the tiles."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     rows = np.arange(1000)
     t = rng.normal(size=1000)
     mean = rng.normal(size=1000)
@@ -119,7 +120,7 @@ def test_many_classes_are_united():
 
 def test_the_way_through_json():
     """Counts and row numbers are exact, values of rows have five digits; without rows, too."""
-    t = np.random.default_rng(2).normal(1e4, 1.0, 50)
+    t = default_rng(2).normal(1e4, 1.0, 50)
     numbers = NumberDiagnostics.of(t, t + 1.0, np.full(50, 2.0), np.arange(50))
     again = from_json(json.loads(json.dumps(to_json(numbers))))
     assert_array_equal(again.pit, numbers.pit)
@@ -138,7 +139,7 @@ def test_the_way_through_json():
 def test_the_rows_of_largest_error():
     """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of
     the target."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     t = rng.normal(size=100)
     mean = rng.normal(size=100)
     std = rng.uniform(1, 2, 100)

@@ -9,6 +9,7 @@ import pytest
 from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
@@ -30,7 +31,7 @@ def statistics_of(Phi, t, w=None, labels=None):
     return GramStatistics.of(labels, block)
 
 
-def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:
+def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0):
     """A fit whose columns have all just entered."""
     M = len(statistics.labels)
     state = HyperState(
@@ -41,7 +42,7 @@ def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperSt
 
 def bumps(seed, N=40, K=24, width=1.0):
     """Gaussian bumps of places on a line, and a noisy wave: neighbours stand in for each other."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     x = np.sort(rng.uniform(-5, 5, N))[:, None]
     Phi = naive.gaussian(x, rng.uniform(-5, 5, (K, 1)), 1 / width**2)
     return Phi, np.sin(x[:, 0]) + rng.normal(size=N) * 10 ** rng.uniform(-1.5, 0)
@@ -87,7 +88,7 @@ def test_every_action_is_that_of_the_dense_algorithm(block):
         assert_allclose(fit.log_evidence, last, rtol=1e-8, atol=1e-8)
 
 
-def dense_gain(Phi, t, fit) -> float:
+def dense_gain(Phi, t, fit):
     """Nats that the best single action would still gain, by the dense formulas."""
     active = dict(zip(fit.labels.tolist(), fit.alpha.tolist(), strict=True))
     return float(naive.best_action(Phi, t, active, fit.beta)[0])
@@ -114,7 +115,7 @@ def test_copies_stay_out_and_near_copies_may_join():
         nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True)
     )
     assert len(set(fit.labels % Phi.shape[1])) == len(fit.labels)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     first = 3 + rng.normal(size=100)
     second = first + 0.03 * rng.normal(size=100)
     assert first @ second / np.sqrt(first @ first * (second @ second)) > 0.999
@@ -128,7 +129,7 @@ def test_copies_stay_out_and_near_copies_may_join():
 def test_rank_one_errors_are_bounded():
     """Wide columns and little noise: without refreshes between actions their errors would
     overflow."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     x = rng.normal(size=(250, 2))
     t = np.sin(2 * x[:, 0]) + x[:, 1] ** 2 + 1e-4 * rng.normal(size=250)
     Phi = np.column_stack([np.ones(250), naive.gaussian(x, x, 0.02)])
@@ -176,7 +177,7 @@ def test_weights_and_a_residual_target_change_nothing(seed):
     """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the
     fit."""
     Phi, t = bumps(seed, 30, 12)
-    w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
+    w = default_rng(seed).choice([1.0, 2.0], len(t))
     twice = np.repeat(np.arange(len(t)), w.astype(int))
     plain = statistics_of(Phi[twice], t[twice])
     m = np.linspace(-1, 1, 12)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from class_problems import problems, seeds
 from hypothesis import assume, given
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.laplace import init, update
@@ -41,7 +42,7 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
     """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update
     is MacKay's on the quadratic: α = Σγ/Σμ²; nothing is measured anew."""
     likelihood, Phi, codes, alpha, w = problem
-    mean = 0.5 * np.random.default_rng(seed).normal(size=alpha.shape)
+    mean = 0.5 * default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
     _, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
     rise = 0.0
@@ -104,7 +105,7 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
     """The definition by C, for columns on trial beside those of the fit, whatever its weights."""
     likelihood, Phi, codes, alpha, w = problem
     M = len(alpha) - 1
-    mean = 0.3 * np.random.default_rng(seed).normal(size=alpha.shape)
+    mean = 0.3 * default_rng(seed).normal(size=alpha.shape)
     mean[M:] = 0
     state = state_of(likelihood, Phi[:, :M], codes, alpha[:M], mean[:M], w)
     s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))

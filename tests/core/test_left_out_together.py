@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.left_out_together import FOLDS, folds_of, left_out_together
@@ -17,7 +18,7 @@ def fit_of(block, t, weights, alpha, beta):
 @pytest.mark.parametrize("with_own", [False, True])
 def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
     """At the same α and β, with weights; the columns that its rows own are then held at zero."""
-    rng = np.random.default_rng(n_targets)
+    rng = default_rng(n_targets)
     n = 40
     M = 9
     beta = 3.0

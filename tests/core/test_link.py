@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -16,7 +17,7 @@ from scipy.stats import norm
 from partirvm.core.link import LINKS, LogisticBlock, moderated
 
 
-def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
+def outputs(likelihood, low, high):
     shape = st.tuples(
         st.integers(1, 6), st.just(1) if likelihood == "bernoulli" else st.integers(2, 5)
     )
@@ -43,7 +44,7 @@ def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(li
 @pytest.mark.parametrize("f", [-8.0, -0.5, 1.0])
 @pytest.mark.parametrize("variance", [0.0, 1.0, 25.0])
 def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance):
-    def integrand(z: float) -> float:
+    def integrand(z):
         return float(norm.pdf(z) / (1 + np.exp(-(f + np.sqrt(variance) * z))))
 
     exact = quad(integrand, -12, 12, epsabs=1e-10, limit=200)[0]
@@ -61,7 +62,7 @@ likelihoods = st.sampled_from(list(LINKS))
 def problems(draw):
     """A likelihood, a design, codes, weights W and weights of rows, of which some may be zero."""
     likelihood = draw(likelihoods)
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     N = draw(st.integers(1, 30))
     M = draw(st.integers(1, 5))
     K = draw(st.integers(2, 5))

@@ -8,6 +8,7 @@ from operator import add
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.moments import ColumnMoments, Moments
@@ -28,7 +29,7 @@ cuts = st.lists(st.integers(0, 60), max_size=5)
 def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     """mean, var (ddof 0), min and max of numpy; the variance keeps its digits beside an offset of
     1e9."""
-    values = offset + np.random.default_rng(seed).normal(size=(n, 3))
+    values = offset + default_rng(seed).normal(size=(n, 3))
     total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
     exact = values.astype(np.longdouble)
     assert total.n == n
@@ -41,7 +42,7 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     assert_array_equal(total.maximum, values.max(axis=0))
 
     # with weights: mean = Σwx/Σw, variance = Σw(x − mean)²/Σw, over the rows of non-zero weight
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     values = rng.normal(size=(n, 2))
     w = rng.choice([0.0, 0.5, 1.0, 7.0], size=n)
     w[0] = 1.0
@@ -64,7 +65,7 @@ def test_a_constant_column_has_variance_zero_exactly():
 def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
     """The first by row, then column (X, then t); the moments are those of the rows without any. NaN
     is bad in t."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     values = rng.normal(size=(30, 4))
     for place, (row, column) in enumerate(sorted(bad)):
         values[row, column] = [np.inf, -np.inf, np.nan][place % (2 + (column == 3))]
@@ -93,7 +94,7 @@ def test_a_bad_weight_is_found_behind_inputs_and_targets():
 def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
     """Each column has the moments of the rows with a value in it; a column without any has mean and
     variance 0."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     values = 5 + rng.normal(size=(n, 3))
     w = rng.choice([0.0, 0.5, 2.0], size=n)
     values[rng.random((n, 3)) < [0.0, 0.4, 1.0]] = np.nan

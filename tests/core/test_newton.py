@@ -9,6 +9,7 @@ import pytest
 from by_default import some
 from class_problems import problems
 from hypothesis import given
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.laplace import init, update
@@ -240,7 +241,7 @@ def test_classes_that_part_from_weights_far_away(seed):
     """The quadratic of a flank says nothing of the mode: updates of α there would prune what the
     data need, and the evidence run away. The end is that of a start at zero, and no probability is
     above one."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(200, 3))
     codes = (X[:, 0] > 0).astype(float)
     Phi = design(X, 0.5, X[:60])
@@ -259,7 +260,7 @@ def test_classes_that_part_from_weights_far_away(seed):
 def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
     """Three classes that no column tells apart: deleting the last one by blocks alone promises more
     than is so."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     n = rng.integers(6, 80)
     X = rng.normal(size=(n, 2)) * 10 ** rng.uniform(-1, 1)
     codes = (
@@ -275,7 +276,7 @@ def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
 def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one
     direction and the other."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
     angle = np.pi * (codes / 3 + rng.integers(2, size=150))
     X = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.8 * rng.normal(size=(150, 2))

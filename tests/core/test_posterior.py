@@ -14,6 +14,7 @@ from naive import (
     predict_by_rows,
     sparsity_quality,
 )
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm.core import posterior as module
@@ -39,7 +40,7 @@ def statistics_of(Phi, t, w=None, offset=None):
 def kind_problems(draw):
     """Columns of noise: the Gram matrix is well conditioned. With and without weights (some zero)
     and an offset."""
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     M = draw(st.integers(1, 8))
     N = draw(st.integers(4 * M, 60))
     Phi = rng.normal(size=(N, M))
@@ -85,7 +86,7 @@ def test_posterior_and_evidence_where_well_conditioned(problem):
 def unkind_problems(draw):
     """Kernels ten times too wide, or every column twice, or every row twice: ΦᵀΦ is singular to
     rounding."""
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     N = draw(st.integers(30, 80))
     M = draw(st.integers(5, 25))
     X = rng.uniform(-3, 3, size=(N, 2))
@@ -167,7 +168,7 @@ def exact_residual(Phi, t, mean):
 def test_a_residual_without_digits_is_flagged(seed, power):
     """tᵀt − 2μᵀb + μᵀGμ that is off by more than 1 % says ``cancelled``; noise of 1 % does not.
     After a rebase onto the mean, ‖t − Φμ‖² has its digits again and is not flagged."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     noise = 10.0**power
     Phi = rng.normal(size=(200, 5))
     t = Phi @ rng.normal(size=5) + noise * rng.normal(size=200)

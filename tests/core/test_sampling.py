@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from scipy.stats import chisquare, kstest
 
@@ -40,7 +41,7 @@ def test_a_rows_luck_does_not_depend_on_its_tile(seed, number, n, first, data):
     """Keys of a split are the split of the keys, so that the largest are found by any tree of
     tiles."""
     rows = first + np.arange(n)
-    chances = np.random.default_rng(n).random(n)
+    chances = default_rng(n).random(n)
     whole = drawn(chances, rows, (seed, number))
     cut = data.draw(st.integers(0, n))
     parts = [
@@ -73,10 +74,10 @@ def test_rows_without_a_chance_come_last():
 @given(st.integers(1, 2000), st.integers(0, 2**32 - 1))
 def test_every_row_has_one_place(n, seed):
     """All places together hold every row once, and a part is the same part of the whole."""
-    whole = random_order(n, np.random.default_rng(seed), np.arange(n))
+    whole = random_order(n, default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
     assert_array_equal(
-        random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)),
+        random_order(n, default_rng(seed), np.arange(n // 3, n // 2)),
         whole[n // 3 : n // 2],
     )
 
@@ -86,7 +87,7 @@ def test_a_part_is_spread_evenly(n):
     """The first rows fall into equal intervals as independent draws would; neighbours in the order
     are unrelated."""
     k = min(n // 2, 20_000)
-    rows = random_order(n, np.random.default_rng(5), np.arange(k))
+    rows = random_order(n, default_rng(5), np.arange(k))
     counts = np.histogram(rows, bins=10, range=(0, n))[0]
     assert chisquare(counts).pvalue > 1e-3
     assert abs(np.corrcoef(rows[:-1], rows[1:])[0, 1]) < 4 / np.sqrt(k)

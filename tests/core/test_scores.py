@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from scipy.stats import norm
@@ -21,7 +22,7 @@ from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
 def drawn(seed, n, k, *, ties=False, scale=2.0):
     """Codes, probabilities and, for two classes, linear predictors; rounded ones where there shall
     be ties."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = rng.integers(k, size=n)
     f = rng.normal(scale=scale, size=(n, 1 if k == 2 else k))
     f += 1.5 * (codes == 1)[:, None] if k == 2 else np.eye(k)[codes]
@@ -123,7 +124,7 @@ def test_scores_are_in_the_order_of_their_numbers():
 def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by
     scipy.stats.norm."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     t = 5 + rng.normal(size=n)
     mean = 5 + rng.normal(size=n)
     variance = rng.uniform(0.1, 3.0, size=n)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm.core import priors
@@ -20,7 +21,7 @@ T = 3
 def problems(draw):
     """Noise columns of which some carry targets of other noise each, any α and β, with and without
     weights."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rng = default_rng(draw(st.integers(0, 2**32 - 1)))
     N = 50
     M = 6
     Phi = rng.normal(size=(N, M))

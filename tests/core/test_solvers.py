@@ -5,6 +5,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm.core.priors import entry_precision
@@ -18,13 +19,13 @@ RULE = StopRule(1e-7, 500, thin=True)
 
 def bumps(seed, N=80, d=2):
     """Gaussian columns about all rows, and a noisy target; wide ones for odd seeds."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(N, d))
     t = np.sin(2 * X[:, 0]) + X[:, -1] ** 2 + 10 ** rng.uniform(-1.5, 0) * rng.normal(size=N)
     return naive.gaussian(X, X, 0.1 if seed % 2 else 1.0), t - t.mean()
 
 
-def start_of(Phi, t) -> HyperState:
+def start_of(Phi, t):
     """All columns have just entered, each where it would start alone."""
     labels = np.arange(Phi.shape[1])
     beta = 10 / t.var()
@@ -92,7 +93,7 @@ def test_auto_reaches_the_best_of_several_starts():
     """Sinc with a wide kernel: the fixed point from α = 1/M² ends tens of nats above that from the
     usual α; "auto" ends no lower. Both keep α above ``ALPHA_FLOOR``: below it, points of more
     evidence exist that neither reaches."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     X = rng.uniform(-3, 3, (100, 1))
     t = np.sinc(X[:, 0]) + 0.038 * rng.normal(size=100)
     X = X / X.std()

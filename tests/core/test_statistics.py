@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import gram
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.statistics import GramBlock, GramStatistics
@@ -20,7 +21,7 @@ weightings = st.sampled_from([None, "positive", "some zero"])
 
 def rows(seed, n, m, weighting, targets=1):
     """A design (n, m), targets (n, T) and weights."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     w = None if weighting is None else rng.uniform(0.1, 5.0, size=n)
     if weighting == "some zero":
         w[rng.random(n) < 0.3] = 0.0
@@ -114,7 +115,7 @@ def test_extending_is_computing_at_once(seed, n, weighting, targets, groups):
         at += size
     assert_same(statistics, whole(Phi, t, w, labels=labels))
     first, rest = np.split(np.arange(len(labels)), [groups[0]])
-    m = np.random.default_rng(seed).normal(size=(len(first), targets))
+    m = default_rng(seed).normal(size=(len(first), targets))
     block = GramBlock.of(Phi[:, first], Phi[:, rest], t - Phi[:, first] @ m, w)
     found = whole(Phi[:, first], t, w, offset=m).extend(rest, block)
     assert_same(found, whole(Phi, t, w, offset=np.vstack([m, np.zeros((len(rest), targets))])))
@@ -124,7 +125,7 @@ def test_extending_is_computing_at_once(seed, n, weighting, targets, groups):
 def test_taking_columns(seed, order, count, with_offset):
     """Statistics of the columns alone; a dropped column gives its offset back to the target."""
     Phi, t, w = rows(seed, 20, 6, "positive", 2)
-    offset = np.random.default_rng(seed).normal(size=(6, 2)) * with_offset
+    offset = default_rng(seed).normal(size=(6, 2)) * with_offset
     columns = np.array(order[:count], dtype=np.int64)
     taken = whole(Phi, t, w, offset=offset).take(columns)
     assert_same(taken, whole(Phi[:, columns], t, w, offset=offset[columns], labels=columns))

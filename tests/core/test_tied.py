@@ -7,6 +7,7 @@ from itertools import product
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm.core.statistics import GramBlock, GramStatistics
@@ -80,7 +81,7 @@ def test_noise_and_alpha_keep_within_bounds(rng):
 
 def random_statistics(K, J, T, n=60, seed=0, rank=None):
     """Statistics of a random design of K kernel columns and J leading ones, in mixed order."""
-    random = np.random.default_rng(seed)
+    random = default_rng(seed)
     Phi = random.normal(size=(n, K + J))
     t = random.normal(size=(n, T))
     if rank is not None:

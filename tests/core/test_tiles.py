@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import posterior as module
@@ -18,7 +19,7 @@ M = module.LEAST + module.TILE + 37
 @pytest.fixture(scope="module")
 def positive():
     """A symmetric positive matrix (M, M) whose diagonal spans six orders of magnitude."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(M + 20, M)) * 10 ** rng.uniform(-1.5, 1.5, size=M)
     return X.T @ X + np.diag(rng.uniform(0.5, 1.0, size=M))
 
@@ -45,10 +46,10 @@ def test_bits_do_not_depend_on_threads(positive):
     """Of factor and posterior, whose mean, variance, residual and root are those of the
     formulas."""
     alone, _ = factor(positive, 1)
-    rows = np.random.default_rng(4).normal(size=(100, M + 1))
+    rows = default_rng(4).normal(size=(100, M + 1))
     block = GramBlock.of(rows[:, :0], rows[:, 1:], rows[:, :1])
     statistics = GramStatistics.of(np.arange(M), block)
-    alpha = np.random.default_rng(1).uniform(0.1, 2.0, size=M)
+    alpha = default_rng(1).uniform(0.1, 2.0, size=M)
 
     def everything():
         fit = posterior(statistics, alpha, 0.7)
@@ -73,7 +74,7 @@ def test_bits_do_not_depend_on_threads(positive):
 
 def test_equal_columns_need_jitter():
     """The second attempt begins with the matrix, not with what the first attempt left."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.normal(size=(M + 20, M))
     X[:, -5:] = X[:, 100:105] * (1 + 1e-9 * rng.normal(size=5))
     H = X.T @ X

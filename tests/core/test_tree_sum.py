@@ -18,7 +18,7 @@ class Word:
 
     text: str
 
-    def __add__(self, other: Word) -> Word:
+    def __add__(self, other):
         return Word(f"({self.text}+{other.text})")
 
 

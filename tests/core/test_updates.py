@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import laplace
@@ -62,7 +63,7 @@ def state_of(
 @st.composite
 def problems(draw, least=1):
     """Noise columns of which some carry the target, any α and β, with and without weights."""
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     M = draw(st.integers(least, 7))
     N = draw(st.integers(4 * M + 4, 60))
     Phi = rng.normal(size=(N, M))

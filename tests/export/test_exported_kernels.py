@@ -1,15 +1,13 @@
 """A user's kernel is exported with its own formula, or refused: never with that of another
 kernel."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, kernels
@@ -87,7 +85,7 @@ for _kernel in (*OWN, ExportedQuadratic(0.5), Unknown()):
     KERNELS.pop(_kernel.name)  # other tests use every registered kernel
 
 
-def nested(kernel: Any) -> list[Any]:
+def nested(kernel):
     """Return kernels that contain this one."""
     pair = kernels.OnColumns(kernel, (1, 0))
     return [
@@ -99,9 +97,9 @@ def nested(kernel: Any) -> list[Any]:
     ]
 
 
-def model_of(kernel: Any) -> Any:
+def model_of(kernel):
     """Return a model of two features with this kernel."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     m = 4
     count = len(getattr(kernel, "kernels", (kernel,)))
     scaling = Scaling(np.array([0.2, -1.0]), np.array([1.5, 0.8]), np.array([3.0]), np.array([0.8]))
@@ -112,18 +110,18 @@ def model_of(kernel: Any) -> Any:
     weights = rng.normal(size=m + 1)
     columns = Columns(("a", "b"))
     alpha = np.ones(m + 1)
-    facts: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+    facts = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
     return Model(
         design, weights, root, alpha, 0.0, 100, columns, known_alpha=tuple(range(m + 1)), **facts
     )
 
 
-ROWS = np.random.default_rng(2).normal(size=(20, 2)) * 2
+ROWS = default_rng(2).normal(size=(20, 2)) * 2
 
 
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
 @pytest.mark.parametrize("kernel", OWN, ids=lambda kernel: kernel.name)
-def test_a_users_kernel_is_refused_by_name(kernel: Any, form: str, tmp_path: Any) -> None:
+def test_a_users_kernel_is_refused_by_name(kernel, form, tmp_path):
     """Also inside sums, products, kernels on columns and several kernels; nothing is written."""
     for each in nested(kernel):
         with pytest.raises(
@@ -133,7 +131,7 @@ def test_a_users_kernel_is_refused_by_name(kernel: Any, form: str, tmp_path: Any
     assert not list(tmp_path.iterdir())
 
 
-def test_a_users_kernel_with_operations_is_exported(tmp_path: Any) -> None:
+def test_a_users_kernel_with_operations_is_exported(tmp_path):
     """The three formats agree with the model; its values are those of 1/(1 + r²)."""
     for number, kernel in enumerate(nested(ExportedQuadratic(0.5))):
         model = model_of(kernel)
@@ -157,18 +155,18 @@ def test_a_users_kernel_with_operations_is_exported(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
-def test_an_operation_that_no_format_has_is_refused(form: str, tmp_path: Any) -> None:
+def test_an_operation_that_no_format_has_is_refused(form, tmp_path):
     with pytest.raises(UsageError, match=r"operation 'Arctan'.*export\.graph"):
         getattr(model_of(Unknown()), form)(tmp_path / "model.h")
 
 
-def test_functions_are_refused(tmp_path: Any) -> None:
+def test_functions_are_refused(tmp_path):
     kernel = kernels.FunctionKernel(lambda points, centres: points @ centres.T)
     with pytest.raises(UsageError, match="kernel 'function' cannot be exported"):
         model_of(kernel).to_numpy(tmp_path / "model.npz")
 
 
-def test_shapley_values_of_a_users_kernel_are_sampled() -> None:
+def test_shapley_values_of_a_users_kernel_are_sampled():
     """It is no product over inputs, although its class comes from one that is."""
     found = model_of(Narrower(0.5)).explain(ROWS[:3], ROWS[3:9])
     assert found["error_std"] is not None
@@ -178,7 +176,7 @@ def test_shapley_values_of_a_users_kernel_are_sampled() -> None:
     )
 
 
-def test_gradients_of_a_users_kernel_are_those_of_its_slope() -> None:
+def test_gradients_of_a_users_kernel_are_those_of_its_slope():
     """By differences; a kernel derived from the Gaussian has another slope."""
     X = ROWS[:4]
     step = 1e-5
@@ -191,8 +189,8 @@ def test_gradients_of_a_users_kernel_are_those_of_its_slope() -> None:
             assert_allclose(found[:, j], expected, rtol=1e-6, atol=1e-7)
 
 
-def test_a_fitted_estimator_with_a_users_kernel(tmp_path: Any) -> None:
-    rng = np.random.default_rng(0)
+def test_a_fitted_estimator_with_a_users_kernel(tmp_path):
+    rng = default_rng(0)
     X = rng.normal(size=(150, 2))
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=150)
     model = RVMRegressor(kernel=RationalQuadratic(0.1), random_state=0).fit(X, y)

@@ -1,8 +1,6 @@
 """Models written for ONNX Runtime, for C and for NumPy alone predict what they predict in
 Python."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import shutil
@@ -10,14 +8,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
@@ -31,7 +28,7 @@ from partirvm.model import ClassModel, Model
 from partirvm.scaling.maps import FeatureMap, Scaling, TargetMap
 from partirvm.types import Columns
 
-KERNELS: list[Any] = [
+KERNELS = [
     kernels.Gaussian((0.3, 0.0, 1.2)),
     kernels.Matern32(0.4),
     kernels.Matern52((0.2, 0.7, 0.1)),
@@ -62,10 +59,10 @@ A column of integers has half a step of 1/32767 as error, at most ``SINGLE`` of 
 intervals double it."""
 
 
-def random_model(seed: int) -> Any:
+def random_model(seed):
     """Return a model with random weights, of a kernel, a scaling and an observation model that
     ``seed`` chooses."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     turn = seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
     m = int(rng.integers(3, 9))
@@ -112,7 +109,7 @@ def random_model(seed: int) -> Any:
     M = design.n_columns
     n_classes = 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
     root = np.triu(0.2 * rng.normal(size=(M, M)))
-    facts: dict[str, Any] = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
+    facts = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
     names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
     if not n_classes:
         if turn % 5 == 4:
@@ -154,9 +151,9 @@ def random_model(seed: int) -> Any:
     )
 
 
-def rows_of(model: Any, seed: int) -> Any:
+def rows_of(model, seed):
     """Return rows near the centres and far away; with gaps if the model was fitted with gaps."""
-    rng = np.random.default_rng(seed + 1000)
+    rng = default_rng(seed + 1000)
     centres = model.design.centres
     near = centres[rng.integers(0, len(centres), 12)] + np.column_stack(
         [rng.normal(size=(12, 2)), np.zeros(12)]
@@ -167,7 +164,7 @@ def rows_of(model: Any, seed: int) -> Any:
     return X.astype(np.float32).astype(float)
 
 
-def stated(model: Any, X: Any) -> dict[str, Any]:
+def stated(model, X):
     """Return the predictions of the model itself by name."""
     if isinstance(model, ClassModel):
         return {"probabilities": model.predict_proba(X), "label": model.predict(X)}
@@ -176,7 +173,7 @@ def stated(model: Any, X: Any) -> dict[str, Any]:
     return {"mean": mean, "std": std, "lower": lower, "upper": upper}
 
 
-def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
+def agrees(found, model, X, dtype):
     """Assert that outputs by name are those of the model."""
     unit = 1.0 if isinstance(model, ClassModel) else 0.8
     for name, expected in stated(model, X).items():
@@ -192,7 +189,7 @@ def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
         )
 
 
-def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
+def compiled(models, dtype, folder, compiler):
     """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as
     errors."""
     real = "double" if dtype == "float64" else "float"
@@ -226,7 +223,7 @@ def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
     return ctypes.CDLL(str(folder / f"{dtype}.so"))
 
 
-def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]:
+def in_c(library, k, model, X, dtype):
     """Return the outputs of a compiled model."""
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
@@ -248,9 +245,9 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
 
 
 @cache
-def reader(folder: Path) -> Any:
+def reader(folder):
     """Return the function ``load`` of the reader that was written beside a model."""
-    names: dict[str, Any] = {}
+    names = {}
     exec((folder / "model_predict.py").read_text(), names)
     return names["load"]
 
@@ -261,9 +258,7 @@ SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_onnx_and_numpy_predict_what_the_model_predicts(
-    seeds: range, dtype: str, tmp_path: Path
-) -> None:
+def test_onnx_and_numpy_predict_what_the_model_predicts(seeds, dtype, tmp_path):
     for seed in seeds:
         model = random_model(seed)
         X = rows_of(model, seed)
@@ -279,9 +274,7 @@ def test_onnx_and_numpy_predict_what_the_model_predicts(
 @pytest.mark.parametrize("dtype", some(["float64", "float32", "int16"], {"float32"}))
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
-def test_c_predicts_what_the_model_predicts(
-    seeds: range, dtype: str, compiler: str, tmp_path: Path
-) -> None:
+def test_c_predicts_what_the_model_predicts(seeds, dtype, compiler, tmp_path):
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed: the C form is not compiled")
     models = [random_model(seed) for seed in seeds]
@@ -293,8 +286,8 @@ def test_c_predicts_what_the_model_predicts(
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
+def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path):
+    rng = default_rng(0)
     X = rng.normal(size=(60, 2))
     classes = np.array(["no", "yes"])
     model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
@@ -320,12 +313,12 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: Path) -> None:
+def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path):
     """Vectors name the fold in their code; a header, which knows no folds, tests itself with the
     levels alone."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the C form is not compiled")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     codes = rng.integers(0, 12, 300)
     effects = 2.0 * rng.normal(size=12)
     frame = pd.DataFrame(
@@ -346,7 +339,7 @@ def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: P
 def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
     """Training saw every label: the variance of a level that it never saw counts once, in exports
     as in predictions."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     codes = rng.integers(0, 12, 400)
     labels = [f"l{code:02d}" for code in codes]
     x = rng.normal(size=400)

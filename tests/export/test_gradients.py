@@ -1,7 +1,6 @@
 """Gradients of predictions are those of finite differences of what is predicted, in raw units."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from partirvm.model.base import HEIGHT
 from partirvm.scaling.maps import FeatureMap, pulled_back
 
 
-def differences(function: Any, X: Any, step: float = 1e-4) -> Any:
+def differences(function, X, step=1e-4):
     """Return central differences of fourth order of values (n, V) in each feature of X (n, d), (n,
     V, d)."""
     found = []
@@ -26,7 +25,7 @@ def differences(function: Any, X: Any, step: float = 1e-4) -> Any:
     return np.stack(found, axis=-1)
 
 
-def agree(found: Any, expected: Any) -> None:
+def agree(found, expected):
     """Assert that gradients (n, d) differ by at most 1e-6 of the largest."""
     assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
@@ -34,7 +33,7 @@ def agree(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     "seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)]
 )
-def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
+def test_gradients_of_every_kernel_scaling_and_target(seeds):
     """Warped features and targets, local noise and linear basis functions included; codes are near
     no other code."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
@@ -58,7 +57,7 @@ def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
         assert_allclose(alone, of_mean, rtol=1e-12)
 
 
-def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
+def test_levels_that_are_coordinates_and_effects_of_numbers(rng):
     """A code has the derivative 0, and a number that of its effects in each level; beyond ±4 the
     effect's z is flat."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
@@ -77,7 +76,7 @@ def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
     assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
-def test_gradients_of_an_estimator(rng: Any) -> None:
+def test_gradients_of_an_estimator(rng):
     """Of one and of several targets, the same bits alone and in many rows; what has none is refused
     with advice."""
     X = rng.normal(size=(HEIGHT + 90, 2))

@@ -7,16 +7,14 @@ standard, are
     python -m pytest -m slow tests/export/test_hostile_names.py
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from test_exports import random_model
 
 from partirvm import RVMClassifier
@@ -95,7 +93,7 @@ WARNINGS = [
 ]
 
 
-def labels(number: int, seed: int) -> list[str]:
+def labels(number, seed):
     """Return so many different labels: each piece alone, then random strings of up to eight
     pieces."""
     rng = random.Random(seed)
@@ -105,13 +103,13 @@ def labels(number: int, seed: int) -> list[str]:
     return list(found)[:number]
 
 
-def bytes_of(label: str) -> bytes:
+def bytes_of(label):
     """Return the bytes that a C program compares with; a lone surrogate as the three bytes of its
     code point."""
     return label.encode("utf-8", "surrogatepass")
 
 
-def compile_and_run(compiler: str, flags: str, folder: Path, text: str) -> bytes:
+def compile_and_run(compiler, flags, folder, text):
     """Return what a program of C or C++ prints; compilers warn about nothing."""
     source = folder / f"t.{'cpp' if '++' in compiler else 'c'}"
     program = folder / "t"
@@ -122,12 +120,12 @@ def compile_and_run(compiler: str, flags: str, folder: Path, text: str) -> bytes
     return subprocess.run([program], capture_output=True, check=True).stdout
 
 
-def header(folder: Path, name: str, found: list[str]) -> None:
+def header(folder, name, found):
     """Write a header whose classes, features and levels have hostile names."""
     model = next(made for seed in range(220) if isinstance(made := random_model(seed), ClassModel))
     C = 1 if len(found) == 2 else len(found)
     M = model.design.n_columns
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     columns = Columns(tuple(found[:3]), classes=tuple(found))
     model = replace(
         model,
@@ -152,12 +150,12 @@ int main(void) {{
 """
 
 
-def printed(found: list[str]) -> bytes:
+def printed(found):
     """Return what the program prints for labels: the number of bytes of each, and the bytes."""
     return b"".join(b"%d:%s" % (len(each), each) for each in map(bytes_of, found))
 
 
-def test_labels_are_read_back_from_a_header(tmp_path: Path) -> None:
+def test_labels_are_read_back_from_a_header(tmp_path):
     found = labels(len(PIECES) + 20, 0)
     header(tmp_path, "m", found)
     (tmp_path / "m.h").read_bytes().decode("ascii")  # no encoding of the source changes its meaning
@@ -167,8 +165,8 @@ def test_labels_are_read_back_from_a_header(tmp_path: Path) -> None:
     assert compile_and_run("gcc", "-std=c99", tmp_path, program) == printed(found)
 
 
-def test_a_label_with_a_trigraph_runs_no_code(tmp_path: Path) -> None:
-    X = np.random.default_rng(0).normal(size=(60, 2))
+def test_a_label_with_a_trigraph_runs_no_code(tmp_path):
+    X = default_rng(0).normal(size=(60, 2))
     RVMClassifier(gamma=0.5, random_state=0).fit(X, np.where(X[:, 0] > 0, "!??/", EVIL)).to_c(
         tmp_path / "m.h"
     )
@@ -179,7 +177,7 @@ def test_a_label_with_a_trigraph_runs_no_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["a\0b", "\0", "\0*/"])
-def test_a_label_that_c_cannot_hold_is_refused(label: str, tmp_path: Path) -> None:
+def test_a_label_that_c_cannot_hold_is_refused(label, tmp_path):
     with pytest.raises(UsageError, match=r"NUL.*to_onnx or to_numpy"):
         header(tmp_path, "m", ["a", label, "b"])
     assert not list(tmp_path.iterdir())
@@ -187,7 +185,7 @@ def test_a_label_that_c_cannot_hold_is_refused(label: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_many_labels_with_every_standard(compiler: str, tmp_path: Path) -> None:
+def test_many_labels_with_every_standard(compiler, tmp_path):
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     for number, flags in enumerate(COMPILERS[compiler]):
@@ -200,7 +198,7 @@ def test_many_labels_with_every_standard(compiler: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_strings_of_the_oldest_standard(compiler: str, tmp_path: Path) -> None:
+def test_strings_of_the_oldest_standard(compiler, tmp_path):
     """``-ansi`` has no inline functions, but its literals are the same."""
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")

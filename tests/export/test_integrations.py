@@ -1,18 +1,15 @@
 """Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra
 ``ecosystem``)."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 import urllib.request
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
@@ -21,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from partirvm import RVMClassifier, RVMRegressor
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 FRAME = pd.DataFrame(
     {"a": RNG.normal(size=150), "b": RNG.normal(size=150), "c": RNG.choice(["x", "y", "z"], 150)}
 )
@@ -33,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize(("kind", "most"), [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("classes", [None, [0.0], [-0.5, 0.5]])
-def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
+def test_a_pipeline_becomes_onnx(classes, kind, most):
     skl2onnx = pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
     from partirvm.integrations.skl2onnx import register
@@ -63,7 +60,7 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
         assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
 
 
-def with_several_targets() -> Any:
+def with_several_targets():
     return RVMRegressor(random_state=0).fit(
         FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET})
     )
@@ -85,9 +82,7 @@ LOGGED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGGED)
-def test_what_mlflow_loads_predicts_what_was_logged(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_mlflow_loads_predicts_what_was_logged(kind, tmp_path, monkeypatch):
     """Through a tracking store of files, with equal bits; rows with a missing number and an unknown
     label count."""
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -126,7 +121,7 @@ def test_what_mlflow_loads_predicts_what_was_logged(
         assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
 
 
-def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_serves_intervals(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow, uvicorn, io, _ = (
         pytest.importorskip(name) for name in ("mlflow", "uvicorn", "skops.io", "sqlalchemy")
@@ -166,7 +161,7 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
 
 
-def test_intervals_in_pipelines_with_sparse_rows() -> None:
+def test_intervals_in_pipelines_with_sparse_rows():
     """The last step predicts them from transformed rows; sparse rows have the bits of dense
     ones."""
     coded = make_column_transformer(
@@ -185,7 +180,7 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
     class Quantiles(
         RVMRegressor
     ):  # the pattern of the guide for libraries that call only ``predict``
-        def predict(self, X: Any) -> Any:
+        def predict(self, X):
             return self.predict_quantiles(X, (0.05, 0.5, 0.95))
 
     left_out = make_pipeline(coded, Quantiles(random_state=0))
@@ -195,7 +190,7 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
 
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("model", [RVMRegressor(random_state=0), RVMClassifier(random_state=0)])
-def test_skops_loads_estimators(model: Any) -> None:
+def test_skops_loads_estimators(model):
     """With types of partirvm alone to be trusted."""
     io = pytest.importorskip("skops.io")
     stored = io.dumps(model.fit(FRAME, TARGET if isinstance(model, RVMRegressor) else TARGET > 0))
@@ -206,7 +201,7 @@ def test_skops_loads_estimators(model: Any) -> None:
     assert (found.termination_, found.history_) == (model.termination_, model.history_)
 
 
-def test_shap_finds_the_values_of_explain() -> None:
+def test_shap_finds_the_values_of_explain():
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
@@ -217,12 +212,12 @@ def test_shap_finds_the_values_of_explain() -> None:
     assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
 
 
-def test_optuna_studies_an_estimator() -> None:
+def test_optuna_studies_an_estimator():
     """Each trial has another score; the best parameters have the best of them, also when they are
     fitted again."""
     optuna = pytest.importorskip("optuna")
 
-    def score(**parameters: Any) -> float:
+    def score(**parameters):
         model = RVMRegressor("gaussian", random_state=0, **parameters)
         return float(cross_val_score(model, NUMBERS, TARGET, cv=2).mean())
 
@@ -235,7 +230,7 @@ def test_optuna_studies_an_estimator() -> None:
     assert study.best_value == max(scores) == score(**study.best_params)
 
 
-def test_mapie_conformalises() -> None:
+def test_mapie_conformalises():
     """Split conformal prediction: the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute
     errors."""
     regression = pytest.importorskip("mapie.regression")

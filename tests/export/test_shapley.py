@@ -1,16 +1,14 @@
 """Shapley values are those of their definition: an average over all subsets of columns, computed
 from predictions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from test_exports import random_model
 
@@ -24,7 +22,7 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 from partirvm.types import Columns
 
 
-def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:
+def by_subsets(model, X, background, owners):
     """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)) over all S without j; owners (d,):
     features' columns."""
     p = max(owners) + 1
@@ -45,17 +43,15 @@ def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:
     return found
 
 
-def rows_of(n: int, d: int, seed: int) -> Any:
+def rows_of(n, d, seed):
     """Rows with codes in the last two columns."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     return np.column_stack([rng.normal(size=(n, d - 2)), rng.integers(0, 3, (n, 2))])
 
 
-def model_of(
-    kernel: Any, d: int, scaling: Scaling | None = None, columns: Columns | None = None, **more: Any
-) -> Model:
+def model_of(kernel, d, scaling=None, columns=None, **more):
     """A model of 12 centres with random weights; by default of inputs in their own units."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     count = len(kernel.kernels) if isinstance(kernel, k.Several) else 1
     scaling = scaling or Scaling(np.zeros(d), np.ones(d), np.array([3.0]), np.array([0.8]))
     design = Design(
@@ -68,11 +64,11 @@ def model_of(
     )
     M = design.n_columns
     columns = columns or Columns(tuple(f"x{j}" for j in range(d)))
-    noise: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+    noise = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
     return Model(design, rng.normal(size=M), np.eye(M), np.ones(M), 0.0, 200, columns, **noise)
 
 
-def on(kernel: Any, *columns: int) -> k.OnColumns:
+def on(kernel, *columns):
     return k.OnColumns(kernel, columns)
 
 
@@ -86,7 +82,7 @@ MIXED = k.Product(
 )
 """A kernel with factors of all kinds."""
 
-EXACT: list[Any] = [
+EXACT = [
     (k.Gaussian((0.3, 0.0, 1.2, 0.1)), 4),
     (k.Laplacian(0.3), 5),
     (k.LinearSpline(), 5),
@@ -108,7 +104,7 @@ EXACT: list[Any] = [
 
 
 @pytest.mark.parametrize(("kernel", "d"), EXACT)
-def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
+def test_exact_values_are_those_of_all_subsets(kernel, d):
     model = model_of(kernel, d)
     X = rows_of(2, d, 1)
     background = rows_of(3, d, 2)
@@ -128,7 +124,7 @@ def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
-def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
+def test_values_of_random_models_are_near_and_add_up(seed):
     model = random_model(22 * (seed // 11) + seed % 11)
     X = rows_of(3, 3, 1)
     background = rows_of(5, 3, 2)
@@ -142,7 +138,7 @@ def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
     assert (off <= (1e-10 if errors is None else 8 * errors + 1e-12)).all()
 
 
-def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
+def test_a_column_of_several_features_and_inputs_has_one_value():
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
     table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])
@@ -179,8 +175,8 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     assert (np.abs(sampled["values"] - expected) <= 8 * sampled["error_std"] + 1e-12).all()
 
 
-def test_estimators_explain_frames_and_corrections_by_local_residuals() -> None:
-    rng = np.random.default_rng(0)
+def test_estimators_explain_frames_and_corrections_by_local_residuals():
+    rng = default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=120), "b": rng.choice(["x", "y"], 120)})
     y = np.sin(4 * frame["a"]) + (frame["b"] == "x") + 0.2 * rng.normal(size=120)
     model = RVMRegressor(k.Gaussian(gamma=1.0), residual="local", random_state=0).fit(frame, y)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_cases import CASES, IMPOSSIBLE, NAMED, D, slopes
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.errors import UsageError
@@ -182,7 +183,7 @@ def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
 def test_values_stay_between_zero_and_one(case, seed, power):
     """Rounding never gives k > 1, for coordinates of any size, copies of the centres among the
     points."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     Z = rng.normal(size=(6, D)) * 10.0**power
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])
     K = block(case.kernel, X, Z)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
@@ -49,7 +50,7 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
 
 def arm(n, d, seed=0, noise=0.2):
     """A smooth function of features 0 and 1 among d, with noise, its sd 1 nearly."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + noise * rng.normal(size=n)
     return X, y - y.mean()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
 
@@ -47,7 +48,7 @@ def two_of(n, d, seed=0):
 def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
     """(1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k); of two classes that of the second
     alone."""
-    codes = np.random.default_rng(1).integers(0, K, 60).astype(float)
+    codes = default_rng(1).integers(0, K, 60).astype(float)
     X = np.zeros((60, 1))
     rows = np.arange(5, 30)
     with sample_of(X, codes) as sample:
@@ -116,9 +117,7 @@ def test_no_row_decides_about_itself(monkeypatch):
     monkeypatch.setattr(class_search, "ProcessRows", Watched)
     with sample_of(X, codes) as sample:
         one = ProcessFit(Gaussian((0.5, 0.5)), 0.0, -1.0)
-        found = left_out(
-            sample, problem_of(X, codes, K=2), one, np.random.default_rng(0).permutation(60), 60
-        )
+        found = left_out(sample, problem_of(X, codes, K=2), one, default_rng(0).permutation(60), 60)
     assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
@@ -150,7 +149,7 @@ def test_features_that_tell_nothing_are_found(K):
 def test_features_of_one_unit_are_compared_in_it():
     """Two features of large variance matter alike, ten of small variance do not: one width of
     unscaled features."""
-    X = np.random.default_rng(2).normal(size=(150, 12))
+    X = default_rng(2).normal(size=(150, 12))
     codes = (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0)
     scale = np.array([10.0] * 2 + [1.0] * 10)
     problem = problem_of(X, codes, K=4)
@@ -164,7 +163,7 @@ def test_features_of_one_unit_are_compared_in_it():
 def test_skewed_features_are_warped_together():
     """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a
     category."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     Z = rng.normal(size=(300, 8))
     codes = rng.integers(9, size=300) ** 2.0
     y = (Z.sum(axis=1) > 0).astype(float)
@@ -204,7 +203,7 @@ def test_one_width_of_many_rows_is_the_last_line_if_it_is_chosen(monkeypatch):
     monkeypatch.setattr(
         class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]}
     )
-    X = np.random.default_rng(4).normal(size=(300, 2))
+    X = default_rng(4).normal(size=(300, 2))
     line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
     assert len(set(found.empty.kernel.gamma)) == 1

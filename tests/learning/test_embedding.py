@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 from scipy import stats
@@ -21,7 +22,7 @@ from partirvm.types import Columns
 def planted(n=6000, L=40, seed=0, noise=0.1):
     """Rows (x, level) whose targets have the effect a_l + b_l x of the level, and the effects (L,
     2)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
     x = rng.normal(size=n)
     codes = rng.integers(0, L, n)
@@ -63,7 +64,7 @@ def test_planted_effects_are_found_up_to_a_rotation():
 def test_posterior_means_follow_the_shares_of_known_variances():
     """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own
     errors."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     counts = np.tile([2, 8, 32], 200)
     tau = 1.5
     sigma = 2.0
@@ -83,7 +84,7 @@ def test_posterior_means_follow_the_shares_of_known_variances():
 def test_intervals_of_new_levels_hold_on_average(n_levels):
     """400 draws of effects of sd 3, from 50 rows each with noise of sd 1: Student's t has 95 % over
     the draws."""
-    rng = np.random.default_rng(n_levels)
+    rng = default_rng(n_levels)
     shares = []
     for _ in range(400):
         effects = 3.0 * rng.normal(size=n_levels)
@@ -103,7 +104,7 @@ def test_intervals_of_new_levels_hold_on_average(n_levels):
 def test_the_spread_of_a_new_level_is_known_and_bounded():
     """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range; the variance
     for one level."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     found = replace(
         random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)),
         prior=np.array([[0.25]]),
@@ -117,7 +118,7 @@ def test_the_spread_of_a_new_level_is_known_and_bounded():
 
 def test_levels_without_an_effect_are_switched_off():
     """Four rows a level, and no effect: one input that is constant."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     X = np.column_stack([rng.normal(size=2000), rng.integers(0, 500, 2000)])
     scaling, notes = embedding_of(X, np.sin(2 * X[:, 0]), 500)
     assert "switched off" in notes[0]
@@ -127,7 +128,7 @@ def test_levels_without_an_effect_are_switched_off():
 def test_weights_count_as_rows():
     """Rows of weight 2 are as two rows, those of weight 0 as none."""
     X, y, _ = planted(1500)
-    w = np.random.default_rng(3).integers(0, 3, 1500).astype(float)
+    w = default_rng(3).integers(0, 3, 1500).astype(float)
     weighted, _ = embedding_of(X, y, 40, w)
     repeated, _ = embedding_of(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)), 40)
     table = weighted.features.tables[0][1][0]
@@ -178,7 +179,7 @@ def test_a_row_has_the_effects_learned_without_its_fold():
 def test_effects_without_a_fold_are_those_of_the_other_rows():
     """With the variances of all rows: n_l m_l / (n_l + σ²/τ²) over the rows of a level outside the
     fold."""
-    rng = np.random.default_rng(4)
+    rng = default_rng(4)
     codes = np.repeat(np.arange(300), 3)
     t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)
     X = np.column_stack([np.zeros(900), codes]).astype(float)

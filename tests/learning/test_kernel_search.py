@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sampling import arm, problem_of, sample_of
 
 from partirvm.core.ascent import OFF
@@ -54,7 +55,7 @@ def test_the_features_that_matter_are_found():
 def test_one_width_is_sought_from_several_starts():
     """A trend with ripples: uphill from gamma 1 lies the width of the trend, 280 nats below that of
     the ripples."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
     near, far = (
@@ -67,7 +68,7 @@ def test_one_width_is_sought_from_several_starts():
 def test_classes_are_learned():
     """Of two classes and of three, each against the rest: the two features of six that part
     them."""
-    rng = np.random.default_rng(4)
+    rng = default_rng(4)
     X = rng.normal(size=(500, 6))
     f = X[:, 1] ** 2 + X[:, 4] + 0.3 * rng.normal(size=500)
     for K in (2, 3):
@@ -97,7 +98,7 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
         return old(stage, problem)
 
     monkeypatch.setattr(KernelSearch, "record", spy)
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-2, 2, size=(700, 2))
     w = rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)

@@ -3,6 +3,7 @@ more rows."""
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from sampling import problem_of, sample_of
 from test_process_search import learned
@@ -17,7 +18,7 @@ from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 def product(n, d=6, seed=1):
     """sin(2 x_0) x_1 + cos(x_2 x_3), which a process of 400 rows takes for noise in part, and its
     targets."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3])
     y = f + 0.1 * rng.normal(size=n)
@@ -30,7 +31,7 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.3))
     with sample_of(X, y) as sample:
-        judge = judge_of(sample, problem, np.random.default_rng(0).permutation(500))
+        judge = judge_of(sample, problem, default_rng(0).permutation(500))
         losses = judge.losses(ProcessFit(Gaussian(0.3), np.log(2.0), np.log(0.05)))
     known = np.sort(judge.known)
     new = np.sort(judge.new)
@@ -87,7 +88,7 @@ def test_a_lost_search_continues_on_more_rows():
     lines = []
     with sample_of(X, y, lines=lines) as sample:
         problem = problem_of(X, y).with_kernel(Gaussian(1 / 6).per_feature(6))
-        order = np.random.default_rng(0).permutation(1600)
+        order = default_rng(0).permutation(1600)
         judge = judge_of(sample, problem, order)
         wide = ProcessFit(Gaussian((0.01,) * 6), 0.0, np.log(0.5))
         found = escalated(judge, order, [wide], 400, families=False)
@@ -153,7 +154,7 @@ def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
     problem = problem_of(X, y, Gaussian(0.02), bias=False)
     fit = ProcessFit(Gaussian(0.02), 0.0, np.log(0.5))
     with sample_of(X, y) as sample:
-        judge = judge_of(sample, problem, np.random.default_rng(0).permutation(500), residuals=True)
+        judge = judge_of(sample, problem, default_rng(0).permutation(500), residuals=True)
         judge.__dict__["rivals"] = {"boosted trees": np.zeros(125)}
         losses = judge.losses(fit)
     known = np.sort(judge.known)

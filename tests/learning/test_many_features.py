@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataWarning
@@ -28,7 +29,7 @@ def columns(rng, n, d, kind):
 
 
 def noise_alone(n, d, kind, seed=0, new=500):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     return columns(rng, n + new, d, kind), rng.normal(size=n + new)
 
 
@@ -66,7 +67,7 @@ def test_classes_that_nothing_predicts_get_their_frequencies():
 
 
 def test_a_signal_in_many_columns_is_kept_and_its_uncertainty_is_calibrated():
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(1080, 400))
     y = 4.0 * X[:, 0] + rng.normal(size=1080)
     model = RVMRegressor(random_state=0).fit(X[:80], y[:80])
@@ -112,7 +113,7 @@ def test_noise_beside_categories_and_weights(n, d, seed):
     import pandas as pd
 
     X, y = noise_alone(n, d, "gaussian", seed)
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)])
     for count in (3, 12, 30):
         frame[f"c{count}"] = pd.Categorical(rng.integers(0, count, len(X)), categories=range(count))
@@ -141,7 +142,7 @@ def test_noise_beside_categories_and_weights(n, d, seed):
 )
 def test_classes_of_other_sizes_get_their_frequencies(n, d, shares):
     """The log loss is at most .02 above that of the classes' shares of the training rows."""
-    rng = np.random.default_rng(d)
+    rng = default_rng(d)
     X = rng.normal(size=(n + 1000, d))
     codes = rng.choice(len(shares), n + 1000, p=shares)
     predicted = fitted(RVMClassifier(random_state=0), X[:n], codes[:n]).predict_proba(X[n:])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sampling import Passes, problem_of, sample_of
 
@@ -24,7 +25,7 @@ from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 def ridge(n, d, seed=0, noise=0.1):
     """A wave along (1, 1, 0, ...)/√2, which no single feature shows, and a slow trend along (1, −1,
     0, ...)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(2 * (X[:, 0] + X[:, 1])) + 0.3 * (X[:, 0] - X[:, 1]) + noise * rng.normal(size=n)
     return X, y - y.mean()
@@ -43,7 +44,7 @@ def learned(X, y, kernel, metric="auto", passes=None):
 def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
     """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias
     does not count."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     X = rng.normal(size=(30, 3))
     w = rng.choice([0.5, 2.0], size=30)
     mean = rng.normal(size=(6, 2))
@@ -111,7 +112,7 @@ def test_a_wave_along_a_diagonal_is_found():
 def test_directions_that_gain_nothing_are_left():
     """A sum of functions of single features: the last line is the width per feature, and its kernel
     is what counts."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.normal(size=(500, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 / 4 + 0.1 * rng.normal(size=500)
     line, kernel = learned(X, y - y.mean(), Gaussian((1 / 3,) * 3))

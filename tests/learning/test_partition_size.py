@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.data import ArraySource
@@ -15,7 +16,7 @@ from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import BasicRound
 from partirvm.types import Columns
 
-ROWS = np.sort(np.random.default_rng(2).permutation(200)[:40])
+ROWS = np.sort(default_rng(2).permutation(200)[:40])
 
 
 @pytest.mark.parametrize("K", [0, 2])

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
@@ -41,7 +42,7 @@ def learned(
 
 def waves(n, d=4, seed=0, noise=0.1):
     """A product of two waves without main effects among d features, and its targets."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     f = np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])
     return X, f + noise * rng.normal(size=n)
@@ -63,7 +64,7 @@ def test_a_product_of_waves_is_found():
 def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
     """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence
     of each family."""
-    rng = np.random.default_rng(4)
+    rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 1))
     K = np.empty((150, 150)).T
     twin.prepare(X)(X, K)
@@ -106,7 +107,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     monkeypatch.setattr(process_search, "ProcessRows", Watched)
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
-        order = np.random.default_rng(0).permutation(n)
+        order = default_rng(0).permutation(n)
         most = min(n, 500)
         first = first_widths(sample, problem, order, most)
         widths, turned, _ = search(sample, problem, order, most, first, family=False, turned=True)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor
@@ -22,7 +23,7 @@ from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 def rough(n, seed=0):
     """A function with details that a few wide basis functions cannot describe, and noise of
     deviation .05."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
     return X, y + 0.05 * rng.standard_normal(n)

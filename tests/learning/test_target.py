@@ -3,6 +3,7 @@ fits."""
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
@@ -56,7 +57,7 @@ def test_scores_are_those_of_the_log_normal_distribution():
 
 def prices(n=150):
     """Log-normal targets of one input: errors of 30 % everywhere."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, size=(n, 1))
     return X, np.exp(2 + 1.5 * np.sin(X[:, 0]) + 0.3 * rng.normal(size=n))
 

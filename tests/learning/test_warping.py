@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 
@@ -18,7 +19,7 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 def spread_of(X, y):
     """The spreads of features (d,) after the choice of warps, from an isotropic process with little
     noise."""
-    order = np.random.default_rng(0).permutation(len(X))
+    order = default_rng(0).permutation(len(X))
     with sample_of(X, y) as sample:
         problem = problem_of(X, y - y.mean())
         found, _ = warped(
@@ -30,7 +31,7 @@ def spread_of(X, y):
 
 def test_a_logarithm_is_found():
     """y depends on log x of a log-normal feature; the other one has no tail."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     X = np.column_stack([rng.lognormal(0, 1.5, 400), rng.normal(size=400)])
     X /= X.std(axis=0)
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.3 * X[:, 1]
@@ -40,7 +41,7 @@ def test_a_logarithm_is_found():
 @pytest.mark.parametrize("kind", ["normal", "binary", "constant"])
 def test_features_without_a_tail_are_left(kind):
     """Normal values, rare ones of a switch, and one value are never warped."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     x = {
         "normal": rng.normal(size=300),
         "binary": (rng.random(300) < 0.02) * 1.0,
@@ -53,7 +54,7 @@ def test_features_without_a_tail_are_left(kind):
 def test_a_missing_number_is_predicted_from_the_others():
     """Of standard normal inputs x, y, z with correlation .8 of x and y: .8 y, and of x and y the
     means if both lack."""
-    rng = np.random.default_rng(4)
+    rng = default_rng(4)
     z = rng.normal(size=(20_000, 3))
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -69,7 +70,7 @@ def test_a_missing_number_is_predicted_from_the_others():
 
 def judged_warps(monkeypatch, spread):
     """Whether a warp of x around 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
-    rng = np.random.default_rng(6)
+    rng = default_rng(6)
     X = rng.uniform(-3, 3, size=(800, 1))
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=800)
 
@@ -82,7 +83,7 @@ def judged_warps(monkeypatch, spread):
     monkeypatch.setattr(process_search, "warped", forced)
     with sample_of(X, y) as sample:
         problem = problem_of(X, y)
-        order = np.random.default_rng(0).permutation(800)
+        order = default_rng(0).permutation(800)
         widths = process_search.first_widths(sample, problem, order, 400)
         found, _, errors = process_search.warped_if_better(
             sample, problem, order, 400, widths, judged=True
@@ -103,7 +104,7 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
 def test_left_out_rows_confirm_a_useful_warp():
     """Waves of log x of a log-normal x, 800 rows: the history states smaller errors with warps, and
     the formula."""
-    rng = np.random.default_rng(7)
+    rng = default_rng(7)
     X = rng.lognormal(0, 1.5, size=(800, 1))
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)
     line = RVMRegressor(random_state=0, reference="none").fit(X, y).history_[0]
@@ -116,7 +117,7 @@ def test_left_out_rows_confirm_a_useful_warp():
 def test_warps_improve_a_fit():
     """A log-normal input: the error falls to that of its logarithm; the history states the
     formula."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
     y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)
 

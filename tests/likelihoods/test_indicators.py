@@ -6,6 +6,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
 from sklearn.datasets import load_digits
@@ -27,7 +28,7 @@ N = 40
 @pytest.fixture(scope="module")
 def rows():
     """Three classes, two of them with two parts each, hardly mixed."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     part = rng.integers(0, 5, 300)
     return MIDDLES[part] + 0.6 * rng.normal(size=(300, 2)), CLASSES[part]
 
@@ -232,7 +233,7 @@ def test_two_classes_of_many_rows_are_pooled():
 def test_two_classes_that_hardly_overlap_are_pooled():
     """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is
     smooth."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     (pixels, digit) = load_digits(return_X_y=True)
     X = rng.normal(size=(300, 2))
     even = digit[:300] % 2 == 0

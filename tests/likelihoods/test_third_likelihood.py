@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
@@ -133,7 +134,7 @@ def registered(monkeypatch):
 @pytest.fixture(scope="module")
 def rows():
     """A sine with little noise, one row in ten far off."""
-    rng = np.random.default_rng(7)
+    rng = default_rng(7)
     X = np.sort(rng.uniform(-4, 4, (N, 1)), axis=0)
     clean = np.sin(1.5 * X[:, 0])
     off = rng.uniform(size=N) < 0.1

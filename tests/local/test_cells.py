@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from scipy.spatial.distance import cdist
 
@@ -15,7 +16,7 @@ from partirvm.local.cells import Cells, leaf_order
 
 def records(points, targets=1):
     """Records of points, with random numbers and errors."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     return np.column_stack(
         [points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))]
     )
@@ -58,7 +59,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
 
     Errors of further targets change no distance.
     """
-    points = np.random.default_rng(levels).integers(levels, size=(601, width)).astype(float)
+    points = default_rng(levels).integers(levels, size=(601, width)).astype(float)
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
@@ -66,7 +67,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
     new = (
         rows[::7, :width]
         if own
-        else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+        else default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     )
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
@@ -77,7 +78,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
 def test_leaves_divide_points_evenly():
     """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal
     points are one."""
-    points = np.random.default_rng(0).normal(size=(800, 2))
+    points = default_rng(0).normal(size=(800, 2))
     places = leaf_order(points, 8)
     found, counts = np.unique(places(points), return_counts=True)
     assert_array_equal(found, np.arange(8) / 8)
@@ -91,7 +92,7 @@ def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
     rows."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
-    rows = records(np.random.default_rng(0).normal(size=(600, 2)))
+    rows = records(default_rng(0).normal(size=(600, 2)))
     cells = made(rows, tmp_path / "cells")
     assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
     assert cells._searched.cache_info().currsize == 3
@@ -101,7 +102,7 @@ def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
 @pytest.mark.parametrize("n", [1, 12])
 @pytest.mark.usefixtures("some_rows")
 def test_of_few_rows_all_are_neighbours(n, own):
-    rows = records(np.random.default_rng(0).normal(size=(n, 2)))
+    rows = records(default_rng(0).normal(size=(n, 2)))
     own = rows[:, -1] if own else None
     near = found(made(rows), rows[:, :2], 20, own)
     assert_array_equal(near, brute(rows, rows[:, :2], n if own is None else n - 1, own))
@@ -111,7 +112,7 @@ def test_of_few_rows_all_are_neighbours(n, own):
 def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
     """A changed byte, a valid chunk in the place of another one, and a missing chunk."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
-    rows = records(np.random.default_rng(0).normal(size=(200, 2)))
+    rows = records(default_rng(0).normal(size=(200, 2)))
     cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])
     chunk, other = (tmp_path / "records" / "c" / number / "0" for number in "12")
     if damage == "changed":

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
@@ -30,7 +31,7 @@ def plain(n, k):
 
 def rows(n=30, k=8, seed=0):
     """Neighbourhoods of n rows among random points, and the errors of the rows."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     steps = rng.normal(size=(n, k, 2))
     others = (
         rng.normal(size=(n, k)),
@@ -75,7 +76,7 @@ def test_noisy_errors_have_a_least_variance():
 @pytest.mark.parametrize("family", CORRELATIONS)
 def test_derivatives_are_finite_differences(family):
     found = rows()
-    errors = np.random.default_rng(1).normal(size=30)
+    errors = default_rng(1).normal(size=30)
     logs = np.array([-0.5, 0.2, -1.5, 0.8, 1.0, 0.3, -0.4])
 
     def density(logs):
@@ -92,7 +93,7 @@ def test_derivatives_are_finite_differences(family):
 def test_the_search_finds_the_parameters_of_a_draw():
     """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a
     third."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     points = rng.uniform(size=(1500, 2))
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
@@ -111,7 +112,7 @@ def test_the_search_finds_the_parameters_of_a_draw():
 def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_noise():
     """At a given ω/s², ℓ and b no other s² and ν within the bounds have a larger density."""
     found = rows(300)
-    errors = 0.5 * np.random.default_rng(1).standard_t(3, size=300)
+    errors = 0.5 * default_rng(1).standard_t(3, size=300)
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
     conditional = Conditional(kernel, found)
     variance, freedom = best_levels([conditional], errors, 1.0, (1e-3, 1e3))

@@ -3,8 +3,8 @@ line of the plan."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from numpy.random import default_rng
 
 import partirvm.kernels as k
 from partirvm import Local, Polynomial, RVMClassifier, RVMRegressor, ingest, plan
@@ -16,7 +16,7 @@ from partirvm.quoting import format_bytes
 
 
 def table(n=120, d=2):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(n, d))
     return X, X[:, 0] + 0.1 * rng.normal(size=n)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
@@ -25,7 +26,7 @@ from partirvm.options import Request
 def rough(n, seed=0):
     """A function with details that a few wide basis functions cannot describe, and noise of
     deviation .05."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
     return X, y + 0.05 * rng.standard_normal(n)
@@ -60,7 +61,7 @@ def test_they_are_taken_unasked_where_rows_left_out_gain():
 def test_one_row_beside_copies_does_not_outweigh_the_others():
     """The local kernel describes 999 errors by 1 nat more, and one not at all: of the latter log
     1000 nats are lost."""
-    of_alone = np.random.default_rng(0).normal(size=1000)
+    of_alone = default_rng(0).normal(size=1000)
     of_local = of_alone + 1.0 - 1e6 * (np.arange(1000) == 500)
     gain = (999 * np.log(0.999 * np.e + 0.001) - np.log(1000)) / 1000
     assert mixture_rises(of_local - of_alone).mean() == pytest.approx(gain, rel=1e-12)
@@ -71,7 +72,7 @@ def test_they_are_taken_where_few_copies_differ_much():
     """Pairs of equal rows teach that there is no noise; of one row in 300 the target is far from
     that of its copy."""
     X, y = (np.repeat(each, 2, axis=0) for each in rough(1000))
-    y[np.random.default_rng(1).permutation(2000)[:7]] += 3.0
+    y[default_rng(1).permutation(2000)[:7]] += 3.0
     model = RVMRegressor(**OPTIONS).fit(X, y)
     assert model.model_.residuals is not None
     new, target = rough(500, seed=1)
@@ -207,7 +208,7 @@ def test_the_rows_behind_a_prediction(fitted):
 
 def test_categories_that_differ_are_far():
     """Two levels have opposite functions of x: neighbours are those of the same level."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     numbers = rng.uniform(-1, 1, 800)
     levels = rng.integers(2, size=800)
     y = 0.5 * numbers + np.sin(20 * numbers) * (1 - 2 * levels)
@@ -235,9 +236,9 @@ def test_weights_may_have_any_unit():
     A row without weight is absent: errors of all other rows stay those left out.
     """
     (X, y) = rough(250)
-    r = np.random.default_rng(1).uniform(0.02, 0.2, size=(2, 250))
+    r = default_rng(1).uniform(0.02, 0.2, size=(2, 250))
     X = np.concatenate([X, X])
-    y = (y + r * np.random.default_rng(2).standard_normal((2, 250))).ravel()
+    y = (y + r * default_rng(2).standard_normal((2, 250))).ravel()
     r = r.ravel()
     options = {**OPTIONS, "residual": Local(neighbours=10)}
     found = []
@@ -258,7 +259,7 @@ def test_weights_divide_the_noise_of_a_row():
     """Rows of weight 1/100 have ten times the noise; with the weights their errors count less."""
     X, y = rough(900)
     bad = np.arange(900) % 3 == 0
-    y[bad] += 0.5 * np.random.default_rng(5).standard_normal(bad.sum())
+    y[bad] += 0.5 * default_rng(5).standard_normal(bad.sum())
     weights = np.where(bad, 0.01, 1.0)
     (new, target) = rough(500, seed=1)
     options = {**OPTIONS, "residual": Local(neighbours=20)}
@@ -271,7 +272,7 @@ def test_weights_divide_the_noise_of_a_row():
 
 @pytest.mark.parametrize("options", [{"gamma": 0.5}, {"kernel": Polynomial(0.5)}])
 def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(1500, 2))
     model = RVMRegressor(**{**OPTIONS, "gamma": "learn", **options}).fit(
         X, X[:, 0] + 0.3 * rng.standard_normal(1500)

@@ -6,6 +6,7 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import Local, RVMRegressor, load_model, save_model
@@ -21,7 +22,7 @@ RESIDUAL = Local(neighbours=20)
 def rough(n, seed=0):
     """Two functions with details that wide basis functions cannot describe, in units of their own,
     with noise."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     first = (
         np.sin(3 * X[:, 0])

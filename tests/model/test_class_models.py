@@ -5,6 +5,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import load_model
@@ -37,7 +38,7 @@ def classifier(
 ):
     """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a
     ramp."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     M = m + bias
     outputs = 1 if likelihood == "bernoulli" else len(classes)
     scaling = Scaling(rng.normal(size=2), rng.uniform(0.5, 2, 2), np.zeros(1), np.ones(1))
@@ -76,7 +77,7 @@ def dense(model, X):
 def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)
-    X = np.random.default_rng(1).normal(size=(5000, 2))
+    X = default_rng(1).normal(size=(5000, 2))
     f, variance, K = dense(model, X)
     found = model.moments(X)
     assert_allclose(found[0], f, rtol=1e-9, atol=1e-12)
@@ -99,7 +100,7 @@ def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_model_without_vectors_says_the_same_everywhere(bias):
     model = classifier("bernoulli", (0, 1), m=0, bias=bias)
-    X = np.random.default_rng(2).normal(size=(3, 2))
+    X = default_rng(2).normal(size=(3, 2))
     assert np.ptp(model.predict_proba(X), axis=0).max() == 0.0
     assert bias or (model.predict_proba(X) == 0.5).all()
     assert_array_equal(model.moments(X)[2], 1.0)
@@ -115,7 +116,7 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
     assert (found.log_evidence, found.n_rows) == (model.log_evidence, model.n_rows)
     assert [type(label) for label in found.classes] == [type(label) for label in classes]
     assert found.digest() == model.digest()
-    X = np.random.default_rng(1).normal(size=(20, 2))
+    X = default_rng(1).normal(size=(20, 2))
     assert_array_equal(found.predict_proba(X), model.predict_proba(X))
     labels = found.predict(X)
     assert set(labels.tolist()) <= set(classes)

@@ -6,19 +6,15 @@ The default run changes a few values of each kind of model; all are
     python -m pytest -m slow tests/model/test_forged_values.py
 """
 
-from __future__ import annotations
-
 import copy
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
@@ -27,7 +23,7 @@ from partirvm.model import files
 from partirvm.model.files import FORMAT, KIND
 from partirvm.storage.codec import read_group, write_group
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X = RNG.normal(size=(80, 3))
 GAPS = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
 CODES = np.column_stack([X[:, :2], RNG.integers(0, 3, 80)])
@@ -38,7 +34,7 @@ LABELS = pd.DataFrame(CODES, columns=["a", "b", "c"]).assign(
 EFFECTS = LABELS.c.cat.codes * (1.0 + LABELS.a)
 QUICK = {"max_rounds": 1, "random_state": 0, "gamma": 0.3}
 
-MODELS: dict[str, Any] = {
+MODELS = {
     "regression": lambda: RVMRegressor(**QUICK, residual="none").fit(X, Y),
     "basis": lambda: RVMRegressor(**QUICK, residual="none", basis="linear").fit(X, Y),
     "targets": lambda: RVMRegressor(**QUICK, residual="none").fit(
@@ -58,7 +54,7 @@ MODELS: dict[str, Any] = {
 }
 
 
-def changed(array: Any) -> Iterator[tuple[str, Any]]:
+def changed(array):
     """Yield an array as somebody may forge it."""
     for kind in ("c16", "f4", "i4", "?", "i8", "f8"):
         yield kind, array.astype(kind)
@@ -97,7 +93,7 @@ NUMBERS = [
 ]
 
 
-def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def leaves(tree, path=()):
     """Yield the path of each number of a JSON value; long lists count by their first two
     entries."""
     items = (
@@ -113,7 +109,7 @@ def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
-def forgeries(tree: Any, arrays: list[Any]) -> Iterator[tuple[str, Any, list[Any]]]:
+def forgeries(tree, arrays):
     """Yield every forged model: one array, or one number of the JSON."""
     for k, array in enumerate(arrays):
         for name, other in changed(array):
@@ -128,7 +124,7 @@ def forgeries(tree: Any, arrays: list[Any]) -> Iterator[tuple[str, Any, list[Any
             yield f"number {path} {value!r}", other, arrays
 
 
-def outcome(place: Path, rows: Any) -> str:
+def outcome(place, rows):
     """Return what comes of a model for these rows: "refused" or "predicts"; anything else fails."""
     try:
         model = load_model(place)
@@ -155,7 +151,7 @@ def outcome(place: Path, rows: Any) -> str:
         [(name, 40) for name in MODELS if name != "learned"],
     ),
 )
-def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: Path) -> None:
+def test_a_forged_model_is_refused_or_predicts(name, share, tmp_path):
     model = MODELS[name]()
     save_model(model, tmp_path / "m")
     rows = LABELS if name == "levels" else CODES
@@ -180,7 +176,7 @@ def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: 
 
 
 @pytest.fixture(scope="module")
-def embedded_model() -> Any:
+def embedded_model():
     """A fitted model whose third feature has a table, an effect that depends on numbers, and
     doubts."""
     model = MODELS["levels"]()
@@ -189,7 +185,7 @@ def embedded_model() -> Any:
     return model
 
 
-def with_features(model: Any, **changes: Any) -> Any:
+def with_features(model, **changes):
     """Return the model with other fields of its feature map."""
     scaling = model.model_.design.scaling
     scaling = replace(scaling, features=replace(scaling.features, **changes))
@@ -228,9 +224,7 @@ DOUBTS = np.zeros((9, 12))
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_forged_tables_of_levels_are_refused(
-    changes: dict[str, Any], embedded_model: Any, tmp_path: Path
-) -> None:
+def test_forged_tables_of_levels_are_refused(changes, embedded_model, tmp_path):
     """Tables and effects have dimensions for folds, levels, and coordinates; doubts are variances
     by fold and level."""
     files.save_model(with_features(embedded_model, **changes), tmp_path / "m")
@@ -243,9 +237,7 @@ def test_forged_tables_of_levels_are_refused(
 @pytest.mark.parametrize(
     "forge", [lambda labels: labels[:0], lambda labels: labels[:1], lambda labels: labels[None]]
 )
-def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(
-    name: str, forge: Any, tmp_path: Path
-) -> None:
+def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(name, forge, tmp_path):
     """Its own ``classes_``, in the dtype of y, are stored beside the labels of the model."""
     model = MODELS[name]()
     save_model(model, tmp_path / "m")

@@ -9,6 +9,7 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model, open_job
@@ -26,7 +27,7 @@ from partirvm.types import Columns
 
 def made(m=6, d=3, bias=True, seed=0):
     """A model of any numbers."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     M = m + bias
     scaling = Scaling(rng.normal(size=d), rng.uniform(0.5, 2, d), np.array([12.3]), np.array([4.5]))
     design = Design(
@@ -56,7 +57,7 @@ def test_a_model_comes_back_bit_for_bit(place, m, bias):
     assert found.digest() == model.digest()
     assert_array_equal(found.design.labels, model.design.labels)
     assert (found.evidence_noise, found.log_evidence) == (0.7, -123.456789012345678)
-    X = np.random.default_rng(1).normal(size=(20, 3))
+    X = default_rng(1).normal(size=(20, 3))
     for one, other in zip(found.predict(X), model.predict(X), strict=True):
         assert_array_equal(one, other)
 
@@ -65,7 +66,7 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
     """To the variance comes that of the means with the values of the vectors; a feature of gamma 0
     brings none."""
     model = made()
-    X = np.random.default_rng(1).normal(size=(4, 3))
+    X = default_rng(1).normal(size=(4, 3))
     gaps = X.copy()
     filled = X.copy()
     gaps[1:, 2] = np.nan
@@ -85,7 +86,7 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
     """No training data, without local residuals, and no code: only JSON and the bytes of
     numbers."""
-    X = np.random.default_rng(0).normal(size=(3000, 3))
+    X = default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
     options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
     estimator = RVMRegressor(gamma=0.3, residual="none", **options).fit(X, y)
@@ -175,7 +176,7 @@ def test_predictions_are_the_formulas():
     """Mean t_shift + t_scale·φᵀμ and variance σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22),
     panel by panel."""
     model = made()
-    X = np.random.default_rng(2).normal(size=(5000, 3))
+    X = default_rng(2).normal(size=(5000, 3))
     s = model.design.scaling
     gamma = np.array([0.1, 0.0, 0.7])
     K = naive.gaussian(
@@ -254,7 +255,7 @@ def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
     assert found.digest() == model.digest()
     wider = replace(model, calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 2.9)))
     assert wider.digest() != model.digest()
-    X = np.random.default_rng(2).normal(size=(5, 3))
+    X = default_rng(2).normal(size=(5, 3))
     assert (wider.predict(X, return_std=True)[1] > model.predict(X, return_std=True)[1]).all()
 
 

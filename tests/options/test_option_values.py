@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sklearn.base import clone
 
 import partirvm
@@ -140,7 +141,7 @@ def test_nested_names():
 )
 def test_what_is_refused(asked, message):
     """Before anything is fitted, by the names that were written."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
+    X = default_rng(0).normal(size=(30, 2))
     with pytest.raises(UsageError, match=message):
         RVMRegressor(**asked).fit(X, X[:, 0])
 

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import zarr
 from by_default import some
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from waiting import wait_for
 
@@ -51,7 +52,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors
 
 
 def rows(n=TILES * TILE - 7, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n)
 

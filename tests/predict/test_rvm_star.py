@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from scipy.stats import norm
 
@@ -21,7 +22,7 @@ TESTED = 1100
 
 def rows(n=N, seed=0):
     """A smooth function of two inputs, with weights; test rows reach beyond the others."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2)) * (3 if seed else 1)
     return (
         X,
@@ -104,7 +105,7 @@ def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
 
 
 def test_classes_are_not_augmented(tmp_path):
-    X = np.random.default_rng(0).normal(size=(120, 1))
+    X = default_rng(0).normal(size=(120, 1))
     ingest((X, (X[:, 0] > 0).astype(int)), tmp_path / "d.zarr", classes=True)
     job = str(tmp_path / "job")
     data = str(tmp_path / "d.zarr")

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.core.termination import Termination
 from partirvm.strategies.problem import Record
@@ -79,7 +80,7 @@ def history(strategy, *, held_out=True):
 
 def numbers(n=500, spread=0.0):
     """Targets, means and predicted deviations that vary with ``spread``."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     mean = rng.normal(10, 3, n)
     std = np.exp(spread * rng.normal(size=n))
     return mean + std * rng.normal(size=n), mean, std
@@ -87,7 +88,7 @@ def numbers(n=500, spread=0.0):
 
 def classes(K, n=500):
     """Codes drawn from the predicted probabilities (n, K)."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return np.array([rng.choice(K, p=each) for each in p]), p
 

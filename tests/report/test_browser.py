@@ -10,6 +10,7 @@ from html import escape, unescape
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import RVMRegressor, ingest, submit
 
@@ -63,7 +64,7 @@ def browse(folder, source, width):
 def test_a_browser_draws_the_page(tmp_path, width):
     """A job whose folder is called like a script and a long word."""
     pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, (300, 2))
     ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)), tmp_path / "d.zarr")
     name = "<script>document.title = 'taken'<!--" + "x" * 100

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from by_default import some
 from markupsafe import escape
+from numpy.random import default_rng
 from pages import check, lines_of
 
 from partirvm import ingest, jobs
@@ -42,7 +43,7 @@ OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     """Training and held-out DATA."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, (500, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=len(X))
     folder = tmp_path_factory.mktemp("data")

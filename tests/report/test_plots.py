@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from by_default import some
 from histories import classes, numbers
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from pages import check, check_drawing, drawn
 
@@ -91,7 +92,7 @@ def test_few_rows_and_hostile_names_have_valid_panels(n):
 @pytest.mark.parametrize("several", [False, True])
 def test_a_regressor_draws_its_diagnostics(several):
     """The counts are those of its own predictions; several targets have a row of panels each."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X) @ np.ones((1, 1 + several)) + 0.1 * rng.normal(size=(300, 1 + several))
     y = y if several else y[:, 0]
@@ -116,7 +117,7 @@ def test_a_regressor_draws_its_diagnostics(several):
 def test_without_rows_those_of_the_fit_are_drawn(held_out):
     """Held-out rows, also after a round in which there were others; or the training left-out
     rows."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
     fitted = RVMRegressor(gamma=1.0, strategy="working-set", max_rounds=2, random_state=0)
@@ -133,7 +134,7 @@ def test_without_rows_those_of_the_fit_are_drawn(held_out):
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_classifier_draws_its_diagnostics(K):
     """The confusion matrix is that of its own predictions, with its labels; others are refused."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(200, 2))
     y = np.array(["a", "b", "c"])[np.clip(np.round(X[:, 0] + 1), 0, K - 1).astype(int)]
     fitted = RVMClassifier(gamma=0.5, random_state=0).fit(X[:100], y[:100])
@@ -152,7 +153,7 @@ def test_a_classifier_draws_its_diagnostics(K):
 @pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
 def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     """Held-out rows are counted once; without these a regression shows left-out rows."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (400, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
     y = np.array(["low", "high"])[(y > 0).astype(int)] if kind == "classes" else y

@@ -18,7 +18,7 @@ from partirvm.report.progress import Progress
 class Screen(io.StringIO):
     """A stream that says it is a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -34,7 +34,7 @@ class SomePlan:
 ENTRY = round_of()
 
 
-def play(progress: Progress) -> None:
+def play(progress):
     """A fit of one round, then reading, then a prediction."""
     progress.on_plan(SomePlan())
     for done in range(1, 5):
@@ -103,7 +103,7 @@ def test_hearing_draws_nothing(monkeypatch):
     assert len(drawn) > before
 
 
-def merge(progress: Progress) -> None:
+def merge(progress):
     """A fit of split-merge with its partition size measured."""
     progress.on_plan(SomePlan())
     measured = {
@@ -145,7 +145,7 @@ def test_parts_that_leave_a_model_get_a_line():
     assert [line.split()[0] for line in lines[2:]] == ["round", "last"]
 
 
-def _drawn(progress: Progress) -> str:
+def _drawn(progress):
     """The state that is drawn, as text."""
     console = progress._live.console
     with console.capture() as capture:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from histories import plan, round_of
+from numpy.random import default_rng
 
 import partirvm
 from partirvm.cli.commands import partirvm as group
@@ -158,7 +159,7 @@ def folder(tmp_path_factory):
     """Two jobs of the same DATA with other widths, the second with held-out rows; and a job of
     classes."""
     place = tmp_path_factory.mktemp("jobs")
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, (600, 1))
     y = np.sin(X[:, 0]) + rng.normal(0, 0.1, 600)
     partirvm.ingest((X, y), place / "d.zarr")

@@ -4,6 +4,7 @@ them."""
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor
@@ -21,7 +22,7 @@ EFFECT = np.array([0.0, 3.0, -1.0])
 
 def rows(n=240, seed=0):
     """A wave over one number, an effect of a category, and an input that does nothing."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     x = rng.uniform(-2, 2, n)
     codes = rng.integers(0, 3, n)
     noise = 50 * rng.normal(size=n)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit
@@ -34,22 +35,22 @@ class Planted:
     rng: np.random.Generator
 
     @classmethod
-    def of(cls, n_levels: int, strength: float, outputs: int, seed: int) -> "Planted":
-        rng = np.random.default_rng(seed)
+    def of(cls, n_levels, strength, outputs, seed):
+        rng = default_rng(seed)
         return cls(n_levels, strength * rng.normal(size=(n_levels + 600, outputs)), rng)
 
-    def frame(self, codes: np.ndarray) -> pd.DataFrame:
+    def frame(self, codes):
         return pd.DataFrame(
             {"x": self.rng.normal(size=len(codes)), "k": pd.Categorical([f"l{c}" for c in codes])}
         )
 
-    def numbers(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    def numbers(self, codes):
         """Targets (n, T): sin 1.5x, effects, and noise of variance 1."""
         frame = self.frame(codes)
         curves = np.sin(1.5 * frame.x.to_numpy())[:, None] + self.effects[codes]
         return frame, curves + self.rng.normal(size=curves.shape)
 
-    def classes(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    def classes(self, codes):
         """Classes whose logits are x and the effects; the first class has the logit 0."""
         frame = self.frame(codes)
         logits = np.column_stack(
@@ -59,15 +60,15 @@ class Planted:
         return frame, noisy.argmax(axis=1)
 
     @property
-    def seen(self) -> np.ndarray:
+    def seen(self):
         return self.rng.integers(0, self.n_levels, 600)
 
     @property
-    def new(self) -> np.ndarray:
+    def new(self):
         return self.n_levels + np.arange(600)
 
 
-def log_loss(probabilities: np.ndarray, codes: np.ndarray) -> float:
+def log_loss(probabilities, codes):
     return -float(np.log(probabilities[np.arange(len(codes)), codes]).mean())
 
 
@@ -209,10 +210,10 @@ def onnx_of(model, path, numbers):
     )
 
 
-def table_with_gaps(n_levels: int, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+def table_with_gaps(n_levels, seed):
     """Rows with a number and a label, of which some are missing, their codes, and effects of levels
     (L + 1,)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = rng.integers(0, n_levels + 1, 300)
     x = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
     labels = [None if code == n_levels else f"l{code:03d}" for code in codes]
@@ -235,7 +236,7 @@ def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     """Known, unknown and missing labels, beside missing numbers: NumPy, ONNX, a saved model,
     DATA."""
     frame, codes, effects = table_with_gaps(n_levels, n_levels)
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]
     y = signal + 0.5 * rng.normal(size=300)
     if kind == "targets":

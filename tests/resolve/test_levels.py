@@ -6,6 +6,7 @@ import importlib.util
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
@@ -15,12 +16,10 @@ QUICK = {"random_state": 0, "effort": "quick", "reference": "none"}
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 
-def planted(
-    n_levels: int, n: int, spread: float, seed: int
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+def planted(n_levels, n, spread, seed):
     """Rows of levels with normal effects and noise of variance 1, their targets, and the
     effects."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     effects = spread * rng.normal(size=n_levels)
     codes = rng.integers(0, n_levels, n)
     x = rng.normal(size=n)
@@ -36,7 +35,7 @@ def planted(
 def test_few_levels_with_large_effects_are_not_lost(n_levels, seed):
     """x + effect + noise of sd .1, with effects 0, 1, 2, …: the error is that of the noise, as in
     least squares."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = rng.integers(0, n_levels, 600)
     x = rng.normal(size=600)
     y = x + codes + 0.1 * rng.normal(size=600)
@@ -85,7 +84,7 @@ def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
 def test_a_missing_label_is_an_embedded_level_of_its_own(tmp_path):
     """Rows without a label have the effect 5; an unknown label is another thing."""
     frame, y, effects = planted(20, 800, 1.0, 2)
-    gone = np.random.default_rng(3).random(800) < 0.2
+    gone = default_rng(3).random(800) < 0.2
     y = np.where(gone, y - effects[frame.label.cat.codes] + 5.0, y)
     frame.loc[gone, "label"] = None
     model = RVMRegressor(**QUICK).fit(frame, y)
@@ -121,7 +120,7 @@ def test_intervals_hold_for_known_and_new_levels(per_level, strength):
 def test_classes_with_few_levels():
     """A class that depends on one of eight levels and on a number is predicted as well as it can
     be."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     codes = rng.integers(0, 8, 800)
     x = rng.normal(size=800)
     classes = (x + 1.5 * (codes % 3) - 1.5) > 0

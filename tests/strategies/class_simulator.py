@@ -1,10 +1,10 @@
 """The simulator for targets that are classes: whole Newton fits in one answer."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from scipy.special import expit, softmax
 from simulator import Simulator, wave
@@ -14,7 +14,7 @@ from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.problem import Options
 from partirvm.types import BIAS
 
 
@@ -27,7 +27,7 @@ class ClassSimulator(Simulator):
     likelihood: str = "bernoulli"
     logistic: list[LogisticPass] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         super().__post_init__()
         self.y = self.y.astype(float)
         self.scaling = replace(self.scaling, t_shift=np.zeros(1))
@@ -35,7 +35,7 @@ class ClassSimulator(Simulator):
         self.t = self.y[:, None]
 
     @property
-    def problem(self) -> Problem:
+    def problem(self):
         kind = {
             "likelihood": LIKELIHOODS[self.likelihood],
             "n_classes": self.n_classes,
@@ -43,7 +43,7 @@ class ClassSimulator(Simulator):
         }
         return replace(super().problem, target_variance=1.0, noise_variance=None, **kind)
 
-    def answer(self, instruction: Any) -> Any:
+    def answer(self, instruction):
         """The answer to an instruction."""
         if not isinstance(instruction, Newton):
             return super().answer(instruction)
@@ -53,20 +53,20 @@ class ClassSimulator(Simulator):
             course = course.advance(super().answer(course.next_pass))
         return Solved(course.fit, course.reason)
 
-    def probabilities(self, f: np.ndarray) -> np.ndarray:
+    def probabilities(self, f):
         """(N, K) of predictors (N, C): sigmoid or softmax."""
         if self.likelihood == "bernoulli":
             return np.hstack([1 - expit(f), expit(f)])
         return np.asarray(softmax(f, axis=1))
 
-    def weight(self, rows: np.ndarray | None) -> np.ndarray:
+    def weight(self, rows):
         """Weights of the rows of a pass."""
         w = np.ones(len(self.y)) if self.w is None else self.w
         return w if rows is None else w[rows]
 
     # What a run asked for, in the words of the tests.
 
-    def found(self) -> list[int]:
+    def found(self):
         """Row numbers that error passes found, in order."""
         pairs = zip(self.turns, self.answers, strict=False)
         return [
@@ -76,17 +76,15 @@ class ClassSimulator(Simulator):
             for row in answer[0].rows.tolist()
         ]
 
-    def candidates(self) -> list[int]:
+    def candidates(self):
         """Row numbers of the columns that fits began with, those of a round together."""
         return [int(row) for task in self.passes(Newton) for row in task.design.labels]
 
 
-def groups(
-    n: int = 120, K: int = 2, seed: int = 0, spread: float = 0.8
-) -> tuple[np.ndarray, np.ndarray]:
+def groups(n=120, K=2, seed=0, spread=0.8):
     """Rows about two places of each of K classes, of random shares; the first rows are one of each
     class."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = np.r_[
         np.arange(K), rng.choice(K, size=max(n - K, 0), p=np.arange(1, K + 1) / (K * (K + 1) / 2))
     ][:n]
@@ -141,7 +139,7 @@ def runs(draw, names=NAMES):
         X = np.round(X)
     w = None
     if draw(st.booleans()):
-        w = np.random.default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
+        w = default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
         w[:2] = 1.0  # two classes at least have a row
     held_out = (groups(30, K, seed=99) if K else wave(30, seed=99)) if draw(st.booleans()) else None
     facts = {"gamma": draw(st.sampled_from([0.05, 0.5, 5.0])), "w": w, "held_out": held_out}

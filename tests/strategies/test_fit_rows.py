@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, wave
 
@@ -58,7 +59,7 @@ def test_a_centre_far_from_every_row_of_the_sample(name):
 def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share):
     """``error`` searches 20·P of shuffled rows, ``largest-error`` all; both take P unused rows
     (Ben-Shimon & Shmilovici 2006)."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     X = rng.uniform(-3, 3, (400, 2))
     simulator = Simulator(X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=400))
     simulator.run("working-set", Options(partition_size=6, selection=selection, max_rounds=5))
@@ -130,7 +131,7 @@ def test_precise_statistics_need_no_pass(monkeypatch):
 def test_statistics_that_lost_digits_need_a_pass(monkeypatch):
     """Without noise the residual is as small as its rounding error."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(400, 1))
     simulator = Simulator(X, np.sin(2 * X[:, 0]), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
@@ -157,7 +158,7 @@ def classes(draw):
     sizes = draw(st.lists(st.sampled_from([0, 1, 2, 5, 30]), min_size=K, max_size=K).filter(sum))
     codes = np.repeat(np.arange(K), sizes).astype(np.int8)
     if draw(st.booleans()):
-        np.random.default_rng(draw(st.integers(0, 9))).shuffle(codes)
+        default_rng(draw(st.integers(0, 9))).shuffle(codes)
     return codes, K
 
 
@@ -281,7 +282,7 @@ def test_partitions_of_shuffled_rows_are_neighbours_among_their_class():
 @given(st.integers(1, 3), st.integers(0, 50), st.data())
 def test_ranked(spans, seed, data):
     """Positions by rank among the members, looked through a span at a time."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     n = spans * SPAN - 7
     members = rng.random(n) < 0.001
     expected = np.flatnonzero(members)

@@ -7,6 +7,7 @@ import naive
 import numpy as np
 import pytest
 from class_simulator import ClassSimulator, groups
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
@@ -69,7 +70,7 @@ def test_a_larger_sample_holds_the_smaller_one(shuffled):
 def test_statistics_of_samples_add_up(weighted):
     """Those of the last fit are ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
     X, y = wave(600, noise=0.05)
-    w = np.random.default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
+    w = default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
     simulator = Simulator(X, y, gamma=5.0, w=w)
     options = Options(20, "random", "growing", sample_rows=80, max_rounds=5)
     simulator.run("working-set", options)

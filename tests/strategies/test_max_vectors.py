@@ -3,6 +3,7 @@ of target."""
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -16,7 +17,7 @@ ASKED = {"gamma": 2.0, "random_state": 0}
 
 def waves(n, seed=0):
     """Two features, a wave that needs many vectors, and noise of .1."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.1 * rng.normal(size=n)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import TIMES, left
+from numpy.random import default_rng
 
 from partirvm.core.ascent import OFF
 from partirvm.core.scores import Scores
@@ -37,7 +38,7 @@ which is noise."""
 
 def rows(seed=0):
     """Feature 0 matters, 1 as well, and 2 not at all."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(ROWS, 3))
     y = np.sin(3 * X[:, 0]) + np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=ROWS)
     return X, y - y.mean()

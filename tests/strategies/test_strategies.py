@@ -11,6 +11,7 @@ from by_default import examples
 from class_simulator import SELECTIONS, ClassSimulator, runs, usable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, spelled, wave
 
@@ -252,7 +253,7 @@ def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
 
 def overfitted(fit_rows):
     """A run of rounds with centres for single rows, until the held-out error has risen for some."""
-    rng = np.random.default_rng(4)
+    rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
     test = np.linspace(-3, 3, 400)[:, None]
@@ -314,7 +315,7 @@ def test_a_pruned_bias_is_offered_again():
 def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
     """A target in the span: Solve → CANCELLED → ResidualPass of that mean → Solve from statistics
     with that offset."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     X = rng.uniform(-3, 3, size=(40, 1))
     y = naive.gaussian(X, X[:3], 0.5) @ [1.0, -2.0, 0.5]
     simulator = Simulator(X, y, gamma=0.5, noise_variance=1e-20, bias=False)
@@ -351,7 +352,7 @@ def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
     """The criterion, from the evidence and the columns of the history alone: true at the end, and
     never before it."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # small fits end by their effort, too
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
     make, y = (RVMClassifier, y > 0) if classes else (RVMRegressor, y)
