@@ -1,5 +1,4 @@
-"""Diagnostics: counts by their formulas, curves, sums over tiles, the sample of rows, and the way
-through JSON."""
+"""Diagnostics: counts by their formulas, sums over tiles, the sample of rows, and JSON."""
 
 import json
 
@@ -38,16 +37,15 @@ def probabilities(n, K, seed=0):
     return rng.integers(0, K, n), p
 
 
-def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
-    """Values at the mid-quantiles of their own distribution: equal counts in all bins, n × level
-    inside intervals."""
+def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
+    """Values at the mid-quantiles of their distributions."""
     n = 2000
     mean = np.linspace(-5, 50, n)
     std = np.linspace(0.1, 3, n)
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
     assert_array_equal(found.pit, n // PIT_BINS)
     assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
-    # intervals of the given half widths, whatever the normal quantiles; none without multiples
+    # intervals of given half widths replace the normal ones; without multiples there are none
     t = np.array([0.5, -1.5, 2.5])
     multiples = np.arange(len(STATED_LEVELS), dtype=float)
     found = NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), multiples)
@@ -55,8 +53,8 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
     assert not len(NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), ()).covered)
 
 
-def test_sums_over_tiles_are_those_of_all_rows():
-    """Counts and the sample, in any order of the tiles."""
+def test_sums_over_tiles_equal_those_of_all_rows():
+    """In any order of the tiles."""
     rng = default_rng(1)
     rows = np.arange(1000)
     t = rng.normal(size=1000)
@@ -76,7 +74,7 @@ def test_sums_over_tiles_are_those_of_all_rows():
 
 
 @pytest.mark.parametrize("K", [2, 3, 20])
-def test_sums_of_classes_are_those_of_all_rows(K):
+def test_sums_of_classes_over_tiles_equal_those_of_all_rows(K):
     codes, p = probabilities(1000, K)
     whole = ClassDiagnostics.of(codes, p)
     a, b, c = (ClassDiagnostics.of(codes[span], p[span], span.start) for span in SPANS)
@@ -89,7 +87,7 @@ def test_sums_of_classes_are_those_of_all_rows(K):
 
 
 def test_class_counts_follow_their_formulas():
-    """Each count of a bin, stated by loops over rows and classes."""
+    """By loops over rows and classes."""
     codes, p = probabilities(200, 3)
     found = ClassDiagnostics.of(codes, p)
     rows, hits, stated = (np.zeros((3, 10)) for _ in range(3))
@@ -107,8 +105,8 @@ def test_class_counts_follow_their_formulas():
     assert_array_equal(found.confusion, confusion)
 
 
-def test_many_classes_are_united():
-    """The last classes are one class, whose probability is the sum."""
+def test_the_last_of_many_classes_are_merged():
+    """The probability of the merged class is the sum."""
     codes, p = probabilities(500, 20)
     united = np.column_stack([p[:, : MOST_CLASSES - 1], p[:, MOST_CLASSES - 1 :].sum(axis=1)])
     found = ClassDiagnostics.of(codes, p)
@@ -118,8 +116,8 @@ def test_many_classes_are_united():
     assert found.confusion.shape == (MOST_CLASSES, MOST_CLASSES)
 
 
-def test_the_way_through_json():
-    """Counts and row numbers are exact, values of rows have five digits; without rows, too."""
+def test_diagnostics_return_from_json():
+    """Counts and row numbers are exact, values of rows have five digits."""
     t = default_rng(2).normal(1e4, 1.0, 50)
     numbers = NumberDiagnostics.of(t, t + 1.0, np.full(50, 2.0), np.arange(50))
     again = from_json(json.loads(json.dumps(to_json(numbers))))
@@ -137,8 +135,8 @@ def test_the_way_through_json():
 
 
 def test_the_rows_of_largest_error():
-    """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of
-    the target."""
+    """Ten rows of largest |t − mean|, with numbers and values, also in another unit of the
+    target."""
     rng = default_rng(3)
     t = rng.normal(size=100)
     mean = rng.normal(size=100)
@@ -153,8 +151,8 @@ def test_the_rows_of_largest_error():
 
 
 def test_the_rows_of_largest_log_loss():
-    """True and most probable class, and both probabilities; rows are counted from the first row of
-    the tile."""
+    """True and most probable class, and both probabilities; row numbers begin at that of the
+    tile."""
     codes, p = probabilities(100, 3)
     found = ClassDiagnostics.of(codes, p, 1000).largest
     own = p[np.arange(100), codes]
@@ -164,9 +162,9 @@ def test_the_rows_of_largest_log_loss():
     assert_array_equal(found.values, expected)
 
 
-def test_rows_left_out_have_their_own_predictions_and_deviations():
-    """t − e, and the predicted scale × √(v + noise)/√w; no coverage, since they calibrate the
-    intervals."""
+def test_left_out_rows_have_predictions_without_them():
+    """t − e, and scale × √(v + noise)/√w; they calibrate the intervals and hence have no
+    coverage."""
     t = np.array([1.0, 2.0])
     e = np.array([0.5, -1.0])
     v = np.array([0.2, 0.3])

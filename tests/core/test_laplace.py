@@ -23,8 +23,7 @@ def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
 
 
 def working(likelihood, Phi, codes, mean, w, k):
-    """b (N,) and the working response z = Φw + B⁻¹(t − y) (N,) of output k, without rows that tell
-    nothing."""
+    """Informative rows, b (N,) and the response z = Φw + B⁻¹(t − y) (N,) of output k."""
     w = naive.ones(Phi, w)
     f = Phi @ mean
     y = (
@@ -38,9 +37,8 @@ def working(likelihood, Phi, codes, mean, w, k):
 
 
 @given(problems(), seeds)
-def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
-    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update
-    is MacKay's on the quadratic: α = Σγ/Σμ²; nothing is measured anew."""
+def test_the_mean_is_that_of_the_working_response(problem, seed):
+    """μ_k = H_k⁻¹ΦᵀB_k z, the decrement is the remaining rise, and an update is α = Σγ/Σμ²."""
     likelihood, Phi, codes, alpha, w = problem
     mean = 0.5 * default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
@@ -68,9 +66,9 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
 
 
 @given(problems(least=2))
-def test_s_and_q_are_those_with_the_column_left_out(problem):
-    """Tipping & Faul (2003), eqs. 19 and 22, by C of each output's working response; and who is
-    pruned by them."""
+def test_s_and_q_are_those_without_the_column(problem):
+    """By C of each output's working response (Tipping & Faul 2003, eqs. 19, 22), and who is
+    pruned."""
     likelihood, Phi, codes, alpha, w = problem
     M, C = alpha.shape
     state = state_of(
@@ -101,8 +99,8 @@ def test_s_and_q_are_those_with_the_column_left_out(problem):
 
 
 @given(problems(least=2), seeds)
-def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
-    """The definition by C, for columns on trial beside those of the fit, whatever its weights."""
+def test_entry_factors_are_those_of_absent_columns(problem, seed):
+    """By their definition with C, for any weights of the fit."""
     likelihood, Phi, codes, alpha, w = problem
     M = len(alpha) - 1
     mean = 0.3 * default_rng(seed).normal(size=alpha.shape)
@@ -118,9 +116,8 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
         assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
 
 
-def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(rng):
-    """Value and slope are those of the quadratic about W, followed to where the pruned weight is
-    zero."""
+def test_pruning_moves_the_quadratic_to_zero_weight_of_the_column(rng):
+    """Value and slope are those of the quadratic about W where the pruned weight is zero."""
     Phi = rng.normal(size=(80, 3))
     codes = (Phi[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(float)
     mean = np.array([[1.0], [0.3], [-0.2]])
@@ -137,8 +134,8 @@ def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
-def test_all_columns_may_go(likelihood):
-    """Columns of zeros tell nothing: none is left, and the evidence is that of even chances."""
+def test_all_columns_may_be_pruned(likelihood):
+    """Columns of zeros: the evidence is that of equal probabilities."""
     codes = np.array([0.0, 1.0, 0.0, 1.0])
     C = 1 if likelihood == "bernoulli" else 2
     state = update(state_of(likelihood, np.zeros((4, 2)), codes, np.ones((2, C)), np.zeros((2, C))))

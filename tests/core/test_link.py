@@ -1,5 +1,4 @@
-"""Class probabilities and the statistic of a pass: formulas, extended range, integration, any split
-of the rows."""
+"""Class probabilities and the statistic of a pass: formulas, extreme values, any split of rows."""
 
 from dataclasses import fields
 
@@ -26,7 +25,7 @@ def outputs(likelihood, low, high):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @given(st.data())
-def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(likelihood, data):
+def test_probabilities_follow_the_formulas_and_sum_to_one(likelihood, data):
     found = LINKS[likelihood].probabilities(data.draw(outputs(likelihood, -1e4, 1e4)))
     assert np.isfinite(found).all()
     assert (found >= 0).all()
@@ -43,7 +42,7 @@ def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(li
 
 @pytest.mark.parametrize("f", [-8.0, -0.5, 1.0])
 @pytest.mark.parametrize("variance", [0.0, 1.0, 25.0])
-def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance):
+def test_moderation_is_near_the_mean_of_the_sigmoid_over_a_normal(f, variance):
     def integrand(z):
         return float(norm.pdf(z) / (1 + np.exp(-(f + np.sqrt(variance) * z))))
 
@@ -60,7 +59,7 @@ likelihoods = st.sampled_from(list(LINKS))
 
 @st.composite
 def problems(draw):
-    """A likelihood, a design, codes, weights W and weights of rows, of which some may be zero."""
+    """A likelihood, a design, codes, weights W, and row weights that may be zero."""
     likelihood = draw(likelihoods)
     rng = default_rng(draw(seeds))
     N = draw(st.integers(1, 30))
@@ -85,8 +84,8 @@ def same(block, other, rtol=1e-9, atol=1e-9):
 
 
 @given(problems())
-def test_the_statistic_is_the_dense_formula(problem):
-    """Log likelihood, gradient, and for each output its own block of minus the Hessian."""
+def test_the_statistic_follows_the_dense_formula(problem):
+    """Log likelihood, gradient, and the negative Hessian of each output."""
     likelihood, Phi, codes, mean, w = problem
     block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
     value, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
@@ -101,8 +100,8 @@ def test_the_statistic_is_the_dense_formula(problem):
 
 
 @given(problems(), st.data())
-def test_columns_taken_are_those_of_their_own_statistic(problem, data):
-    """Where the others have no weight."""
+def test_taking_columns_equals_their_statistic_alone(problem, data):
+    """If the other columns have zero weights."""
     likelihood, Phi, codes, mean, w = problem
     columns = np.array(sorted(data.draw(st.sets(st.integers(0, len(mean) - 1)))), dtype=np.int64)
     alone = np.zeros(mean.shape)
@@ -113,8 +112,8 @@ def test_columns_taken_are_those_of_their_own_statistic(problem, data):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("size", [1e3, 1e8, 1e300])
-def test_predictors_of_any_size_stay_finite(likelihood, size):
-    """log p is −size or 0 and never nan, though p itself has vanished."""
+def test_statistics_of_huge_predictors_are_finite(likelihood, size):
+    """log p is −size or 0, never NaN, although p underflows."""
     C = 1 if likelihood == "bernoulli" else 3
     Phi = np.array([[1.0], [-1.0]])
     mean = size * np.arange(1.0, C + 1)[None, :]

@@ -1,5 +1,4 @@
-"""Scores of numbers and classes: against scipy, scikit-learn, a naive loop and the definition, in
-any tree."""
+"""Scores of numbers and classes against scipy, scikit-learn and their definitions."""
 
 from functools import reduce
 from operator import add
@@ -20,8 +19,8 @@ from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):
-    """Codes, probabilities and, for two classes, linear predictors; rounded ones where there shall
-    be ties."""
+    """Codes, probabilities and, for two classes, linear predictors, rounded if there shall be
+    ties."""
     rng = default_rng(seed)
     codes = rng.integers(k, size=n)
     f = rng.normal(scale=scale, size=(n, 1 if k == 2 else k))
@@ -42,7 +41,7 @@ rows = st.tuples(
 
 
 @given(rows)
-def test_the_scores_are_those_of_scikit_learn(how):
+def test_class_scores_equal_those_of_scikit_learn(how):
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
     scores = ClassScores.of(codes.astype(np.float64), p, f)
@@ -69,9 +68,8 @@ def test_the_scores_are_those_of_scikit_learn(how):
         assert found["roc_auc"] is None
 
 
-def test_the_bins_are_closed_above():
-    """Confidence 0.6 = 9/15 is the last of its bin, as in Guo et al. (2017): it shares none with
-    0.65."""
+def test_calibration_bins_are_closed_above():
+    """Confidence 0.6 = 9/15 is the last of its bin (Guo et al. 2017)."""
     p = np.array([[0.4, 0.6], [0.35, 0.65]])
     assert ClassScores.of(np.array([1, 0]), p).figures()["ece"] == pytest.approx((0.4 + 0.65) / 2)
 
@@ -93,7 +91,7 @@ def same(one, other):
 
 
 @given(rows, st.data())
-def test_sums_in_any_tree_are_the_scores_of_all_rows(how, data):
+def test_scores_do_not_depend_on_the_tree_of_tiles(how, data):
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
     cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=6)))
@@ -113,17 +111,16 @@ def test_half_precision_hardly_changes_the_ranking(rng):
     )
 
 
-def test_scores_are_in_the_order_of_their_numbers():
-    """Negative ones, zeros and tiny ones as one, those beyond half precision as one."""
+def test_rankings_keep_the_order_of_scores():
+    """Zeros and tiny numbers are equal, as are those beyond half precision."""
     scores = np.array([-1e300, -2.0, -1.0, -1e-300, -0.0, 0.0, 1e-3, 1.0, 1e10, 1e300])
     found = ranking(scores, np.ones(10, bool))[1]
     assert_array_equal(found[found > 0], [1, 1, 1, 3, 1, 1, 2])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
-def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
-    """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by
-    scipy.stats.norm."""
+def test_scores_of_numbers_equal_those_of_scipys_normal(seed, n, cut):
+    """RMSE, NLPD, CRPS by its integral, interval score and coverage."""
     rng = default_rng(seed)
     t = 5 + rng.normal(size=n)
     mean = 5 + rng.normal(size=n)
@@ -153,7 +150,7 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
 
 
 def test_intervals_may_have_other_multiples(rng):
-    """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
+    """Wider intervals cover more and cost their width; the density does not change."""
     t = rng.normal(size=200)
     zero = np.zeros(200)
     one = np.ones(200)

@@ -1,17 +1,16 @@
-"""Several targets that share vectors and α: evidence, its slopes in α, updates, gains, against
-dense formulas."""
+"""Several targets that share vectors and α, compared with dense formulas."""
 
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from fits import statistics_of
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
 from partirvm.core import priors
 from partirvm.core.priors import optimum
-from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, step
 
 T = 3
@@ -19,8 +18,7 @@ T = 3
 
 @st.composite
 def problems(draw):
-    """Noise columns of which some carry targets of other noise each, any α and β, with and without
-    weights."""
+    """Noise columns, some of which explain targets with different noise, any α, β and weights."""
     rng = default_rng(draw(st.integers(0, 2**32 - 1)))
     N = 50
     M = 6
@@ -34,9 +32,7 @@ def problems(draw):
 
 
 def state_of(Phi, t, alpha, beta, w=None):
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t, w)
-    statistics = GramStatistics.of(np.arange(Phi.shape[1]), block)
-    return HyperState(statistics, alpha, beta, target_variance=t.var(axis=0))
+    return HyperState(statistics_of(Phi, t, w), alpha, beta, target_variance=t.var(axis=0))
 
 
 def evidence(Phi, t, alpha, beta, w=None):
@@ -45,10 +41,9 @@ def evidence(Phi, t, alpha, beta, w=None):
 
 
 @given(problems())
-@settings(max_examples=12)
-def test_a_step(problem):
-    """The evidence is the sum over targets; α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², and
-    the posterior of each target that belongs to them."""
+def test_a_step_follows_the_formulas_of_shared_alpha(problem):
+    """α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², their posteriors and the sum of
+    evidences."""
     Phi, t, alpha, beta, w = problem
     start = state_of(Phi, t, alpha, beta, w)
     assert_allclose(start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9)
@@ -69,10 +64,8 @@ def test_a_step(problem):
 
 
 @given(problems())
-@settings(max_examples=12)
-def test_what_a_candidate_is_worth(problem):
-    """s and q of each target, ℓ(α) as a difference of evidences, and its best α against a dense
-    grid."""
+def test_the_gain_of_a_candidate_is_the_rise_of_the_evidence(problem):
+    """s and q of each target, ℓ(α), and its best α on a dense grid."""
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics
@@ -92,9 +85,8 @@ def test_what_a_candidate_is_worth(problem):
     assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
 
 
-def test_one_target_may_outvote_the_sign_of_the_sum():
-    """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α
-    = 1/99, target 1 loses ½ log((α + 10³)/α) there."""
+def test_a_candidate_may_gain_although_the_sum_of_q2_is_below_that_of_s():
+    """Target 0 gains ½(100 − 1 − log 100) alone at α = 1/99, target 1 loses ½ log((α + 10³)/α)."""
     s = np.array([[1.0, 1000.0]])
     q = np.array([[10.0, 0.0]])
     alpha, gain = priors.joint_optimum(s, q)
