@@ -1,5 +1,5 @@
-"""One list of all kernels for three features, each with its formula for every pair, for all tests
-of kernels."""
+"""All kernels for three features, each with its formula for every pair, for all tests of
+kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ def cauchy(X, Z):
 
 
 def narrow(X, Z):
-    """No kernel: it forgets the centres."""
+    """No kernel: it returns points of the wrong shape."""
     return X
 
 
 def unknown(X, Z):
-    """No kernel: it has no numbers."""
+    """No kernel: its values are NaN."""
     return np.full((len(X), len(Z)), np.nan)
 
 
@@ -178,8 +178,8 @@ CASES = [
 
 
 def slopes(function, kernel, step):
-    """∂ function(kernel) / ∂ log parameter, (p,), by differences of fourth order; 0 for a parameter
-    that is 0."""
+    """∂ function(kernel) / ∂ log parameter (p,), by differences of fourth order, 0 for a parameter
+    of 0."""
     found = np.zeros(len(kernel.logs))
     for k in np.flatnonzero(np.isfinite(kernel.logs)):
         ends = kernel.logs + step * np.outer([1, -1, 2, -2], np.eye(len(found))[k])

@@ -21,6 +21,11 @@ def gaussian(X, Z, gamma):
     return np.exp(-(np.broadcast_to(gamma, X.shape[1:]) * differences**2).sum(axis=-1))
 
 
+def rmse(one, other):
+    """The root mean square difference."""
+    return np.sqrt(np.mean((one - other) ** 2))
+
+
 def present(w, *arrays):
     """The arrays without the rows of zero weight, and the weights without them."""
     keep = w > 0

@@ -1,5 +1,4 @@
-"""Maps of features: warps, gaps and levels as coordinates, by their formulas, and designs behind
-them."""
+"""Maps of features: warps, gaps and levels as coordinates, by their formulas."""
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
@@ -18,9 +17,8 @@ SCALING = Scaling(
 )
 
 
-def test_features_become_inputs():
-    """asinh((x − 1)/2); the table's last two rows are for unknown and missing levels; a gap is 1 in
-    a further input."""
+def test_features_are_warped_levels_are_looked_up_and_gaps_are_inputs():
+    """The last two rows of a table are for unknown and missing levels."""
     warp = np.arcsinh((X[:, 0] - 1) / 2)
     level = np.array([2.0, 1, 0, 3])
     second = np.array([-2.0, -1, 0, -3])
@@ -30,8 +28,7 @@ def test_features_become_inputs():
     assert MAP.names(["a", "b", "c"]) == ("asinh((a − 1)/2)", "b (1)", "c", "b (2)", "c missing")
 
 
-def test_a_missing_number_has_its_mean_or_its_blank():
-    """Scaled inputs are (x − shift)/scale; NaN becomes 0, or the value that the scaling states."""
+def test_a_missing_number_is_its_mean_or_the_blank_of_the_scaling():
     scaled = (MAP(X) - SCALING.x_shift) / SCALING.x_scale
     scaled[0, 2] = 0.0
     assert_array_equal(SCALING.inputs(X), scaled)
@@ -42,8 +39,8 @@ def test_a_missing_number_has_its_mean_or_its_blank():
     assert np.isnan(X).sum() == 2  # the rows themselves are not changed
 
 
-def test_a_design_sees_the_inputs():
-    """exp(−gamma r²) of mapped centres and rows; designs of other maps have another hash."""
+def test_a_design_maps_rows_and_centres():
+    """Designs with other maps have another key."""
     design = Design(Gaussian(0.3), SCALING, X[1:3], np.arange(2), bias=True, origin=np.zeros(5))
     points = SCALING.inputs(X)
     centres = SCALING.inputs(X[1:3])

@@ -1,11 +1,11 @@
-"""Features of many levels: planted effects are found as coordinates, rare levels stay near the
-common point."""
+"""Features of many levels: their effects become coordinates, rare levels are near the origin."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from naive import rmse
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
@@ -20,8 +20,7 @@ from partirvm.types import Columns
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
-    """Rows (x, level) whose targets have the effect a_l + b_l x of the level, and the effects (L,
-    2)."""
+    """Rows (x, level) with targets a_l + b_l x + noise, and the effects (L, 2)."""
     rng = default_rng(seed)
     effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
     x = rng.normal(size=n)
@@ -35,15 +34,13 @@ def columns_of(L):
 
 
 def embedding_of(X, y, L, w=None):
-    """The scaling of a sample, and the notes."""
     with sample_of(X, y, w) as sample:
         found = embedded(sample, problem_of(X, y), columns_of(L), {1: L}, 0)
     return found.scaling, found.notes
 
 
 def test_planted_effects_are_found_up_to_a_rotation():
-    """Two coordinates, whose distances are the root mean square differences of the effects a + bx,
-    x ~ N(0, 1)."""
+    """Distances of two coordinates are root mean square differences of a + bx, x ~ N(0, 1)."""
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
     assert notes == ("c: 2 coordinates of 40 levels",)
@@ -61,9 +58,8 @@ def test_planted_effects_are_found_up_to_a_rotation():
     assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
 
 
-def test_posterior_means_follow_the_shares_of_known_variances():
-    """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own
-    errors."""
+def test_random_effects_have_the_known_posterior():
+    """w_l = n_l m_l / (n_l + σ²/τ²), and τ² and σ² within their errors."""
     rng = default_rng(1)
     counts = np.tile([2, 8, 32], 200)
     tau = 1.5
@@ -81,9 +77,8 @@ def test_posterior_means_follow_the_shares_of_known_variances():
 
 
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
-def test_intervals_of_new_levels_hold_on_average(n_levels):
-    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1: Student's t has 95 % over
-    the draws."""
+def test_intervals_of_new_levels_cover_on_average(n_levels):
+    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1."""
     rng = default_rng(n_levels)
     shares = []
     for _ in range(400):
@@ -101,9 +96,8 @@ def test_intervals_of_new_levels_hold_on_average(n_levels):
     assert 0.94 < np.mean(shares) < 0.98
 
 
-def test_the_spread_of_a_new_level_is_known_and_bounded():
-    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range; the variance
-    for one level."""
+def test_the_variance_of_a_new_level_follows_its_formula():
+    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range."""
     rng = default_rng(0)
     found = replace(
         random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)),
@@ -117,7 +111,6 @@ def test_the_spread_of_a_new_level_is_known_and_bounded():
 
 
 def test_levels_without_an_effect_are_switched_off():
-    """Four rows a level, and no effect: one input that is constant."""
     rng = default_rng(2)
     X = np.column_stack([rng.normal(size=2000), rng.integers(0, 500, 2000)])
     scaling, notes = embedding_of(X, np.sin(2 * X[:, 0]), 500)
@@ -126,20 +119,19 @@ def test_levels_without_an_effect_are_switched_off():
 
 
 def test_weights_count_as_rows():
-    """Rows of weight 2 are as two rows, those of weight 0 as none."""
+    """A row of weight 2 equals two rows, one of weight 0 none."""
     X, y, _ = planted(1500)
     w = default_rng(3).integers(0, 3, 1500).astype(float)
-    weighted, _ = embedding_of(X, y, 40, w)
-    repeated, _ = embedding_of(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)), 40)
-    table = weighted.features.tables[0][1][0]
-    other = repeated.features.tables[0][1][0]
-    products = [each[:, :1] @ each[:, :1].T for each in (table, other)]
+    rows = np.repeat(np.arange(1500), w.astype(int))
+    products = []
+    for scaling, _ in (embedding_of(X, y, 40, w), embedding_of(X[rows], y[rows], 40)):
+        first = scaling.features.tables[0][1][0][:, :1]
+        products.append(first @ first.T)
     assert_allclose(*products, atol=0.03)
 
 
-def test_an_effect_of_a_level_is_a_function_of_the_numbers():
-    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels
-    have none."""
+def test_effects_of_levels_are_functions_of_the_numbers():
+    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2, u = (1 + tanh .8z)/2; 0 for unknown levels."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
     weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
@@ -157,8 +149,7 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
 
 
 def test_a_row_has_the_effects_learned_without_its_fold():
-    """A code names level and fold: block f + 1 of a table; new rows have block 0; unknown, missing
-    and odd codes."""
+    """A code names level and fold: block f + 1 of a table; new rows use block 0."""
     table = np.arange(2 * 5 * 1.0).reshape(
         2, 5, 1
     )  # three levels, unknown, missing; all rows, without fold 0
@@ -177,8 +168,7 @@ def test_a_row_has_the_effects_learned_without_its_fold():
 
 
 def test_effects_without_a_fold_are_those_of_the_other_rows():
-    """With the variances of all rows: n_l m_l / (n_l + σ²/τ²) over the rows of a level outside the
-    fold."""
+    """n_l m_l / (n_l + σ²/τ²) over the rows outside the fold, with the variances of all rows."""
     rng = default_rng(4)
     codes = np.repeat(np.arange(300), 3)
     t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)
@@ -213,16 +203,15 @@ def frame(X, L):
     )
 
 
-def test_a_fit_uses_the_coordinates_and_keeps_them(tmp_path):
-    """The error is that of the noise; a level without rows is predicted as a + bx of all; a saved
-    model is the same."""
+def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
+    """The error is that of the noise; a level without rows has no effect."""
     X, y, _ = planted(400, 12, noise=0.1)
     model = RVMRegressor(
         kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant"
     )
     model.fit(frame(X, 13), y)
     new, t, _ = planted(400, 12, noise=0.0)
-    assert np.sqrt(np.mean((model.predict(frame(new, 13)) - t) ** 2)) < 0.1
+    assert rmse(model.predict(frame(new, 13)), t) < 0.1
     assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]
     save_model(model, tmp_path / "model")

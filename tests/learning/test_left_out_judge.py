@@ -1,5 +1,5 @@
-"""Judges of kernels: what they predict from, when a kernel is lost, and what a lost search finds on
-more rows."""
+"""Judging kernels by left-out rows: predictions, when a kernel is lost, and learning from more
+rows."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,7 @@ from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 
 def product(n, d=6, seed=1):
-    """sin(2 x_0) x_1 + cos(x_2 x_3), which a process of 400 rows takes for noise in part, and its
-    targets."""
+    """Inputs, and sin(2 x_0) x_1 + cos(x_2 x_3), part of which 400 rows mistake for noise."""
     rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3])
@@ -26,8 +25,7 @@ def product(n, d=6, seed=1):
 
 
 def test_left_out_rows_are_predicted_by_the_exact_process():
-    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23) of the known rows
-    alone."""
+    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23), with a bias."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.3))
     with sample_of(X, y) as sample:
@@ -41,28 +39,21 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
     def kernel(A, B):
         return 2.0 * np.exp(-0.3 * ((A[:, None] - B) ** 2).sum(axis=2))
 
-    # the leading columns of the problem are part of the covariance
-    leading = problem.empty.take(np.arange(0), leading=problem.leading).block(X)
-    scale = 100.0 * problem.target_variance / np.maximum((leading[known] ** 2).mean(axis=0), 1e-300)
-    scale_new = (
-        100.0 * problem.target_variance / np.maximum((leading[new] ** 2).mean(axis=0), 1e-300)
-    )
-    assert_allclose(scale, scale_new, rtol=1e-12)  # a bias
-    extra = (leading * scale) @ leading.T
-    K = kernel(X[known], X[known]) + extra[np.ix_(known, known)] + 0.05 * np.eye(len(known))
-    mean = (kernel(X[new], X[known]) + extra[np.ix_(new, known)]) @ np.linalg.solve(K, y[known])
+    bias = 100.0 * problem.target_variance
+    K = kernel(X[known], X[known]) + bias + 0.05 * np.eye(len(known))
+    mean = (kernel(X[new], X[known]) + bias) @ np.linalg.solve(K, y[known])
     assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
 
 
 def judge_with(rivals):
-    """A judge whose rivals have given squared errors."""
+    """A judge whose rivals have these squared errors."""
     judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))
     judge.__dict__["rivals"] = {name: np.array(loss) for name, loss in rivals.items()}
     return judge
 
 
 def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
-    """By more than 5 % of the error, and by more than one standard error of the mean difference."""
+    """By more than 5 % of the error and more than one standard error of the mean difference."""
     judge = judge_with(
         {"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]}
     )
@@ -83,7 +74,7 @@ def test_few_rows_are_not_judged():
 
 
 def test_a_lost_search_continues_on_more_rows():
-    """The rows that judge teach no level; the error of new rows falls below half of the rival's."""
+    """Rows for judging are not learned from; the final error is below half of the rival's."""
     X, y = product(1600)
     lines = []
     with sample_of(X, y, lines=lines) as sample:
@@ -124,7 +115,7 @@ def test_forests_give_starts_on_the_features_that_matter():
             assert (start < start.max()).any()
 
 
-def test_the_history_says_what_the_judge_found():
+def test_the_history_records_the_judgement():
     X, y = product(1000)
     line = learned(X, y)
     judged = line.choice["judged"]
@@ -134,8 +125,7 @@ def test_the_history_says_what_the_judge_found():
 
 
 def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
-    """After the tied search, the process's kernel is kept if its error of left-out rows is lower by
-    2 %."""
+    """The process's kernel is kept after the tied search if its left-out error is lower by 2 %."""
     monkeypatch.setattr(process_search, "FEW", 500)
     monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
     monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)
@@ -148,8 +138,7 @@ def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
 
 
 def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
-    """With r_i = α_i/(K⁻¹)_ii, the left-out errors of known rows (ibid. eq. 5.12), and their means
-    over 8 rows."""
+    """By means over 8 rows of the left-out errors r_i = α_i/(K⁻¹)_ii (ibid., eq. 5.12)."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.02), bias=False)
     fit = ProcessFit(Gaussian(0.02), 0.0, np.log(0.5))

@@ -1,4 +1,4 @@
-"""Directions: gradients of the mean, the search's start, what is taken and what is left."""
+"""Directions: gradients of the mean, the start of the search, and when directions are used."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
 def ridge(n, d, seed=0, noise=0.1):
-    """A wave along (1, 1, 0, ...)/√2, which no single feature shows, and a slow trend along (1, −1,
-    0, ...)."""
+    """A wave along (1, 1, 0, ...)/√2, invisible in single features, and a trend along (1, −1, 0,
+    ...)."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(2 * (X[:, 0] + X[:, 1])) + 0.3 * (X[:, 0] - X[:, 1]) + noise * rng.normal(size=n)
@@ -32,7 +32,7 @@ def ridge(n, d, seed=0, noise=0.1):
 
 
 def learned(X, y, kernel, metric="auto", passes=None):
-    """The last line of history and the kernel."""
+    """The last line of the history, and the kernel."""
     lines = []
     options = learning_options(len(X), metric=metric)
     with sample_of(X, y, passes=passes, lines=lines) as sample:
@@ -42,8 +42,7 @@ def learned(X, y, kernel, metric="auto", passes=None):
 
 
 def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
-    """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias
-    does not count."""
+    """By central differences of Φμ, with row weights, summed over two columns of μ."""
     rng = default_rng(1)
     X = rng.normal(size=(30, 3))
     w = rng.choice([0.5, 2.0], size=30)
@@ -65,8 +64,9 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
 
 
 @pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
-def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input(family):
-    """Largest eigenvalue first; gamma_i = family's factor / (d · variance along the direction)."""
+def test_directions_start_at_eigenvectors_with_the_width_of_an_input(family):
+    """gamma_i = factor of the family / (d · variance along the direction), largest eigenvalue
+    first."""
     X, y = ridge(60, 3)
     X *= [1.0, 2.0, 0.5]
     with sample_of(X, y) as sample:
@@ -82,7 +82,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
 
 
 def test_only_numeric_columns_get_directions():
-    """In a product with categories, and not where a kernel sees one feature or is not radial."""
+    """Not where a kernel has one feature, or is not radial."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
     found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
@@ -97,8 +97,6 @@ def test_only_numeric_columns_get_directions():
 
 
 def test_a_wave_along_a_diagonal_is_found():
-    """The direction of the largest gamma is that of the wave, and the evidence is far above that of
-    widths."""
     line, kernel = learned(*ridge(600, 4), Gaussian((0.25,) * 4))
     assert line.choice["form"] == DIRECTIONS
     assert line.choice["directions"] > 0.5 * 4 * 4 * np.log(
@@ -109,9 +107,8 @@ def test_a_wave_along_a_diagonal_is_found():
 
 
 @pytest.mark.slow
-def test_directions_that_gain_nothing_are_left():
-    """A sum of functions of single features: the last line is the width per feature, and its kernel
-    is what counts."""
+def test_directions_that_gain_nothing_are_not_used():
+    """A sum of functions of single features."""
     rng = default_rng(3)
     X = rng.normal(size=(500, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 / 4 + 0.1 * rng.normal(size=500)
@@ -122,12 +119,8 @@ def test_directions_that_gain_nothing_are_left():
 
 @pytest.mark.slow
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N for each
-    angle; else not.
-
-    Otherwise an entry keeps its value, or becomes 0 where the end of the search switches a feature
-    off.
-    """
+    """Above ``FREE_ROWS`` entries may change, for a gain of half a log N each; else they are fixed
+    or switched off."""
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
     monkeypatch.setattr(forms, "FREE_ROWS", 100)

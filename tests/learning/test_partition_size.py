@@ -1,4 +1,4 @@
-"""The fit that measures how sparse a problem is."""
+"""The small fit that measures how sparse a problem is."""
 
 from dataclasses import replace
 
@@ -20,9 +20,8 @@ ROWS = np.sort(default_rng(2).permutation(200)[:40])
 
 
 @pytest.mark.parametrize("K", [0, 2])
-def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
-    """The vectors, evidence and error that ``basic`` comes to where these rows are all there
-    are."""
+def test_the_probe_equals_a_basic_fit_to_its_rows(K):
+    """In vectors, evidence and error."""
     X, f = arm(200, 2, noise=0.3)
     y = (f > 0.2).astype(float) if K else f
     problem = problem_of(X, y, Gaussian(0.5), K)
@@ -49,9 +48,8 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     assert found.train_rmse == (None if K else pytest.approx(alone["train_rmse"], rel=1e-9))
 
 
-def test_a_target_without_noise_is_measured_again_by_its_residual():
-    """In the span of few columns: the noise comes from a residual, which a difference of squares
-    cannot tell."""
+def test_the_noise_of_an_exact_target_comes_from_a_residual():
+    """Not from a difference of squares, which has no digits."""
     X, _ = arm(200, 2)
     y = np.exp(-0.5 * ((X[:, None] - X[None, ROWS[:3]]) ** 2).sum(axis=2)) @ [1.0, -2.0, 1.5]
     with sample_of(X, y, rows=ROWS) as sample:

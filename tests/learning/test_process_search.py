@@ -1,5 +1,4 @@
-"""The search with an exact process: starts, families, directions, what left-out rows decide, and
-many rows."""
+"""The search with an exact process: starts, families, directions, left-out rows, many rows."""
 
 from dataclasses import replace
 
@@ -29,7 +28,7 @@ def learned(
     on_best=None,
     **options,
 ):
-    """The last line of history of ``learn_regression`` for standard inputs."""
+    """The last line of the history of ``learn_regression`` for standardised inputs."""
     lines = []
     learning = learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
@@ -49,8 +48,7 @@ def waves(n, d=4, seed=0, noise=0.1):
 
 
 def test_a_product_of_waves_is_found():
-    """Two features that tell nothing alone; the others are off, and the noise is that of the
-    data."""
+    """Neither feature explains anything alone; the noise is that of the data."""
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths")
     gamma = np.array(line.kernel["gamma"])
@@ -61,9 +59,8 @@ def test_a_product_of_waves_is_found():
 @pytest.mark.parametrize(
     ("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))]
 )
-def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
-    """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence
-    of each family."""
+def test_the_family_of_the_generating_process_is_found(name, twin):
+    """Smooth and rough Gaussian processes of one input."""
     rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 1))
     K = np.empty((150, 150)).T
@@ -77,8 +74,8 @@ def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
     assert line.choice["families"][name] == max(line.choice["families"].values())
 
 
-def test_directions_are_taken_where_rows_left_out_gain():
-    """A wave along a diagonal; of features that act one by one, directions are left."""
+def test_directions_are_used_if_left_out_rows_gain():
+    """A wave along a diagonal; not for features that act one by one."""
     X, y = waves(160, 3)
     Q = ortho_group.rvs(3, random_state=5)
     turned = learned(X @ Q, y - y.mean())
@@ -92,14 +89,12 @@ def test_directions_are_taken_where_rows_left_out_gain():
 
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
-def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
-    """Each counts once, and no process that predicts it has seen it: folds of few rows, one split
-    of many."""
+def test_left_out_rows_are_predicted_without_them(monkeypatch, n, expected):
+    """Each counts once: folds of few rows, one split of many."""
     X, y = waves(n, 2)
     seen = []
-    own = process_search.ProcessRows
 
-    class Watched(own):
+    class Watched(process_search.ProcessRows):
         def predicted(self, fit, new):
             seen.append((set(map(tuple, self.X)), set(map(tuple, new.X))))
             return super().predicted(fit, new)
@@ -117,9 +112,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
 
-def test_more_rows_start_the_tied_search(monkeypatch):
-    """Above ``FEW`` rows the last line is that of the tied search, which begins at the widths of
-    the process."""
+def test_the_tied_search_of_many_rows_begins_at_the_widths_of_the_process(monkeypatch):
     monkeypatch.setattr(process_search, "FEW", 120)
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths", family=True)
@@ -129,9 +122,8 @@ def test_more_rows_start_the_tied_search(monkeypatch):
     assert gamma[2:].max() < 0.1 * gamma[:2].min()
 
 
-def test_a_stop_leaves_the_best_so_far():
-    """The time limit is asked before each evaluation; the widths are told before directions are
-    searched."""
+def test_a_stop_keeps_the_best_kernel_so_far():
+    """Widths are reported before directions are searched."""
     X, y = waves(60, 2)
     best, learning = [], learning_options(60, metric="auto")
 

@@ -1,10 +1,10 @@
-"""Warps of skewed features, where the evidence rises, and their continuation beyond the rows of the
-training."""
+"""Warps of skewed features, where the evidence rises, and missing numbers from regressions."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from naive import rmse
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
@@ -17,8 +17,7 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 
 
 def spread_of(X, y):
-    """The spreads of features (d,) after the choice of warps, from an isotropic process with little
-    noise."""
+    """The spreads (d,) of features after the choice of warps, from an isotropic process."""
     order = default_rng(0).permutation(len(X))
     with sample_of(X, y) as sample:
         problem = problem_of(X, y - y.mean())
@@ -30,7 +29,7 @@ def spread_of(X, y):
 
 
 def test_a_logarithm_is_found():
-    """y depends on log x of a log-normal feature; the other one has no tail."""
+    """y depends on log x of a log-normal feature; the other feature has no tail."""
     rng = default_rng(1)
     X = np.column_stack([rng.lognormal(0, 1.5, 400), rng.normal(size=400)])
     X /= X.std(axis=0)
@@ -39,8 +38,7 @@ def test_a_logarithm_is_found():
 
 
 @pytest.mark.parametrize("kind", ["normal", "binary", "constant"])
-def test_features_without_a_tail_are_left(kind):
-    """Normal values, rare ones of a switch, and one value are never warped."""
+def test_features_without_a_tail_are_not_warped(kind):
     rng = default_rng(2)
     x = {
         "normal": rng.normal(size=300),
@@ -52,8 +50,7 @@ def test_features_without_a_tail_are_left(kind):
 
 
 def test_a_missing_number_is_predicted_from_the_others():
-    """Of standard normal inputs x, y, z with correlation .8 of x and y: .8 y, and of x and y the
-    means if both lack."""
+    """Inputs with correlation .8 of x and y: .8 y for x, and the mean if both are missing."""
     rng = default_rng(4)
     z = rng.normal(size=(20_000, 3))
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
@@ -69,7 +66,7 @@ def test_a_missing_number_is_predicted_from_the_others():
 
 
 def judged_warps(monkeypatch, spread):
-    """Whether a warp of x around 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
+    """Whether a warp of x about 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
     rng = default_rng(6)
     X = rng.uniform(-3, 3, size=(800, 1))
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=800)
@@ -92,8 +89,7 @@ def judged_warps(monkeypatch, spread):
 
 
 def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
-    """A logarithm crowds the waves of large x together; nearly linear warps (spread 100) change
-    nothing."""
+    """A logarithm compresses the waves of large x; a nearly linear warp changes nothing."""
     used, errors = judged_warps(monkeypatch, 1e-4)
     assert not used
     assert errors["warped"] > 1.2 * errors["plain"]
@@ -102,8 +98,7 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
 
 
 def test_left_out_rows_confirm_a_useful_warp():
-    """Waves of log x of a log-normal x, 800 rows: the history states smaller errors with warps, and
-    the formula."""
+    """Waves of log x; the history states the errors and the formula."""
     rng = default_rng(7)
     X = rng.lognormal(0, 1.5, size=(800, 1))
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)
@@ -115,15 +110,13 @@ def test_left_out_rows_confirm_a_useful_warp():
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit():
-    """A log-normal input: the error falls to that of its logarithm; the history states the
-    formula."""
+    """The error for a log-normal input falls to that for its logarithm."""
     rng = default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
     y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)
 
     def error(model, columns=lambda X: X):
-        mean = model.fit(columns(X[:200]), y[:200]).predict(columns(X[200:]))
-        return np.sqrt(np.mean((mean - y[200:]) ** 2))
+        return rmse(model.fit(columns(X[:200]), y[:200]).predict(columns(X[200:])), y[200:])
 
     how = {"random_state": 0, "reference": "none"}
     own = RVMRegressor(**how)

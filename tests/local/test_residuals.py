@@ -11,6 +11,7 @@ import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
+from tables import rough
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.termination import Termination
@@ -21,15 +22,6 @@ from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
-
-
-def rough(n, seed=0):
-    """A function with details that a few wide basis functions cannot describe, and noise of
-    deviation .05."""
-    rng = default_rng(seed)
-    X = rng.uniform(-1, 1, size=(n, 2))
-    y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
-    return X, y + 0.05 * rng.standard_normal(n)
 
 
 def distances_to(model, X, new):
