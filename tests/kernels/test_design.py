@@ -32,7 +32,7 @@ def design(rng, basis=BASIS, m=4):
 
 
 def test_leading_columns_come_first(rng):
-    """[1 | φ(x) | k(x, Z)] of the standardised inputs, of the functions that are in."""
+    """Bias, φ(x) of the active functions, and k(x, Z), all of the standardised inputs."""
     made = design(rng)
     X = rng.normal(size=(20, D))
     close = partial(assert_allclose, rtol=1e-12)

@@ -78,7 +78,7 @@ def test_relevant_features_of_classes_are_found():
 
 
 def dense(X, y, w, line, kernel, centres, alpha):
-    """log p(t | α, β) of eq. 15 with these centres."""
+    """The log evidence (eq. 15) with these centres."""
     design = problem_of(X, y, kernel).empty.with_centres(X[centres], centres, bias=True)
     return naive.log_evidence(design.block(X), y, alpha, 1 / line["noise_variance"], w)
 

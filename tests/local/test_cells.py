@@ -27,7 +27,7 @@ def found(cells, points, k, own=None):
 
 
 def brute(rows, points, k, own=None):
-    """The nearest rows by all distances, of equal ones those of smaller numbers."""
+    """The nearest rows by all distances; of equal ones those of smaller numbers."""
     squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
     if own is not None:
         squares[own[:, None] == rows[:, -1]] = np.inf
@@ -36,7 +36,7 @@ def brute(rows, points, k, own=None):
 
 
 def made(rows, place=None, targets=1):
-    """The cells of records in pieces, in memory or in a new folder."""
+    """Cells made from pieces of the records, in memory or in a new folder."""
     keep = place and (lambda make: make(str(place)))
     return sorted_cells(
         np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets
@@ -54,21 +54,15 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
-    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the
-    nearest first.
-
-    Errors of further targets change no distance.
-    """
+    """With ties, duplicates, categories, and errors of further targets, nearest first."""
     points = default_rng(levels).integers(levels, size=(601, width)).astype(float)
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
     assert len(in_memory.boxes) == len(on_disk.boxes) == -(-601 // some_rows)
-    new = (
-        rows[::7, :width]
-        if own
-        else default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
-    )
+    new = default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    if own:
+        new = rows[::7, :width]
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):
@@ -76,8 +70,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
 
 
 def test_leaves_divide_points_evenly():
-    """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal
-    points are one."""
+    """A leaf depends on the point only; equal points share a leaf."""
     points = default_rng(0).normal(size=(800, 2))
     places = leaf_order(points, 8)
     found, counts = np.unique(places(points), return_counts=True)
@@ -87,9 +80,8 @@ def test_leaves_divide_points_evenly():
     assert leaf_order(np.ones((50, 2)), 8)(points).tolist() == 800 * [0.0]
 
 
-def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
-    """Those of 600 rows of six numbers, with trees as large, in the memory of three cells of 50
-    rows."""
+def test_the_cells_in_memory_are_limited(tmp_path, monkeypatch):
+    """Memory for three cells of 50 rows of six numbers, with trees as large."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
     rows = records(default_rng(0).normal(size=(600, 2)))
@@ -101,7 +93,7 @@ def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("n", [1, 12])
 @pytest.mark.usefixtures("some_rows")
-def test_of_few_rows_all_are_neighbours(n, own):
+def test_all_of_few_rows_are_neighbours(n, own):
     rows = records(default_rng(0).normal(size=(n, 2)))
     own = rows[:, -1] if own else None
     near = found(made(rows), rows[:, :2], 20, own)
@@ -110,7 +102,7 @@ def test_of_few_rows_all_are_neighbours(n, own):
 
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
 def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
-    """A changed byte, a valid chunk in the place of another one, and a missing chunk."""
+    """A changed byte, a valid chunk of another cell, a missing chunk."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     rows = records(default_rng(0).normal(size=(200, 2)))
     cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])
