@@ -1,4 +1,4 @@
-"""The simulator for targets that are classes: whole Newton fits in one answer."""
+"""The simulator for targets that are classes: a whole Newton fit is one answer."""
 
 from dataclasses import dataclass, field, replace
 
@@ -20,8 +20,8 @@ from partirvm.types import BIAS
 
 @dataclass
 class ClassSimulator(Simulator):
-    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes that the fits of the last
-    run asked for."""
+    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes of the fits of the last
+    run."""
 
     n_classes: int = 2
     likelihood: str = "bernoulli"
@@ -64,8 +64,6 @@ class ClassSimulator(Simulator):
         w = np.ones(len(self.y)) if self.w is None else self.w
         return w if rows is None else w[rows]
 
-    # What a run asked for, in the words of the tests.
-
     def found(self):
         """Row numbers that error passes found, in order."""
         pairs = zip(self.turns, self.answers, strict=False)
@@ -77,26 +75,24 @@ class ClassSimulator(Simulator):
         ]
 
     def candidates(self):
-        """Row numbers of the columns that fits began with, those of a round together."""
+        """Row numbers of the columns that fits began with."""
         return [int(row) for task in self.passes(Newton) for row in task.design.labels]
 
 
 def groups(n=120, K=2, seed=0, spread=0.8):
-    """Rows about two places of each of K classes, of random shares; the first rows are one of each
-    class."""
+    """Rows about two places of each of K classes of random shares; the first K rows have all
+    classes."""
     rng = default_rng(seed)
-    codes = np.r_[
-        np.arange(K), rng.choice(K, size=max(n - K, 0), p=np.arange(1, K + 1) / (K * (K + 1) / 2))
-    ][:n]
+    shares = np.arange(1, K + 1) / (K * (K + 1) / 2)
+    codes = np.r_[np.arange(K), rng.choice(K, size=max(n - K, 0), p=shares)][:n]
     angle = 2 * np.pi * (codes / K + rng.integers(2, size=n)) / 2
-    return 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + spread * rng.normal(
-        size=(n, 2)
-    ), codes.astype(float)
+    places = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)])
+    return places + spread * rng.normal(size=(n, 2)), codes.astype(float)
 
 
 def usable(save, simulator):
-    """A model that predicts: all finite, its vectors distinct rows of weight, each output's
-    covariance there."""
+    """The model predicts: finite, its vectors are distinct rows with weight, covariances
+    complete."""
     fit = save.fit
     labels = save.fit.labels
     C = simulator.problem.n_outputs

@@ -87,7 +87,7 @@ class Simulator:
         stop_at=None,
         state=None,
     ):
-        """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn
+        """Drive a strategy to its end, from a state if one is given; stop it at turn
         ``stop_at``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name
         self.turns = []
@@ -120,9 +120,8 @@ class Simulator:
                 return end.value
 
     def keeps_the_rules(self, name, reason):
-        """Of the run that ended for this reason: rows are candidates at most once, all of them
-        where no limit stops ``basic``, ``split-merge`` or ``incremental``; vectors come back only
-        with the best round; the model saved last, and no other, is the final one."""
+        """Rows are candidates once, all of them where no limit applies; vectors return only with
+        the best round; the last saved model is the final one."""
         rows = self.proposed()
         assert len(rows) == len(set(rows))
         if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
@@ -159,14 +158,11 @@ class Simulator:
         return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
 
     def resumes(self, name, options):
-        """Resume a finished run from the state after each of its lines, pickled: the same
-        instructions follow."""
+        """Runs from the state after each line, pickled and loaded, give the same instructions."""
         expected = [spelled(turn) for turn in self.turns]
         for state, done in list(self.lines)[:-1]:
             self.run(name, options, state=pickle.loads(pickle.dumps(state)))
             assert [spelled(turn) for turn in self.turns] == expected[done:]
-
-    # What a run asked for, in the words of the tests.
 
     @property
     def said(self):
@@ -192,12 +188,11 @@ class Simulator:
 
     @property
     def parts(self):
-        """Lines of history of the parts of split-merge, with a model or without, in order."""
+        """Lines of history of the parts of split-merge, in order."""
         return [one for one in self.said if isinstance(one, Save) and one.record.kind == "part"]
 
     def proposed(self):
-        """Row numbers that were made candidates, in order: gathered for it, or found by their
-        errors or gains."""
+        """Row numbers that became candidates, in order: gathered, or found by errors or gains."""
         pools = {id(p.new) for p in self.passes(GramPass) if p.diagonal}
         rows = []
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
@@ -220,7 +215,7 @@ class Simulator:
         return rows
 
     def returned(self):
-        """Row numbers that came back as columns of a saved model after they had gone from one."""
+        """Row numbers that returned as columns of a saved model after they had been pruned."""
         gone = set()
         present = set()
         back = []
