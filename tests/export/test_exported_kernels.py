@@ -1,12 +1,11 @@
-"""A user's kernel is exported with its own formula, or refused: never with that of another
-kernel."""
+"""A user's kernel is exported with its operations, or refused, never with those of another."""
 
-import importlib.util
 from dataclasses import dataclass
 
 import numpy as np
 import onnxruntime
 import pytest
+from exported import numpy_export
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
@@ -58,7 +57,7 @@ class Narrower(kernels.Gaussian, name="narrower-gaussian"):
 
 @dataclass(frozen=True, repr=False)
 class Steps(kernels.Laplacian, name="other-steps", form=PreparedSteps):
-    """A subclass without any change is refused, too: nobody checks what its values are."""
+    """A subclass without changes is refused, too, because nobody has checked its values."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +85,7 @@ for _kernel in (*OWN, ExportedQuadratic(0.5), Unknown()):
 
 
 def nested(kernel):
-    """Return kernels that contain this one."""
+    """Kernels that contain this one."""
     pair = kernels.OnColumns(kernel, (1, 0))
     return [
         kernel,
@@ -98,7 +97,7 @@ def nested(kernel):
 
 
 def model_of(kernel):
-    """Return a model of two features with this kernel."""
+    """A model of two features with this kernel."""
     rng = default_rng(1)
     m = 4
     count = len(getattr(kernel, "kernels", (kernel,)))
@@ -121,8 +120,8 @@ ROWS = default_rng(2).normal(size=(20, 2)) * 2
 
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
 @pytest.mark.parametrize("kernel", OWN, ids=lambda kernel: kernel.name)
-def test_a_users_kernel_is_refused_by_name(kernel, form, tmp_path):
-    """Also inside sums, products, kernels on columns and several kernels; nothing is written."""
+def test_a_users_kernel_without_operations_is_refused_by_name(kernel, form, tmp_path):
+    """Also as a part of other kernels; nothing is written."""
     for each in nested(kernel):
         with pytest.raises(
             UsageError, match=rf"kernel '{kernel.name}' cannot be exported: .*`operations`"
@@ -132,19 +131,14 @@ def test_a_users_kernel_is_refused_by_name(kernel, form, tmp_path):
 
 
 def test_a_users_kernel_with_operations_is_exported(tmp_path):
-    """The three formats agree with the model; its values are those of 1/(1 + r²)."""
-    for number, kernel in enumerate(nested(ExportedQuadratic(0.5))):
+    """All formats agree with the model, whose kernel is 1/(1 + r²)."""
+    for kernel in nested(ExportedQuadratic(0.5)):
         model = model_of(kernel)
-        name = f"model{number}"
         expected = model.predict(ROWS)
-        model.to_numpy(tmp_path / f"{name}.npz")
-        model.to_c(tmp_path / f"{name}.h")
-        model.to_onnx(tmp_path / f"{name}.onnx", dtype="float64")
-        spec = importlib.util.spec_from_file_location("reader", tmp_path / f"{name}_predict.py")
-        reader = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(reader)
-        assert_allclose(reader.load(tmp_path / f"{name}.npz")(ROWS)["mean"], expected, atol=1e-10)
-        session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
+        assert_allclose(numpy_export(model, tmp_path)(ROWS)["mean"], expected, atol=1e-10)
+        model.to_c(tmp_path / "model.h")
+        model.to_onnx(tmp_path / "model.onnx", dtype="float64")
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
         assert_allclose(session.run(["mean"], {"X": ROWS})[0][:, 0], expected, atol=1e-10)
     model = model_of(ExportedQuadratic(0.5))
     u, v = (model.design.scaling.inputs(each) for each in (ROWS, model.design.centres))
@@ -167,7 +161,7 @@ def test_functions_are_refused(tmp_path):
 
 
 def test_shapley_values_of_a_users_kernel_are_sampled():
-    """It is no product over inputs, although its class comes from one that is."""
+    """Even if it is derived from a kernel that is a product over inputs."""
     found = model_of(Narrower(0.5)).explain(ROWS[:3], ROWS[3:9])
     assert found["error_std"] is not None
     assert_allclose(
@@ -177,7 +171,7 @@ def test_shapley_values_of_a_users_kernel_are_sampled():
 
 
 def test_gradients_of_a_users_kernel_are_those_of_its_slope():
-    """By differences; a kernel derived from the Gaussian has another slope."""
+    """By differences, also if it is derived from the Gaussian."""
     X = ROWS[:4]
     step = 1e-5
     for kernel in (RationalQuadratic(0.5), Narrower(0.5)):

@@ -1,19 +1,16 @@
-"""Models written for ONNX Runtime, for C and for NumPy alone predict what they predict in
-Python."""
+"""Exports for ONNX Runtime, C and NumPy predict what the model predicts in Python."""
 
 import ctypes
-import importlib.util
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
 from by_default import some
+from exported import assert_exported, reader_in, run_alone
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
@@ -60,8 +57,7 @@ intervals double it."""
 
 
 def random_model(seed):
-    """Return a model with random weights, of a kernel, a scaling and an observation model that
-    ``seed`` chooses."""
+    """A model with random weights; ``seed`` chooses kernel, scaling and observation model."""
     rng = default_rng(seed)
     turn = seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
@@ -79,31 +75,15 @@ def random_model(seed):
     kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
     target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
     filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
-    scaling = Scaling(
-        shift,
-        scale,
-        np.array([3.0]),
-        np.array([0.8]),
-        features,
-        target,
-        np.zeros(d + more),
-        filling,
-    )
+    of_target = np.array([3.0]), np.array([0.8])
+    scaling = Scaling(shift, scale, *of_target, features, target, np.zeros(d + more), filling)
     if more:
-        kernel = (
-            OnColumns(kernel, (0, 1, 2))
-            if not isinstance(kernel, kernels.Several)
-            else kernels.Gaussian(0.2)
-        )
+        several = isinstance(kernel, kernels.Several)
+        kernel = kernels.Gaussian(0.2) if several else OnColumns(kernel, (0, 1, 2))
         count = 1
     centres = np.column_stack([rng.normal(size=(m, 2)), rng.integers(0, 4, m)])
-    design = Design(
-        kernel,
-        scaling,
-        centres,
-        np.arange(m * count)[::count] + rng.integers(0, count, m),
-        bool(seed % 2),
-    )
+    labels = np.arange(m * count)[::count] + rng.integers(0, count, m)
+    design = Design(kernel, scaling, centres, labels, bool(seed % 2))
     if turn % 4 == 2:
         design = replace(design, functions=Basis((("linear", 3),)), active=np.array([0, 2]))
     M = design.n_columns
@@ -119,19 +99,9 @@ def random_model(seed):
             design = replace(design, noise=noise)
         if kernel.local and turn % 5 != 4:  # so that local noise is seen alone as well
             facts |= {"reach": 0.7, "prior_variance": 0.5}
-        facts |= {
-            "known_noise": True,
-            "known_alpha": tuple(range(M)),
-        }  # a random root is not that of an optimum
-        return Model(
-            design,
-            0.3 * rng.normal(size=M),
-            root,
-            columns=names,
-            noise_variance=0.01,
-            evidence_noise=0.01,
-            **facts,
-        )
+        facts |= {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+        facts["known_alpha"] = tuple(range(M))  # a random root is not that of an optimum
+        return Model(design, 0.3 * rng.normal(size=M), root, columns=names, **facts)
     C = 1 if n_classes == 2 and seed % 3 else n_classes
     ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
     link = "bernoulli" if n_classes == 2 else "multinomial"
@@ -139,20 +109,12 @@ def random_model(seed):
     if C == 2 and ramp is None:
         ramp = Ramp(0.3, 1.0)
     weights = rng.normal(size=(M, C))
-    return ClassModel(
-        design,
-        weights,
-        roots,
-        columns=names,
-        likelihood=link,
-        moderate=ramp is None,
-        ramp=ramp,
-        **facts,
-    )
+    facts |= {"likelihood": link, "moderate": ramp is None, "ramp": ramp}
+    return ClassModel(design, weights, roots, columns=names, **facts)
 
 
 def rows_of(model, seed):
-    """Return rows near the centres and far away; with gaps if the model was fitted with gaps."""
+    """Rows near the centres and far away, with gaps if the model was fitted with gaps."""
     rng = default_rng(seed + 1000)
     centres = model.design.centres
     near = centres[rng.integers(0, len(centres), 12)] + np.column_stack(
@@ -165,7 +127,7 @@ def rows_of(model, seed):
 
 
 def stated(model, X):
-    """Return the predictions of the model itself by name."""
+    """The predictions of the model by name."""
     if isinstance(model, ClassModel):
         return {"probabilities": model.predict_proba(X), "label": model.predict(X)}
     mean, std = model.predict(X, return_std=True)
@@ -190,8 +152,7 @@ def agrees(found, model, X, dtype):
 
 
 def compiled(models, dtype, folder, compiler):
-    """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as
-    errors."""
+    """A library with a function ``run<k>`` for each model, compiled with warnings as errors."""
     real = "double" if dtype == "float64" else "float"
     text = ""
     for k, model in enumerate(models):
@@ -217,14 +178,13 @@ def compiled(models, dtype, folder, compiler):
         "-shared",
         "-fPIC",
     ]
-    subprocess.run(
-        [compiler, *flags, folder / "models.c", "-o", folder / f"{dtype}.so", "-lm"], check=True
-    )
-    return ctypes.CDLL(str(folder / f"{dtype}.so"))
+    program = folder / f"{dtype}.so"
+    subprocess.run([compiler, *flags, folder / "models.c", "-o", program, "-lm"], check=True)
+    return ctypes.CDLL(str(program))
 
 
 def in_c(library, k, model, X, dtype):
-    """Return the outputs of a compiled model."""
+    """The outputs of a compiled model."""
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
     assert self_test() <= 10 * TOLERANCES[dtype][1]
@@ -244,14 +204,6 @@ def in_c(library, k, model, X, dtype):
     return found
 
 
-@cache
-def reader(folder):
-    """Return the function ``load`` of the reader that was written beside a model."""
-    names = {}
-    exec((folder / "model_predict.py").read_text(), names)
-    return names["load"]
-
-
 SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
 """By default each kernel, and each kind of scaling and likelihood, once or twice."""
 
@@ -259,12 +211,14 @@ SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_onnx_and_numpy_predict_what_the_model_predicts(seeds, dtype, tmp_path):
+    load = None
     for seed in seeds:
         model = random_model(seed)
         X = rows_of(model, seed)
         names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_numpy(tmp_path / "model.npz", dtype, names)
-        agrees(reader(tmp_path)(tmp_path / "model.npz")(X), model, X, dtype)
+        load = load or reader_in(tmp_path)
+        agrees(load(tmp_path / "model.npz")(X), model, X, dtype)
         model.to_onnx(tmp_path / "model.onnx", dtype, names)
         session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
         outputs = session.run(list(names), {"X": X.astype(dtype)})
@@ -280,13 +234,12 @@ def test_c_predicts_what_the_model_predicts(seeds, dtype, compiler, tmp_path):
     models = [random_model(seed) for seed in seeds]
     library = compiled(models, dtype, tmp_path, compiler)
     for k, (seed, model) in enumerate(zip(seeds, models, strict=True)):
-        agrees(
-            in_c(library, k, model, rows_of(model, seed), dtype), model, rows_of(model, seed), dtype
-        )
+        X = rows_of(model, seed)
+        agrees(in_c(library, k, model, X, dtype), model, X, dtype)
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path):
+def test_an_export_needs_no_partirvm_and_refusals_have_advice(tmp_path):
     rng = default_rng(0)
     X = rng.normal(size=(60, 2))
     classes = np.array(["no", "yes"])
@@ -294,12 +247,10 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path):
     model.to_numpy(tmp_path / "model.npz")
     code = (
         "from model_predict import load; "
-        f"print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+        f"print(load('model.npz')({X[:5].tolist()})['label'].tolist()); "
+        "assert 'partirvm' not in sys.modules"
     )
-    alone = f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules"
-    python = [sys.executable, "-I", "-B", "-c", alone]
-    said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert said.strip() == str(model.predict(X[:5]).tolist())
+    assert run_alone(code, tmp_path).strip() == str(model.predict(X[:5]).tolist())
     with pytest.raises(UsageError, match=r"no output 'mean': outputs are label, probabilities"):
         model.to_onnx(tmp_path / "model.onnx", outputs=("mean",))
     with pytest.raises(UsageError, match="begin the file name with a letter"):
@@ -313,9 +264,8 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path):
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path):
-    """Vectors name the fold in their code; a header, which knows no folds, tests itself with the
-    levels alone."""
+def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
+    """Vectors encode the fold, of which a header knows nothing."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the C form is not compiled")
     rng = default_rng(0)
@@ -337,8 +287,7 @@ def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path):
 
 
 def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
-    """Training saw every label: the variance of a level that it never saw counts once, in exports
-    as in predictions."""
+    """If no training label is missing: the variance of a new level counts once."""
     rng = default_rng(0)
     codes = rng.integers(0, 12, 400)
     labels = [f"l{code:02d}" for code in codes]
@@ -347,12 +296,6 @@ def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(t
     options = {"residual": "none", "reference": "none", "noise": "constant", "random_state": 0}
     model = RVMRegressor(**options).fit(pd.DataFrame({"x": x, "label": labels}), y)
     rows = np.array([[0.3, 2.0], [0.3, np.nan], [0.3, 17.0]])
-    mean, std = np.split(model.model_.predictive.values(rows)[0], 2, axis=1)
+    _, std = model.model_.predictive.values(rows)[0].T
     assert std[1] == pytest.approx(std[2])
-    model.to_numpy(tmp_path / "m.npz")
-    spec = importlib.util.spec_from_file_location("m_predict", tmp_path / "m_predict.py")
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    found = reader.load(tmp_path / "m.npz")(rows)
-    assert_allclose(found["mean"], mean[:, 0], rtol=1e-9)
-    assert_allclose(found["std"], std[:, 0], rtol=1e-9)
+    assert_exported(model, tmp_path, rows)

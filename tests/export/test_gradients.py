@@ -1,4 +1,4 @@
-"""Gradients of predictions are those of finite differences of what is predicted, in raw units."""
+"""Gradients of predictions equal finite differences of the predictions, in raw units."""
 
 from dataclasses import replace
 
@@ -16,8 +16,7 @@ from partirvm.scaling.maps import FeatureMap, pulled_back
 
 
 def differences(function, X, step=1e-4):
-    """Return central differences of fourth order of values (n, V) in each feature of X (n, d), (n,
-    V, d)."""
+    """Central differences of fourth order of values (n, V) in each feature, (n, V, d)."""
     found = []
     for move in step * np.eye(X.shape[1]):
         near, far = (function(X + size * move) - function(X - size * move) for size in (1, 2))
@@ -26,22 +25,19 @@ def differences(function, X, step=1e-4):
 
 
 def agree(found, expected):
-    """Assert that gradients (n, d) differ by at most 1e-6 of the largest."""
+    """Assert that gradients (n, d) differ by at most 1e-6 of the largest one."""
     assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(
     "seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)]
 )
-def test_gradients_of_every_kernel_scaling_and_target(seeds):
-    """Warped features and targets, local noise and linear basis functions included; codes are near
-    no other code."""
+def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
+    """With warps, local noise and basis functions; codes are not near others."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
     assert {model.design.scaling.target.kind for _, model in models} == {"none", "log", "asinh"}
-    assert all(
-        any(has)
-        for has in zip(*((m.design.noise, len(m.design.active)) for _, m in models), strict=True)
-    )
+    assert any(model.design.noise for _, model in models)
+    assert any(len(model.design.active) for _, model in models)
     for seed, model in models:
         X = np.add(np.nan_to_num(rows_of(model, seed)[:12], nan=0.7), [0.01, 0.01, 0.3])
         mean, std, of_mean, of_std = model.predict(X, return_std=True, return_gradient=True)
@@ -57,9 +53,8 @@ def test_gradients_of_every_kernel_scaling_and_target(seeds):
         assert_allclose(alone, of_mean, rtol=1e-12)
 
 
-def test_levels_that_are_coordinates_and_effects_of_numbers(rng):
-    """A code has the derivative 0, and a number that of its effects in each level; beyond ±4 the
-    effect's z is flat."""
+def test_gradients_of_effects_of_levels(rng):
+    """0 for a code; a number has that of its effects; beyond ±4 the effect is flat."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
     numbers = np.array([0, 2])
     moments = np.array([[0.5, -0.2], [1.5, 0.7]])
@@ -76,9 +71,8 @@ def test_levels_that_are_coordinates_and_effects_of_numbers(rng):
     assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
-def test_gradients_of_an_estimator(rng):
-    """Of one and of several targets, the same bits alone and in many rows; what has none is refused
-    with advice."""
+def test_gradients_of_estimators_and_their_refusals(rng):
+    """Of one target and several, with the same bits for one row and many."""
     X = rng.normal(size=(HEIGHT + 90, 2))
     y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
     for target, shape in ((y[:90], (2, 2)), (y[:90, 0], (2,))):

@@ -1,5 +1,4 @@
-"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra
-``ecosystem``)."""
+"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE."""
 
 import json
 import threading
@@ -60,12 +59,6 @@ def test_a_pipeline_becomes_onnx(classes, kind, most):
         assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
 
 
-def with_several_targets():
-    return RVMRegressor(random_state=0).fit(
-        FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET})
-    )
-
-
 LOGGED = {
     "regression": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET),
     "two classes": lambda: RVMClassifier(random_state=0).fit(
@@ -74,7 +67,9 @@ LOGGED = {
     "three classes": lambda: RVMClassifier(random_state=0).fit(
         FRAME, np.digitize(TARGET, [-0.5, 0.5])
     ),
-    "several targets": with_several_targets,
+    "several targets": lambda: RVMRegressor(random_state=0).fit(
+        FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET})
+    ),
     "local residuals": lambda: RVMRegressor(residual="local", random_state=0).fit(FRAME, TARGET),
     "a model": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET).model_,
 }
@@ -82,9 +77,8 @@ LOGGED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGGED)
-def test_what_mlflow_loads_predicts_what_was_logged(kind, tmp_path, monkeypatch):
-    """Through a tracking store of files, with equal bits; rows with a missing number and an unknown
-    label count."""
+def test_models_from_mlflow_predict_the_same_bits(kind, tmp_path, monkeypatch):
+    """Also rows with missing numbers and unknown labels."""
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow")
@@ -97,12 +91,9 @@ def test_what_mlflow_loads_predicts_what_was_logged(kind, tmp_path, monkeypatch)
     new.loc[5, "c"] = "unknown"
     with mlflow.start_run():
         place = log_model(fitted, "any", FRAME[:3]).model_uri
-    asked = (
-        {"level": 0.8, "quantiles": [0.1]}
-        if kind in ("regression", "local residuals", "a model")
-        else {}
-    )
-    found = mlflow.pyfunc.load_model(place).predict(new, params=asked)
+    single = kind in ("regression", "local residuals", "a model")
+    params = {"level": 0.8, "quantiles": [0.1]} if single else {}
+    found = mlflow.pyfunc.load_model(place).predict(new, params=params)
     assert len(found) == 20
     if "classes" in kind:
         assert_array_equal(found["label"], fitted.predict(new))
@@ -161,9 +152,8 @@ def test_mlflow_serves_intervals(tmp_path, monkeypatch):
     assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
 
 
-def test_intervals_in_pipelines_with_sparse_rows():
-    """The last step predicts them from transformed rows; sparse rows have the bits of dense
-    ones."""
+def test_pipelines_predict_intervals_of_sparse_rows():
+    """Sparse rows have the bits of dense ones."""
     coded = make_column_transformer(
         (OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0
     )
@@ -191,7 +181,7 @@ def test_intervals_in_pipelines_with_sparse_rows():
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("model", [RVMRegressor(random_state=0), RVMClassifier(random_state=0)])
 def test_skops_loads_estimators(model):
-    """With types of partirvm alone to be trusted."""
+    """Only types of partirvm must be trusted."""
     io = pytest.importorskip("skops.io")
     stored = io.dumps(model.fit(FRAME, TARGET if isinstance(model, RVMRegressor) else TARGET > 0))
     trusted = io.get_untrusted_types(data=stored)
@@ -201,7 +191,7 @@ def test_skops_loads_estimators(model):
     assert (found.termination_, found.history_) == (model.termination_, model.history_)
 
 
-def test_shap_finds_the_values_of_explain():
+def test_shap_values_equal_those_of_explain():
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
@@ -212,9 +202,8 @@ def test_shap_finds_the_values_of_explain():
     assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
 
 
-def test_optuna_studies_an_estimator():
-    """Each trial has another score; the best parameters have the best of them, also when they are
-    fitted again."""
+def test_optuna_optimises_an_estimator():
+    """The best parameters reproduce the best score."""
     optuna = pytest.importorskip("optuna")
 
     def score(**parameters):
@@ -230,16 +219,13 @@ def test_optuna_studies_an_estimator():
     assert study.best_value == max(scores) == score(**study.best_params)
 
 
-def test_mapie_conformalises():
-    """Split conformal prediction: the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute
-    errors."""
+def test_mapie_makes_conformal_intervals():
+    """The mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
     regression = pytest.importorskip("mapie.regression")
     model = RVMRegressor(random_state=0).fit(NUMBERS[:80], TARGET[:80])
     conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=True)
-    mean, ends = conformal.conformalize(NUMBERS[80:120], TARGET[80:120]).predict_interval(
-        NUMBERS[120:]
-    )
-    half = np.sort(np.abs(TARGET[80:120] - model.predict(NUMBERS[80:120])))[
-        int(np.ceil(0.9 * 41)) - 1
-    ]
+    X = NUMBERS[80:120]
+    y = TARGET[80:120]
+    mean, ends = conformal.conformalize(X, y).predict_interval(NUMBERS[120:])
+    half = np.sort(np.abs(y - model.predict(X)))[int(np.ceil(0.9 * 41)) - 1]
     assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))

@@ -1,5 +1,4 @@
-"""Shapley values are those of their definition: an average over all subsets of columns, computed
-from predictions."""
+"""Shapley values follow their definition, an average over all subsets of columns."""
 
 import itertools
 import math
@@ -23,8 +22,8 @@ from partirvm.types import Columns
 
 
 def by_subsets(model, X, background, owners):
-    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)) over all S without j; owners (d,):
-    features' columns."""
+    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)); owners (d,) are the columns of
+    features."""
     p = max(owners) + 1
     subsets = [
         frozenset(some) for size in range(p + 1) for some in itertools.combinations(range(p), size)
@@ -36,9 +35,7 @@ def by_subsets(model, X, background, owners):
     found = np.zeros((len(X), p))
     for some, j in itertools.product(subsets, range(p)):
         if j not in some:
-            weight = (
-                math.factorial(len(some)) * math.factorial(p - len(some) - 1) / math.factorial(p)
-            )
+            weight = 1 / (p * math.comb(p - 1, len(some)))
             found[:, j] += weight * (worth[:, place[some | {j}]] - worth[:, place[some]])
     return found
 
@@ -50,18 +47,12 @@ def rows_of(n, d, seed):
 
 
 def model_of(kernel, d, scaling=None, columns=None, **more):
-    """A model of 12 centres with random weights; by default of inputs in their own units."""
+    """A model of 12 centres with random weights, by default of raw inputs."""
     rng = default_rng(0)
     count = len(kernel.kernels) if isinstance(kernel, k.Several) else 1
     scaling = scaling or Scaling(np.zeros(d), np.ones(d), np.array([3.0]), np.array([0.8]))
-    design = Design(
-        kernel,
-        scaling,
-        rows_of(12, d, 0),
-        np.arange(12) * count + rng.integers(0, count, 12),
-        True,
-        **more,
-    )
+    labels = np.arange(12) * count + rng.integers(0, count, 12)
+    design = Design(kernel, scaling, rows_of(12, d, 0), labels, True, **more)
     M = design.n_columns
     columns = columns or Columns(tuple(f"x{j}" for j in range(d)))
     noise = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
@@ -104,7 +95,8 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("kernel", "d"), EXACT)
-def test_exact_values_are_those_of_all_subsets(kernel, d):
+def test_exact_values_equal_those_by_subsets(kernel, d):
+    """They add up to the prediction, and those of a row do not depend on other rows."""
     model = model_of(kernel, d)
     X = rows_of(2, d, 1)
     background = rows_of(3, d, 2)
@@ -124,7 +116,7 @@ def test_exact_values_are_those_of_all_subsets(kernel, d):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
-def test_values_of_random_models_are_near_and_add_up(seed):
+def test_values_of_random_models_are_within_their_errors_and_add_up(seed):
     model = random_model(22 * (seed // 11) + seed % 11)
     X = rows_of(3, 3, 1)
     background = rows_of(5, 3, 2)
@@ -139,20 +131,15 @@ def test_values_of_random_models_are_near_and_add_up(seed):
 
 
 def test_a_column_of_several_features_and_inputs_has_one_value():
+    """Features of a date, levels as coordinates, numbers filled by regressions."""
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
     table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])
     features = FeatureMap(
         np.zeros(5), np.array([0, 0, 0, 1.5, 0]), np.array([3]), ((4, table[None]),)
     )
-    scaling = Scaling(
-        np.full(7, 0.1),
-        np.full(7, 1.3),
-        np.array([3.0]),
-        np.array([0.8]),
-        features,
-        blank=np.ones(7),
-    )
+    of_target = np.array([3.0]), np.array([0.8])
+    scaling = Scaling(np.full(7, 0.1), np.full(7, 1.3), *of_target, features, blank=np.ones(7))
     basis = {"functions": Basis((("linear", 5),)), "active": np.array([0, 3])}
     model = model_of(k.Gaussian(0.2), 5, scaling, columns, **basis)
     owners = np.array([0, 0, 0, 1, 2])

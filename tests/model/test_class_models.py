@@ -1,4 +1,4 @@
-"""Models of classes: against the formulas at every row, and back from disk bit for bit."""
+"""Models of classes: their formulas, and equal bits after saving."""
 
 from dataclasses import replace
 
@@ -36,8 +36,7 @@ KINDS += [("pooled", LABELS["text"])]
 def classifier(
     likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0
 ):
-    """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a
-    ramp."""
+    """A random model of two features; predictors of ``pooled`` share Σ and have a ramp."""
     rng = default_rng(seed)
     M = m + bias
     outputs = 1 if likelihood == "bernoulli" else len(classes)
@@ -51,17 +50,13 @@ def classifier(
     root = np.triu(rng.normal(size=(1 if pooled else outputs, M, M)))
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
     facts = design, mean, root, alpha, -12.345678901234567, 10**6, columns
-    return ClassModel(
-        *facts,
-        "multinomial" if pooled else likelihood,
-        moderate,
-        Ramp(0.3, 2.0) if pooled else None,
-    )
+    if pooled:
+        return ClassModel(*facts, "multinomial", moderate, Ramp(0.3, 2.0))
+    return ClassModel(*facts, likelihood, moderate, None)
 
 
 def dense(model, X):
-    """f (n, C), φᵀΣ_kφ (n, C) and the kernels as fractions of their peak (n, m), each row by
-    itself."""
+    """f (n, C), φᵀΣ_kφ (n, C), and kernels as fractions of their peak (n, m)."""
     s = model.design.scaling
     K = naive.gaussian(
         (X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7)
@@ -74,7 +69,7 @@ def dense(model, X):
 @pytest.mark.parametrize("moderate", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
-def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
+def test_probabilities_follow_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)
     X = default_rng(1).normal(size=(5000, 2))
@@ -98,7 +93,7 @@ def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_model_without_vectors_says_the_same_everywhere(bias):
+def test_a_model_without_vectors_is_constant(bias):
     model = classifier("bernoulli", (0, 1), m=0, bias=bias)
     X = default_rng(2).normal(size=(3, 2))
     assert np.ptp(model.predict_proba(X), axis=0).max() == 0.0
@@ -107,8 +102,8 @@ def test_a_model_without_vectors_says_the_same_everywhere(bias):
 
 
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
-def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
-    """Labels with their types, likelihood, ramp and moderation; predictions too."""
+def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
+    """Labels with their types, likelihood, ramp, moderation and predictions."""
     model = classifier(likelihood, classes, moderate=likelihood != "pooled")
     save_model(model, tmp_path / "model")
     found = load_model(tmp_path / "model")
@@ -120,14 +115,13 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
     assert_array_equal(found.predict_proba(X), model.predict_proba(X))
     labels = found.predict(X)
     assert set(labels.tolist()) <= set(classes)
-    assert labels.dtype.kind == {"text": "U", "numbers": "i", "fractions": "f", "mixed": "O"}.get(
-        next((name for name in LABELS if LABELS[name] == classes), ""),
-        "b" if classes == (False, True) else "U",
-    )
+    kinds = {str: "U", int: "i", float: "f", bool: "b"}
+    mixed = len(set(map(type, classes))) > 1
+    assert labels.dtype.kind == ("O" if mixed else kinds[type(classes[0])])
 
 
 def test_the_digest_tells_models_apart():
-    """Everything that predictions depend on, and nothing else."""
+    """By everything that predictions depend on, and nothing else."""
     model = classifier("pooled")
     other = replace(model.columns, classes=("blue", "n/a", "red"))
     changed = [
@@ -141,14 +135,14 @@ def test_the_digest_tells_models_apart():
     assert replace(model, log_evidence=0.0).digest() == model.digest()
 
 
-def test_rows_that_cannot_be_predicted():
+def test_rows_with_other_features_are_refused():
     for method in ("predict", "predict_proba"):
         with pytest.raises(DataError, match=r"2 features.*\(4, 3\)"):
             getattr(classifier(), method)(np.zeros((4, 3)))
 
 
 def test_a_model_of_an_unknown_likelihood_is_not_read(tmp_path):
-    """Such as one that only another process has registered."""
+    """Such as one that another process has registered."""
     save_model(replace(classifier(), likelihood="probit"), tmp_path / "m")
     with pytest.raises(FormatError, match="likelihood 'probit' is unknown"):
         load_model(tmp_path / "m")

@@ -1,9 +1,6 @@
-"""Models whose arrays and numbers somebody has changed, with checksums that agree: each is refused,
-or predicts.
+"""Models with forged arrays and numbers and valid checksums are refused, or predict.
 
-The default run changes a few values of each kind of model; all are
-
-    python -m pytest -m slow tests/model/test_forged_values.py
+The default run changes a few values of each kind of model, the slow tests all values.
 """
 
 import copy
@@ -55,7 +52,7 @@ MODELS = {
 
 
 def changed(array):
-    """Yield an array as somebody may forge it."""
+    """Yield an array in each way that somebody may forge it."""
     for kind in ("c16", "f4", "i4", "?", "i8", "f8"):
         yield kind, array.astype(kind)
     flat = np.atleast_1d(array)
@@ -63,12 +60,9 @@ def changed(array):
         other = flat.astype(float)
         if other.size:
             other.reshape(-1)[other.size // 2] = value
-            kept = (
-                other.astype(array.dtype)
-                if array.dtype.kind == "i" and np.isfinite(value)
-                else other
-            )
-            yield f"value {value}", kept.reshape(array.shape)
+            if array.dtype.kind == "i" and np.isfinite(value):
+                other = other.astype(array.dtype)
+            yield f"value {value}", other.reshape(array.shape)
     yield "empty", flat[:0]
     yield "longer", np.concatenate([flat, flat])
     yield "wider", np.repeat(flat, 2, axis=-1)
@@ -76,33 +70,16 @@ def changed(array):
     yield "deeper", flat[None]
 
 
-NUMBERS = [
-    None,
-    True,
-    -1,
-    0,
-    3,
-    10**12,
-    0.5,
-    1e300,
-    float("nan"),
-    float("inf"),
-    "a",
-    [],
-    {"tuple": []},
-]
+NUMBERS = [None, True, -1, 0, 3, 10**12, 0.5, 1e300, np.nan, np.inf, "a", [], {"tuple": []}]
 
 
 def leaves(tree, path=()):
-    """Yield the path of each number of a JSON value; long lists count by their first two
-    entries."""
-    items = (
-        tree.items()
-        if isinstance(tree, dict)
-        else list(enumerate(tree))[:2]
-        if isinstance(tree, list)
-        else ()
-    )
+    """Yield the path of each number of a JSON value, of lists those of the first two entries."""
+    items = []
+    if isinstance(tree, dict):
+        items = tree.items()
+    elif isinstance(tree, list):
+        items = list(enumerate(tree))[:2]
     for key, part in items:
         yield from leaves(part, (*path, key))
     if isinstance(tree, int | float) and "arrays" not in path:
@@ -125,7 +102,7 @@ def forgeries(tree, arrays):
 
 
 def outcome(place, rows):
-    """Return what comes of a model for these rows: "refused" or "predicts"; anything else fails."""
+    """ "refused" or "predicts", whichever a model does for these rows; anything else fails."""
     try:
         model = load_model(place)
     except FormatError:
@@ -177,8 +154,7 @@ def test_a_forged_model_is_refused_or_predicts(name, share, tmp_path):
 
 @pytest.fixture(scope="module")
 def embedded_model():
-    """A fitted model whose third feature has a table, an effect that depends on numbers, and
-    doubts."""
+    """A fitted model whose third feature has a table, effects of numbers, and doubts."""
     model = MODELS["levels"]()
     features = model.model_.design.scaling.features
     assert [j for j, _ in features.tables] == [j for j, _ in features.doubts] == [2]
@@ -186,7 +162,7 @@ def embedded_model():
 
 
 def with_features(model, **changes):
-    """Return the model with other fields of its feature map."""
+    """The model with other fields of its feature map."""
     scaling = model.model_.design.scaling
     scaling = replace(scaling, features=replace(scaling.features, **changes))
     return replace(model.model_, design=replace(model.model_.design, scaling=scaling))
@@ -225,8 +201,7 @@ DOUBTS = np.zeros((9, 12))
     ids=lambda changes: next(iter(changes)),
 )
 def test_forged_tables_of_levels_are_refused(changes, embedded_model, tmp_path):
-    """Tables and effects have dimensions for folds, levels, and coordinates; doubts are variances
-    by fold and level."""
+    """Dimensions are folds, levels and coordinates; doubts are variances."""
     files.save_model(with_features(embedded_model, **changes), tmp_path / "m")
     with pytest.raises(FormatError):
         files.load_model(tmp_path / "m")
@@ -238,23 +213,17 @@ def test_forged_tables_of_levels_are_refused(changes, embedded_model, tmp_path):
     "forge", [lambda labels: labels[:0], lambda labels: labels[:1], lambda labels: labels[None]]
 )
 def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(name, forge, tmp_path):
-    """Its own ``classes_``, in the dtype of y, are stored beside the labels of the model."""
+    """``classes_`` is stored separately, in the dtype of y."""
     model = MODELS[name]()
     save_model(model, tmp_path / "m")
     tree, arrays = read_group(str(tmp_path / "m"), KIND, FORMAT)
+    labels = model.classes_
     (place,) = [
         k
-        for k, each in enumerate(arrays)
-        if each.dtype == model.classes_.dtype
-        and len(each) == len(model.classes_)
-        and np.array_equal(each, model.classes_)
+        for k, array in enumerate(arrays)
+        if array.dtype == labels.dtype and np.array_equal(array, labels)
     ]
-    write_group(
-        tree,
-        [*arrays[:place], forge(arrays[place]), *arrays[place + 1 :]],
-        str(tmp_path / "f"),
-        KIND,
-        FORMAT,
-    )
+    arrays[place] = forge(arrays[place])
+    write_group(tree, arrays, str(tmp_path / "f"), KIND, FORMAT)
     with pytest.raises(FormatError, match="classes_ have another number"):
         load_model(tmp_path / "f")

@@ -1,5 +1,4 @@
-"""Fewer vectors: what they cost is the evidence and the error that a computation from all rows
-finds."""
+"""Pruning: its cost in evidence and error equals a computation from all rows."""
 
 import naive
 import numpy as np
@@ -17,15 +16,13 @@ from partirvm.errors import UsageError
 def rows(rng):
     """400 rows of two features and two targets, and weights."""
     X = rng.uniform(-3, 3, size=(400, 2))
-    y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])]) + 0.3 * rng.normal(
-        size=X.shape
-    )
+    y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])])
+    y += 0.3 * rng.normal(size=X.shape)
     return X, y, rng.choice([0.5, 2.0], size=len(X))
 
 
 def from_rows(model, X, y, w):
-    """Log evidence in the units of the model's map, weighted mean squared errors (T,), μ (M, T), Σ
-    (T, M, M)."""
+    """Log evidence in mapped units, weighted squared errors (T,), μ (M, T), Σ (T, M, M)."""
     scaling = model.design.scaling
     Phi = model.design.block(X)
     t = scaling.targets(y)
@@ -61,8 +58,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", some(CASES, {"one target, weights", "several targets"}))
 def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
-    """log N(t | 0, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ) and Σ w r² before and after; twice is once, and files and
-    exports keep it."""
+    """Before and after; two steps equal one; files and exports hold the result."""
     options, T, weighted = CASES[case]
     X = rows[0]
     y = rows[1][:, :T]
@@ -105,14 +101,11 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
 
 
 def test_each_deletion_is_the_one_of_least_loss(rng):
-    """The loss is that of log N(t | 0, C) summed over outputs that share Σ; leading columns stay; M
-    to none."""
-    Phi, t, alpha, beta = (
-        rng.normal(size=(40, 9)),
-        rng.normal(size=(40, 2)),
-        rng.uniform(0.1, 9.0, 9),
-        2.0,
-    )
+    """Of log N(t | 0, C), summed over outputs that share Σ; leading columns are kept."""
+    Phi = rng.normal(size=(40, 9))
+    t = rng.normal(size=(40, 2))
+    alpha = rng.uniform(0.1, 9.0, 9)
+    beta = 2.0
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma[::-1, ::-1])[::-1, ::-1][None]
 
@@ -137,8 +130,8 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
-def test_classes(likelihood):
-    """The weights have the normal distribution of the others given those at 0, of each class."""
+def test_pruned_classes_have_the_conditional_distribution(likelihood):
+    """Of the other weights, given that the pruned ones are 0."""
     model = classifier(likelihood, ("a", "b") if likelihood == "bernoulli" else ("a", "b", "c"))
     small = model.prune(2)
     left = np.flatnonzero(np.isin(model.design.all_labels, small.design.all_labels))
@@ -157,7 +150,7 @@ def test_classes(likelihood):
 
 
 @pytest.mark.slow
-def test_what_is_refused_and_what_changes_nothing(rows):
+def test_pruning_refuses_local_residuals_and_negative_numbers(rows):
     X, y, _ = rows
     local = RVMRegressor(residual="local", random_state=0).fit(X, y[:, 0])
     with pytest.raises(UsageError, match=r"prune model_\.sparse\(\)"):

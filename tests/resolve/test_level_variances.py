@@ -1,17 +1,15 @@
-"""Levels of several targets and of classes: predictions and their uncertainty for known, rare, new
-and missing levels.
+"""Levels of several targets and of classes: predictions for known, rare, new and missing levels.
 
-Planted tables have effects of levels whose variance is known, so the variance of a new target
-follows by a formula.
+The effects of levels have a known variance, from which the variance of a new target follows.
 """
 
-import importlib.util
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from exported import numpy_export
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
@@ -27,8 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 @dataclass
 class Planted:
-    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with the standard
-    deviation given."""
+    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with a given
+    sd."""
 
     n_levels: int
     effects: np.ndarray
@@ -89,8 +87,8 @@ TARGETS = [
 
 
 def outside(n_effects):
-    """The share of normal errors outside intervals of 95 % that are too narrow by two errors of a
-    deviation."""
+    """The share of normal errors outside 95 % intervals that are too narrow by two errors of a
+    sd."""
     return 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_effects)))
 
 
@@ -100,13 +98,9 @@ def outside(n_effects):
 def test_deviations_of_several_targets_hold_for_known_and_new_levels(
     n_levels, per_level, strength, n_targets, seed
 ):
-    """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and
-    effects, within 1/4.
-
-    With one row in each level, noise and effects cannot be told apart: a known level is then as a
-    new one. The standard deviation of L effects has the relative error 1/√(2L), of which intervals
-    of one target may be too narrow by two.
-    """
+    """95 % of new targets are within 1.96 deviations. The sd of L effects has the relative error
+    1/√(2L), of which intervals may be too narrow by two; with one row per level, noise and effects
+    cannot be separated."""
     planted = Planted.of(n_levels, strength, n_targets, seed)
     frame, y = planted.numbers(np.repeat(np.arange(n_levels), per_level))
     model = RVMRegressor(reference="none", **QUICK).fit(frame, y)
@@ -143,13 +137,8 @@ CLASSES = [
 def test_probabilities_of_classes_hold_for_known_and_new_levels(
     n_levels, per_level, strength, n_classes, seed
 ):
-    """No log loss exceeds that of the classes' shares; shares of right labels are near their
-    probabilities.
-
-    The shares of a few levels differ from those of all, which costs at most .02 + .2/√L for the
-    logit of one class. For known levels, the log loss is at most .06 above that of logistic
-    regression on cross-fitted target encodings.
-    """
+    """Their log loss is at most .02 + .2/√L above that of the classes' shares and .06 above that of
+    logistic regression on target encodings, and they are calibrated."""
     from sklearn.compose import make_column_transformer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -179,7 +168,7 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(
 @pytest.mark.parametrize("variance", [0.5, 4.0, 30.0])
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, share):
-    """Sampled: σ(m + u) has this share as its mean for u ~ N(0, v), and its variance gives v."""
+    """For u ~ N(0, v) and a given mean of σ(m + u)."""
     u = np.sqrt(variance) * stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
     low = -100.0
     high = 100.0
@@ -188,15 +177,6 @@ def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, sha
         low, high = (middle, high) if expit(middle + u).mean() < share else (low, middle)
     found = logit_variance(float(expit(middle + u).var()), share)
     assert_allclose(found, variance, rtol=0.12)
-
-
-def reader_of(model, path):
-    """The exported function of a model."""
-    model.to_numpy(path / "model.npz")
-    spec = importlib.util.spec_from_file_location("reader", path / "model_predict.py")
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    return reader.load(path / "model.npz")
 
 
 def onnx_of(model, path, numbers):
@@ -211,8 +191,7 @@ def onnx_of(model, path, numbers):
 
 
 def table_with_gaps(n_levels, seed):
-    """Rows with a number and a label, of which some are missing, their codes, and effects of levels
-    (L + 1,)."""
+    """Rows with missing numbers and labels, codes, and effects of levels (L + 1,)."""
     rng = default_rng(seed)
     codes = rng.integers(0, n_levels + 1, 300)
     x = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
@@ -233,8 +212,7 @@ INTERFACES = [
 
 @pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
 def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
-    """Known, unknown and missing labels, beside missing numbers: NumPy, ONNX, a saved model,
-    DATA."""
+    """Known, unknown and missing labels, and missing numbers: NumPy, ONNX, a saved model, DATA."""
     frame, codes, effects = table_with_gaps(n_levels, n_levels)
     rng = default_rng(1)
     signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]
@@ -254,7 +232,7 @@ def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     numbers[:5, 2] = n_levels + 7.0  # an unknown label
     new["k"] = new.k.cat.add_categories(["other"])
     new.loc[new.index[:5], "k"] = "other"
-    exported = reader_of(model, tmp_path)(numbers)
+    exported = numpy_export(model, tmp_path)(numbers)
     in_onnx = onnx_of(model, tmp_path, numbers)
     save_model(model, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
