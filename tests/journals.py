@@ -8,7 +8,7 @@ import numpy as np
 from partirvm.fit.driver import MemoryJournal
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
-"""What a line of history says about clocks, memory and stores, not about the fit."""
+"""Fields of a line of history that depend on clocks, memory and stores, not on the fit."""
 
 DATA = {"n_rows": 9, "n_features": 2, "hashes": [], "about": "", "moments": ""}
 REQUEST = {
@@ -19,7 +19,7 @@ REQUEST = {
     "versions": {},
 }
 REQUEST |= {"parameters": {"kernel": "gaussian", "basis": None}}
-"""What a job was asked to do, without a word on how."""
+"""The request of a job, with default options."""
 
 
 class Recorder(MemoryJournal):

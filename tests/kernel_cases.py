@@ -174,7 +174,7 @@ CASES = [
     Case("named function", FunctionKernel("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
     Case("callable", FunctionKernel(cauchy), cauchy, distant=True, unit=True),
 ]
-"""Every kernel there is, at least once."""
+"""Every kernel at least once."""
 
 
 def slopes(function, kernel, step):
@@ -189,7 +189,7 @@ def slopes(function, kernel, step):
 
 
 NAMED = [case for case in CASES if case.name != "callable"]
-"""Those that have a spec."""
+"""Cases that have a spec."""
 
 IMPOSSIBLE = {
     "gaussian": [

@@ -41,7 +41,7 @@ def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.sampled_from([0.3, 1.0]))
 def test_it_finds_the_peak_of_a_hill(peak, scale):
-    """Curvatures differ by a factor of 100."""
+    """The curvatures differ by a factor of 100."""
     peak = np.array(peak)
     steep = 10.0 ** np.linspace(-1, 1, len(peak))
     reason, count, points, values = climbed(
@@ -75,7 +75,7 @@ def test_a_start_outside_the_bounds_is_moved_inside():
 
 
 def test_it_ends_after_small_gains_or_at_the_limit_of_evaluations():
-    """A Rosenbrock valley."""
+    """The function is Rosenbrock's valley."""
 
     def valley(x, size=1.0):
         a = 1 - x[0]

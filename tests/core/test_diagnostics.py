@@ -38,7 +38,7 @@ def probabilities(n, K, seed=0):
 
 
 def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
-    """Values at the mid-quantiles of their distributions."""
+    """The values are the mid-quantiles of their distributions."""
     n = 2000
     mean = np.linspace(-5, 50, n)
     std = np.linspace(0.1, 3, n)
@@ -54,7 +54,7 @@ def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
 
 
 def test_sums_over_tiles_equal_those_of_all_rows():
-    """In any order of the tiles."""
+    """The order of the tiles does not matter."""
     rng = default_rng(1)
     rows = np.arange(1000)
     t = rng.normal(size=1000)
@@ -87,7 +87,7 @@ def test_sums_of_classes_over_tiles_equal_those_of_all_rows(K):
 
 
 def test_class_counts_follow_their_formulas():
-    """By loops over rows and classes."""
+    """The formulas are loops over rows and classes."""
     codes, p = probabilities(200, 3)
     found = ClassDiagnostics.of(codes, p)
     rows, hits, stated = (np.zeros((3, 10)) for _ in range(3))
@@ -134,9 +134,8 @@ def test_diagnostics_return_from_json():
     assert from_json(json.loads(json.dumps(to_json(none)))).sample.values.shape == (0, 3)
 
 
-def test_the_rows_of_largest_error():
-    """Ten rows of largest |t − mean|, with numbers and values, also in another unit of the
-    target."""
+def test_the_ten_rows_of_largest_error_are_kept():
+    """They have numbers and values, and |t − mean| may be in another unit of the target."""
     rng = default_rng(3)
     t = rng.normal(size=100)
     mean = rng.normal(size=100)
@@ -150,9 +149,9 @@ def test_the_rows_of_largest_error():
     assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
 
 
-def test_the_rows_of_largest_log_loss():
-    """True and most probable class, and both probabilities; row numbers begin at that of the
-    tile."""
+def test_the_ten_rows_of_largest_log_loss_are_kept():
+    """They have true and predicted class, and both probabilities; their numbers begin at the
+    tile's."""
     codes, p = probabilities(100, 3)
     found = ClassDiagnostics.of(codes, p, 1000).largest
     own = p[np.arange(100), codes]

@@ -79,7 +79,6 @@ def test_every_action_is_that_of_the_dense_algorithm(block):
 
 @given(seeds, st.sampled_from([0.3, 1.0, 3.0]))
 def test_the_evidence_rises_until_no_action_gains(seed, width):
-    """For any width of the columns."""
     Phi, t = bumps(seed, 30, 20, width)
     fit, reason, actions = recorded(nothing_of(statistics_of(Phi, t)))
     assert reason is Termination.CONVERGED

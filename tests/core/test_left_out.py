@@ -36,7 +36,7 @@ def left(errors, variances=0.0):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_errors_equal_those_of_a_fit_without_the_row(rng, fit, weighted):
-    """Error and variance with and without the columns that are centred at the row."""
+    """Error and variance are compared with and without the columns centred at the row."""
     Phi, t, alpha, beta, own = fit
     w = rng.choice([0.0, 0.5, 2.0], N) if weighted else np.ones(N)
     w[[3, 7]] = w.max()
@@ -137,7 +137,8 @@ def test_extreme_errors_of_centres_are_scaled_down():
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
 def test_quantiles_are_order_statistics_of_the_errors(rng, n):
-    """The k-th error at k/(n + 1), linear below the first, and the tail of Student's t above."""
+    """The k-th error is at k/(n + 1); below it is linear, above the last the tail is Student's
+    t."""
     z = np.abs(rng.standard_t(3, n))
     found = left(z).calibration(1.0, 0.0)
     z = np.sort(z)
@@ -165,7 +166,7 @@ def test_fewer_than_20_rows_have_quantiles_of_students_t():
 
 
 def test_many_rows_are_sampled():
-    """One row of each stratum, consecutive rows if they are shuffled, no sample of few rows."""
+    """The sample has one row of each stratum, or consecutive rows if they are shuffled."""
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=False) is None
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=True) is None
     last = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=True)

@@ -85,7 +85,7 @@ def same(block, other, rtol=1e-9, atol=1e-9):
 
 @given(problems())
 def test_the_statistic_follows_the_dense_formula(problem):
-    """Log likelihood, gradient, and the negative Hessian of each output."""
+    """It has the log likelihood, the gradient, and the negative Hessian of each output."""
     likelihood, Phi, codes, mean, w = problem
     block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
     value, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
@@ -100,8 +100,8 @@ def test_the_statistic_follows_the_dense_formula(problem):
 
 
 @given(problems(), st.data())
-def test_taking_columns_equals_their_statistic_alone(problem, data):
-    """If the other columns have zero weights."""
+def test_taking_columns_equals_their_statistic(problem, data):
+    """The other columns have zero weights."""
     likelihood, Phi, codes, mean, w = problem
     columns = np.array(sorted(data.draw(st.sets(st.integers(0, len(mean) - 1)))), dtype=np.int64)
     alone = np.zeros(mean.shape)

@@ -26,7 +26,7 @@ cuts = st.lists(st.integers(0, 60), max_size=5)
 
 @given(seeds, st.integers(1, 60), cuts, st.sampled_from([0.0, 2024.0, 1e9]))
 def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
-    """The variance keeps its digits with an offset of 1e9; with weights, too."""
+    """The variance has all digits with an offset of 1e9, and there may be weights."""
     values = offset + default_rng(seed).normal(size=(n, 3))
     total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
     exact = values.astype(np.longdouble)

@@ -185,7 +185,7 @@ def test_a_step_downhill_is_undone_and_restores_pruned_columns(rng):
 
 
 def test_limits_end_a_fit(rng):
-    """The number of vectors and the number of passes."""
+    """The limits are the number of vectors and the number of passes."""
     X, codes = banana(rng, 100)
     Phi = design(X, 0.5)
     state, reason = fit("bernoulli", Phi, codes, 2, StopRule(1e-7, 200, vectors=40))
@@ -198,7 +198,7 @@ def test_limits_end_a_fit(rng):
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
 def test_hard_data_have_finite_fits(rng, likelihood, kind):
-    """Separable classes, equal inputs, contradicting labels, one row of each class."""
+    """Classes are separable, inputs equal, labels contradictory, or each class has one row."""
     K = 2 if likelihood == "bernoulli" else 3
     codes = (np.arange(30) % K).astype(float)
     X = np.column_stack([10 * codes, np.zeros(30)]) + rng.normal(size=(30, 2))
@@ -241,7 +241,7 @@ def test_separable_classes_converge_from_distant_weights(seed):
 
 @pytest.mark.parametrize("seed", [18, 48, 66])
 def test_a_rejected_update_at_the_mode_is_not_repeated_forever(seed):
-    """Three classes that no column separates: deleting the last column promises too much."""
+    """No column separates three classes; the gain of deleting the last column is overestimated."""
     rng = default_rng(seed)
     n = rng.integers(6, 80)
     X = rng.normal(size=(n, 2)) * 10 ** rng.uniform(-1, 1)
@@ -256,7 +256,7 @@ def test_a_rejected_update_at_the_mode_is_not_repeated_forever(seed):
 
 @pytest.mark.slow
 def test_alpha_and_mode_do_not_oscillate():
-    """Three overlapping groups: α of each quadratic's optimum overshoots in turn."""
+    """In three overlapping groups α of each quadratic's optimum overshoots in turn."""
     rng = default_rng(0)
     codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
     angle = np.pi * (codes / 3 + rng.integers(2, size=150))

@@ -44,7 +44,7 @@ def kind_problems(draw):
 
 @given(kind_problems())
 def test_a_well_conditioned_posterior_follows_the_equations(problem):
-    """Eqs. 6, 12, 13, 15 and 17, and s and q of each column (Tipping & Faul 2003, eqs. 19 and
+    """They are eqs. 6, 12, 13, 15, 17, and those of s and q (Tipping & Faul 2003, eqs. 19 and
     22)."""
     Phi, t, alpha, beta, w, offset = problem
     statistics = dense_statistics(Phi, t[:, None], w, offset=offset)
@@ -126,13 +126,13 @@ def test_an_ill_conditioned_posterior_predicts_accurately(problem):
     ],
 )
 def test_a_matrix_that_has_no_factor_is_refused(H, what):
-    """Not finite, an empty column, indefinite."""
+    """It is not finite, has an empty column, or is indefinite."""
     with pytest.raises(NumericalError, match=what):
         factorise(np.array(H))
 
 
 def test_the_evidence_without_columns_is_that_of_noise(rng):
-    """M = 0: the evidence is that of noise alone, log N(t | 0, σ²I)."""
+    """It is log N(t | 0, σ²I)."""
     t = rng.normal(size=20)
     found = module.posterior(dense_statistics(np.zeros((20, 0)), t[:, None]), np.zeros(0), 4.0)
     expected = -0.5 * (20 * np.log(2 * np.pi / 4.0) + 4.0 * t @ t)

@@ -41,7 +41,7 @@ def mean_of(Phi, t, theta):
 
 
 def test_information_is_that_of_the_targets_distribution(rng):
-    """From Σ, α and N only, as from the N × N covariance."""
+    """It is computed from Σ, α and N, and compared with the N × N covariance."""
     for M in (1, 4):
         Phi, t, alpha, beta = problem(rng, M=M)
         root = np.linalg.cholesky(naive.posterior(Phi, t, alpha, beta)[1])
@@ -80,7 +80,7 @@ def test_the_widened_covariance_and_its_degrees_of_freedom(rng, known_noise, kno
 
 
 def test_the_freedom_of_determined_weights_is_that_of_linear_regression(rng):
-    """ν = N − M to within 2/REACH², and at least one."""
+    """ν = N − M to within 2/REACH², and ν is at least one."""
     Phi, t, _, beta = problem(rng, N=30, M=4)
     flat = np.full(4, 1e-8)
     mean, Sigma = naive.posterior(Phi, t, flat, beta)

@@ -51,7 +51,7 @@ def test_keys_do_not_depend_on_the_tile(seed, number, n, first, data):
 
 @pytest.mark.parametrize("draw", [(0, 0), (0, 1), (1, 0), (2**40, 3)])
 def test_keys_are_uniform_and_uncorrelated(draw):
-    """Numbers of neighbouring rows and their differences, by Kolmogorov and Smirnov's test."""
+    """Neighbouring rows and their differences pass Kolmogorov and Smirnov's test."""
     u = uniform(np.arange(50_000), draw)
     assert ((u > 0) & (u < 1)).all()
     assert kstest(u, "uniform").pvalue > 1e-4
@@ -60,7 +60,7 @@ def test_keys_are_uniform_and_uncorrelated(draw):
 
 
 def test_rows_without_a_chance_come_last():
-    """After rows with any positive chance; no key is NaN."""
+    """They follow all rows with a positive chance, and no key is NaN."""
     chances = np.array([0.0, 1e-300, 1.0, 0.0, 1e-3])
     for draw in range(50):
         keys = drawn(chances, np.arange(5), (0, draw))
@@ -70,7 +70,7 @@ def test_rows_without_a_chance_come_last():
 
 @given(st.integers(1, 2000), st.integers(0, 2**32 - 1))
 def test_a_random_order_holds_every_row_once(n, seed):
-    """A part of it is the same part of the whole order."""
+    """A part of it equals the same part of the complete order."""
     whole = random_order(n, default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
     assert_array_equal(
@@ -81,7 +81,7 @@ def test_a_random_order_holds_every_row_once(n, seed):
 
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 10**9])
 def test_the_first_part_of_a_random_order_is_spread_evenly(n):
-    """Like independent draws; neighbours in the order are uncorrelated."""
+    """Neighbours in the order are uncorrelated, as in independent draws."""
     k = min(n // 2, 20_000)
     rows = random_order(n, default_rng(5), np.arange(k))
     counts = np.histogram(rows, bins=10, range=(0, n))[0]
@@ -97,7 +97,7 @@ def test_the_first_part_of_a_random_order_is_spread_evenly(n):
     st.randoms(),
 )
 def test_the_largest_errors_do_not_depend_on_tiles(errors, limit, cuts, random):
-    """The first ``limit`` by (−error, row), for any split and order of the parts."""
+    """They are the first ``limit`` by (−error, row), for any split and order of the parts."""
     n = len(errors)
     values = np.array(errors, dtype=float)
     rows = np.arange(n) + 100

@@ -19,7 +19,7 @@ from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):
-    """Codes, probabilities and, for two classes, linear predictors, rounded if there shall be
+    """Codes, probabilities and, for two classes, linear predictors, which are rounded to have
     ties."""
     rng = default_rng(seed)
     codes = rng.integers(k, size=n)
@@ -120,7 +120,7 @@ def test_rankings_keep_the_order_of_scores():
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
 def test_scores_of_numbers_equal_those_of_scipys_normal(seed, n, cut):
-    """RMSE, NLPD, CRPS by its integral, interval score and coverage."""
+    """They are RMSE, NLPD, CRPS by its integral, interval score and coverage."""
     rng = default_rng(seed)
     t = 5 + rng.normal(size=n)
     mean = 5 + rng.normal(size=n)

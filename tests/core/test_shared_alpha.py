@@ -65,7 +65,7 @@ def test_a_step_follows_the_formulas_of_shared_alpha(problem):
 
 @given(problems())
 def test_the_gain_of_a_candidate_is_the_rise_of_the_evidence(problem):
-    """s and q of each target, ℓ(α), and its best α on a dense grid."""
+    """s and q of each target are dense, and the best α is that of a grid."""
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics

@@ -84,8 +84,7 @@ def test_fixed_noise_is_unchanged_and_each_step_is_reported():
 
 @pytest.mark.slow
 def test_auto_reaches_the_best_of_several_starts():
-    """Sinc with a wide kernel: α = 1/M² ends tens of nats above the usual start; both keep α above
-    ``ALPHA_FLOOR``."""
+    """For sinc with a wide kernel, α = 1/M² ends tens of nats above the usual start."""
     rng = default_rng(1)
     X = rng.uniform(-3, 3, (100, 1))
     t = np.sinc(X[:, 0]) + 0.038 * rng.normal(size=100)
@@ -110,7 +109,7 @@ def half_entered(seed, *, M=30):
 
 @pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_other_columns_act_as_noise_of_the_new_ones(offset):
-    """With C = I/β + ΦA⁻¹Φᵀ of the others: ΦᵀC⁻¹Φ, ΦᵀC⁻¹t, tᵀC⁻¹t, and differences of evidence."""
+    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t."""
     Phi, t, state = half_entered(0)
     shift = np.where(state.entered, 0.0, offset)[:, None]
     begun = beside(replace(state, statistics=state.statistics.shift(shift)))
@@ -128,7 +127,7 @@ def test_other_columns_act_as_noise_of_the_new_ones(offset):
 
 
 def test_a_column_that_fails_given_the_others_does_not_join():
-    """Orthogonal columns: a is there, b gains ½βt² and begins at its entry α, c with φᵀt = 0
+    """Of orthogonal columns a is in, b gains ½βt² and begins at its entry α, c with φᵀt = 0
     fails."""
     Phi = np.eye(6)[:, :3]
     t = np.array([3.0, 3, 0, 0, 0, 0])

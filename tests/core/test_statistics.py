@@ -1,4 +1,4 @@
-"""Gram statistics compared with the whole design: splits, extension, columns taken, weights."""
+"""Gram statistics compared with all rows: splits, extension, columns taken, weights."""
 
 import itertools
 from functools import reduce
@@ -48,7 +48,7 @@ def assert_same(found, expected):
     st.lists(st.integers(0, 40), max_size=4),
 )
 def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts):
-    """Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows and Σ log w."""
+    """The sums are Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows and Σ log w."""
     Phi, t, w = rows(seed, n, kept + new, weighting, targets)
     edges = [0, *sorted(min(cut, n) for cut in cuts), n]
     blocks = []

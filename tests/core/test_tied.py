@@ -103,8 +103,7 @@ def test_slopes_have_the_precision_of_the_covariance(rng):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_an_update_follows_the_formulas(several):
-    """α ← TΣγ/Σμ² and β ← (N − Σγ)T/residual, shared by T class indicators, and the evidence
-    there."""
+    """α ← TΣγ/Σμ² and β ← (N − Σγ)T/residual, which T class indicators share."""
     T = 3 if several else 1
     Phi, t, statistics = random_statistics(3, 1, T)
     found, fit = updates(statistics, Tied(0.5, 2.0, 3.0), 1, None if several else 1.0)

@@ -83,8 +83,7 @@ PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.
 @pytest.mark.parametrize("numbers", PRIORS)
 @given(problems(), st.booleans(), st.booleans())
 def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
-    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), with priors (app. A), and their
-    posterior and evidence."""
+    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18); priors follow app. A."""
     Phi, t, alpha, beta, w = problem
     offset = np.linspace(-1, 1, len(alpha)) if with_offset else None
     start = state_of(
@@ -116,7 +115,7 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
 
 @given(problems(least=2))
 def test_a_column_is_pruned_if_it_gains_nothing_and_is_undetermined(problem):
-    """q_i² ≤ s_i without the column (Tipping & Faul 2003, eq. 20), and γ_i < FADED."""
+    """That is q_i² ≤ s_i without the column (Tipping & Faul 2003, eq. 20), and γ_i < FADED."""
     Phi, t, alpha, beta, w = problem
     M = len(alpha)
     gamma = naive.determinedness(Phi, t, alpha, beta, w)
@@ -249,7 +248,7 @@ def test_thinning_deletes_columns_that_do_not_fade(rng):
 
 
 def test_a_fixed_precision_and_its_column_are_unchanged(rng):
-    """A bias that explains nothing, through steps and thinning; the prior does not count it."""
+    """The bias explains nothing; steps, thinning and the prior ignore its precision."""
     Phi = np.hstack([np.ones((80, 1)), rng.normal(size=(80, 3))])
     t = Phi[:, 1] + 0.1 * rng.normal(size=80)
     t -= t.mean()

@@ -121,7 +121,7 @@ ROWS = default_rng(2).normal(size=(20, 2)) * 2
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
 @pytest.mark.parametrize("kernel", OWN, ids=lambda kernel: kernel.name)
 def test_a_users_kernel_without_operations_is_refused_by_name(kernel, form, tmp_path):
-    """Also as a part of other kernels; nothing is written."""
+    """So are kernels that contain it; nothing is written."""
     for each in nested(kernel):
         with pytest.raises(
             UsageError, match=rf"kernel '{kernel.name}' cannot be exported: .*`operations`"
@@ -161,7 +161,7 @@ def test_functions_are_refused(tmp_path):
 
 
 def test_shapley_values_of_a_users_kernel_are_sampled():
-    """Even if it is derived from a kernel that is a product over inputs."""
+    """It may be derived from a kernel that is a product over inputs."""
     found = model_of(Narrower(0.5)).explain(ROWS[:3], ROWS[3:9])
     assert found["error_std"] is not None
     assert_allclose(
@@ -171,7 +171,7 @@ def test_shapley_values_of_a_users_kernel_are_sampled():
 
 
 def test_gradients_of_a_users_kernel_are_those_of_its_slope():
-    """By differences, also if it is derived from the Gaussian."""
+    """They equal differences, also if the kernel is derived from the Gaussian."""
     X = ROWS[:4]
     step = 1e-5
     for kernel in (RationalQuadratic(0.5), Narrower(0.5)):

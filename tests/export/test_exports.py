@@ -265,7 +265,7 @@ def test_an_export_needs_no_partirvm_and_refusals_have_advice(tmp_path):
 
 @pytest.mark.usefixtures("quick_learning")
 def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
-    """Vectors encode the fold, of which a header knows nothing."""
+    """Vectors encode the fold, which a header does not know."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the C form is not compiled")
     rng = default_rng(0)
@@ -287,7 +287,7 @@ def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
 
 
 def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
-    """If no training label is missing: the variance of a new level counts once."""
+    """The variance of a level that training never saw counts once."""
     rng = default_rng(0)
     codes = rng.integers(0, 12, 400)
     labels = [f"l{code:02d}" for code in codes]

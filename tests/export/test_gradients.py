@@ -33,7 +33,7 @@ def agree(found, expected):
     "seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)]
 )
 def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
-    """With warps, local noise and basis functions; codes are not near others."""
+    """Models have warps, local noise and basis functions; codes are not near others."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
     assert {model.design.scaling.target.kind for _, model in models} == {"none", "log", "asinh"}
     assert any(model.design.noise for _, model in models)
@@ -54,7 +54,7 @@ def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
 
 
 def test_gradients_of_effects_of_levels(rng):
-    """0 for a code; a number has that of its effects; beyond ±4 the effect is flat."""
+    """A code has the derivative 0, a number that of its effects, which are flat beyond ±4."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
     numbers = np.array([0, 2])
     moments = np.array([[0.5, -0.2], [1.5, 0.7]])
@@ -72,7 +72,7 @@ def test_gradients_of_effects_of_levels(rng):
 
 
 def test_gradients_of_estimators_and_their_refusals(rng):
-    """Of one target and several, with the same bits for one row and many."""
+    """One row has the bits of many rows, for one target and several."""
     X = rng.normal(size=(HEIGHT + 90, 2))
     y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
     for target, shape in ((y[:90], (2, 2)), (y[:90, 0], (2,))):

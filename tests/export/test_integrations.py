@@ -78,7 +78,7 @@ LOGGED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGGED)
 def test_models_from_mlflow_predict_the_same_bits(kind, tmp_path, monkeypatch):
-    """Also rows with missing numbers and unknown labels."""
+    """Rows have missing numbers and unknown labels."""
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow")
@@ -220,7 +220,7 @@ def test_optuna_optimises_an_estimator():
 
 
 def test_mapie_makes_conformal_intervals():
-    """The mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
+    """They are the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
     regression = pytest.importorskip("mapie.regression")
     model = RVMRegressor(random_state=0).fit(NUMBERS[:80], TARGET[:80])
     conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=True)

@@ -39,7 +39,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_command_writes_to_a_url(ending, made, here, capsys):
-    """The bytes of a file; nothing in the working folder."""
+    """It writes the bytes of a file, and nothing in the working folder."""
     url = f"memory://exports/{ending}/m.{ending}"
     assert main(["export", made[0], url]) == 0
     assert f"{url}: written, " in capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_other_protocols_and_chains_are_refused(url, made, here, capsys):
     "content", [b"# my own file", b"", b'"""Predict with my own code."""', b"\xff\xfe"]
 )
 def test_a_reader_replaces_no_other_file(content, made, here, capsys):
-    """Not even with --overwrite; the model is not written either."""
+    """Not even --overwrite replaces it; then the model is not written either."""
     (here / "m_predict.py").write_bytes(content)
     (here / "partirvm_predict.py").write_bytes(content)
     for flags in ([], ["--overwrite"]):

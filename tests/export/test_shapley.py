@@ -131,7 +131,7 @@ def test_values_of_random_models_are_within_their_errors_and_add_up(seed):
 
 
 def test_a_column_of_several_features_and_inputs_has_one_value():
-    """Features of a date, levels as coordinates, numbers filled by regressions."""
+    """A date has several features, levels are coordinates, and regressions fill numbers."""
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
     table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])

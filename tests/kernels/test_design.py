@@ -32,7 +32,7 @@ def design(rng, basis=BASIS, m=4):
 
 
 def test_leading_columns_come_first(rng):
-    """Bias, φ(x) of the active functions, and k(x, Z), all of the standardised inputs."""
+    """The columns are the bias, active φ(x), and k(x, Z), all of the standardised inputs."""
     made = design(rng)
     X = rng.normal(size=(20, D))
     close = partial(assert_allclose, rtol=1e-12)
@@ -69,7 +69,7 @@ def test_a_design_without_a_kernel_has_only_leading_columns(rng):
 
 
 def test_pruned_leading_columns_are_offered_again(rng):
-    """The bias and functions that are not in the design."""
+    """They are the bias and the functions that are not in the design."""
     made = design(rng)
     problem = Problem(9, made.take(slice(None), leading=NONE), True, 1.0, None, 1.0, True, False)
     assert_array_equal(problem.leading, -1 - np.arange(8))
@@ -105,7 +105,7 @@ def test_a_basis_returns_from_its_spec_and_pickle():
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_functions_that_are_no_basis_are_refused(function, message):
-    """Other shapes, values that are not finite, errors, and names that cannot be imported."""
+    """They have other shapes, are not finite, fail, or cannot be imported."""
     with pytest.raises(UsageError, match=message):
         Basis(((function, 1),))(np.ones((2, 1)))
     with pytest.raises(UsageError, match=r"numpy:no_such cannot .*'numpy' has no attribute"):

@@ -51,7 +51,6 @@ def drawn(rng, n, d=D):
 
 
 def test_every_kernel_has_cases():
-    """Every registered kernel, except "none"."""
     assert {case.kernel.spec()["name"] for case in NAMED} == set(IMPOSSIBLE) - {Several.name}
     assert set(IMPOSSIBLE) == set(KERNELS) - {NoKernel.name}
     assert all(KERNELS[name].name == name for name in KERNELS)
@@ -61,8 +60,7 @@ def test_every_kernel_has_cases():
 
 @kernels
 def test_a_block_has_the_value_of_every_pair(rng, case):
-    """k(x, z) = k(z, x), alone and in a block; ``diagonal`` is k(x, x); Mercer kernels are
-    positive."""
+    """It is symmetric, ``diagonal`` is k(x, x), and Mercer kernels are positive."""
     X = np.asfortranarray(drawn(rng, 40))
     Z = drawn(rng, 37)
     X.flags.writeable = False
@@ -102,7 +100,8 @@ def test_gradients_in_log_parameters_equal_finite_differences(rng, case, order):
 
 @those([case for case in CASES if not isinstance(case.kernel, FunctionKernel)])
 def test_gradients_in_the_inputs_equal_finite_differences(rng, case):
-    """Away from centres, where Laplacian kernels have a kink; categories have the derivative 0."""
+    """Points are not centres, where Laplacian kernels have a kink; categories have the derivative
+    0."""
     X = rng.normal(size=(40, D))
     Z = rng.normal(size=(37, D))
     weights = rng.normal(size=(40, 37))
@@ -161,7 +160,7 @@ def test_a_block_may_be_written_into_columns_of_a_wider_array(rng, case):
 @those([case for case in CASES if case.distant])
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
 def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
-    """Coordinates up to 1e9 with differences of about 1."""
+    """The coordinates are up to 1e9 and differ by about 1."""
     X = offset + rng.normal(size=(30, D))
     Z = offset + rng.normal(size=(6, D))
     far = block(case.kernel, X, Z)
@@ -174,7 +173,7 @@ def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
 @those([case for case in CASES if case.unit])
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
 def test_values_are_between_zero_and_one(case, seed, power):
-    """For coordinates of any size, and copies of the centres."""
+    """The coordinates have any size, and points are copies of centres."""
     rng = default_rng(seed)
     Z = rng.normal(size=(6, D)) * 10.0**power
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])

@@ -63,7 +63,7 @@ def test_several_kernels_return_from_their_spec():
     st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5), st.booleans()
 )
 def test_equal_functions_join_once(points, present, several):
-    """In order, the first column of a kernel at each new point."""
+    """The first column of a kernel joins at each new point, in order."""
     kernel = Several((Gaussian(0.4), Gaussian(1.0))) if several else Gaussian(0.4)
     scaling = Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1))
     empty = Design(kernel, scaling, np.zeros((0, 1)), np.zeros(0, np.int64), bias=False)

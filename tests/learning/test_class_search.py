@@ -45,8 +45,7 @@ def two_of(n, d, seed=0):
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
-    """(1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k), for two classes of the second one
-    only."""
+    """They are (1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k)."""
     codes = default_rng(1).integers(0, K, 60).astype(float)
     X = np.zeros((60, 1))
     rows = np.arange(5, 30)
@@ -78,7 +77,7 @@ def test_a_common_width_keeps_the_ratios_of_gammas():
 
 
 def test_unscaled_features_have_gammas_proportional_to_their_variances():
-    """gamma_j v_j / mean(v) over numeric features; categories are unchanged."""
+    """They are gamma_j v_j / mean(v) over numeric features; categories are unchanged."""
     X = np.zeros((3, 4))
     kernel = Product((OnColumns(Gaussian(0.5), (0, 2, 3)), OnColumns(Categorical(0.7), (1,))))
     problem = problem_of(X, np.zeros(3), kernel, K=3)
@@ -89,7 +88,7 @@ def test_unscaled_features_have_gammas_proportional_to_their_variances():
 
 
 def test_widths_per_feature_must_gain_more_than_a_standard_error():
-    """By more than one standard error of the mean gain; the errors are roots of means."""
+    """The error is that of the mean gain; recorded errors are roots of means."""
     gain = np.array([1.0, -1.0, 1.0, 0.0])  # mean .25, standard error √.6875 / 2 = .41
     for more, form in ((0.1, ONE), (0.2, EACH)):
         found = choose(np.array([4.0 + gain + more, np.full(4, 4.0)]), ONE)
@@ -152,7 +151,7 @@ def test_features_of_one_unit_are_unscaled_if_that_is_better():
 
 
 def test_skewed_features_are_warped_together():
-    """Classes by a sum of logarithms; codes of a category are not warped."""
+    """Classes depend on a sum of logarithms; codes of a category are not warped."""
     rng = default_rng(5)
     Z = rng.normal(size=(300, 8))
     codes = rng.integers(9, size=300) ** 2.0
@@ -173,7 +172,7 @@ def test_skewed_features_are_warped_together():
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_many_rows_use_the_tied_evidence(K, monkeypatch):
-    """Above ``FEW`` rows, with fewer centres."""
+    """Above ``FEW`` rows the search has fewer centres."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
     passes = Passes()

@@ -59,7 +59,7 @@ def test_planted_effects_are_found_up_to_a_rotation():
 
 
 def test_random_effects_have_the_known_posterior():
-    """w_l = n_l m_l / (n_l + σ²/τ²), and τ² and σ² within their errors."""
+    """w_l = n_l m_l / (n_l + σ²/τ²), and τ² and σ² are within their errors."""
     rng = default_rng(1)
     counts = np.tile([2, 8, 32], 200)
     tau = 1.5
@@ -78,7 +78,7 @@ def test_random_effects_have_the_known_posterior():
 
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
 def test_intervals_of_new_levels_cover_on_average(n_levels):
-    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1."""
+    """There are 400 draws of effects of sd 3, with 50 rows each and noise of sd 1."""
     rng = default_rng(n_levels)
     shares = []
     for _ in range(400):
@@ -97,7 +97,7 @@ def test_intervals_of_new_levels_cover_on_average(n_levels):
 
 
 def test_the_variance_of_a_new_level_follows_its_formula():
-    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range."""
+    """It is (1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range."""
     rng = default_rng(0)
     found = replace(
         random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)),
@@ -131,7 +131,8 @@ def test_weights_count_as_rows():
 
 
 def test_effects_of_levels_are_functions_of_the_numbers():
-    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2, u = (1 + tanh .8z)/2; 0 for unknown levels."""
+    """They are w₀ + w₁z + w₂ cos πu with z = (x − 1)/2, u = (1 + tanh .8z)/2; unknown levels have
+    0."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
     weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
@@ -168,7 +169,8 @@ def test_a_row_has_the_effects_learned_without_its_fold():
 
 
 def test_effects_without_a_fold_are_those_of_the_other_rows():
-    """n_l m_l / (n_l + σ²/τ²) over the rows outside the fold, with the variances of all rows."""
+    """They are n_l m_l / (n_l + σ²/τ²) over rows outside the fold, with the variances of all
+    rows."""
     rng = default_rng(4)
     codes = np.repeat(np.arange(300), 3)
     t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)

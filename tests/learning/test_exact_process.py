@@ -41,7 +41,7 @@ def dense(X, w, kernel, problem, fit):
 
 
 def test_the_evidence_is_the_normal_density_of_the_covariance():
-    """With row weights and a bias."""
+    """The covariance has row weights and a bias."""
     X, y = arm(20, 2)
     w = np.array([4.0, 0.5, 1.0, 2.0] * 5)
     problem = problem_of(X, y)
@@ -57,7 +57,7 @@ def test_the_evidence_is_the_normal_density_of_the_covariance():
     [Gaussian((0.4, 0.2)), Matern32(0.3), Directions(Gaussian((0.5, 0.1)), [[1, 1], [1, -1]])],
 )
 def test_slopes_equal_differences_of_the_evidence(kernel, noise):
-    """In the log parameters of the kernel, log s² and log σ²; a given σ² has none."""
+    """The parameters are those of the kernel, log s² and log σ², unless σ² is given."""
     X, y = arm(15, 2)
     rows = rows_of(
         replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5)
@@ -77,7 +77,7 @@ def test_slopes_equal_differences_of_the_evidence(kernel, noise):
 
 
 def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
-    """The factor c = tᵀK⁻¹t/n, up to the constant n/2 (1 + log 2π − log n)."""
+    """The factor is c = tᵀK⁻¹t/n, and the constant n/2 (1 + log 2π − log n) is left out."""
     X, y = arm(20, 2)
     problem = problem_of(X, y)
     K = dense(X, np.ones(20), FIT.kernel, problem, FIT)
@@ -98,7 +98,7 @@ def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
 
 
 def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
-    """By central differences of the mean at the rows."""
+    """The gradient is compared with central differences at the rows."""
     X, y = arm(12, 2)
     problem = problem_of(X, y)
     rows = rows_of(problem, X, y)
@@ -115,7 +115,7 @@ def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
 
 
 def test_densities_of_new_rows_are_those_of_the_joint_normal():
-    """log p(all, new) − log p(all) for each new row."""
+    """Each is log p(all, new) − log p(all)."""
     X, y = arm(14, 2)
     problem = problem_of(X, y)
     rows, new = (rows_of(problem, X, y, numbers=np.arange(*each)) for each in ((0, 10), (10, 14)))
@@ -130,7 +130,7 @@ def test_densities_of_new_rows_are_those_of_the_joint_normal():
 
 
 def test_the_ascent_ends_where_slopes_are_zero():
-    """From wide widths and much noise; it finds the noise of the data."""
+    """It begins with wide widths and high noise, and finds the noise of the data."""
     X, y = arm(150, 2, noise=0.2)
     rows = rows_of(problem_of(X, y), X, y)
     start = ProcessFit(Gaussian((0.05, 0.05)), 0.0, np.log(0.5))
@@ -143,8 +143,7 @@ def test_the_ascent_ends_where_slopes_are_zero():
 
 
 def test_priors_affect_only_narrow_widths_and_small_noise():
-    """Half normals of log γ above half its initial value and of log σ² below 0.1 of the
-    variance."""
+    """They are half normals of log γ above half its initial value and of log σ² below a limit."""
     X, y = arm(30, 2)
     problem = problem_of(X, y, Gaussian((0.5, 0.5)))
     rows = rows_of(problem, X, y)
@@ -159,7 +158,7 @@ def test_priors_affect_only_narrow_widths_and_small_noise():
 
 @pytest.mark.parametrize("w", [np.ones(40), np.array([4.0, 0.5, 1.0, 2.0] * 10)])
 def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
-    """The largest density over λ, at the best noise of each, less that of noise alone."""
+    """It is the largest density over λ, at the best noise of each, less that of noise only."""
     X, y = arm(40, 2)
     rows = replace(rows_of(problem_of(X, y), X, y, w), columns=np.zeros((40, 0)))
     kernel = Gaussian((2.0, 0.3))

@@ -40,7 +40,7 @@ def gammas(entries):
 
 
 def test_relevant_features_are_found():
-    """2 of 10."""
+    """Two of ten features are relevant."""
     entries = learned(*arm(1200, 10), centres=100)
     found = gammas(entries)
     assert (found[:2] > 0.05).all()
@@ -51,7 +51,7 @@ def test_relevant_features_are_found():
 
 
 def test_one_width_is_searched_from_several_starts():
-    """A trend with ripples: the width of the trend is a local maximum, 280 nats lower."""
+    """The width of a trend with ripples is a local maximum, 280 nats below the best."""
     rng = default_rng(5)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
@@ -63,7 +63,6 @@ def test_one_width_is_searched_from_several_starts():
 
 
 def test_relevant_features_of_classes_are_found():
-    """Of two classes, and of three."""
     rng = default_rng(4)
     X = rng.normal(size=(500, 6))
     f = X[:, 1] ** 2 + X[:, 4] + 0.3 * rng.normal(size=500)
@@ -84,8 +83,7 @@ def dense(X, y, w, line, kernel, centres, alpha):
 
 
 def test_centres_double_and_the_evidence_never_falls(monkeypatch):
-    """A wavy function with little noise; the evidence of each stage is that of the dense
-    formula."""
+    """The evidence of each stage is that of the dense formula."""
     bests = []
     old = KernelSearch.record
 

@@ -25,7 +25,7 @@ def product(n, d=6, seed=1):
 
 
 def test_left_out_rows_are_predicted_by_the_exact_process():
-    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23), with a bias."""
+    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23), with a bias in k."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.3))
     with sample_of(X, y) as sample:
@@ -53,7 +53,8 @@ def judge_with(rivals):
 
 
 def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
-    """By more than 5 % of the error and more than one standard error of the mean difference."""
+    """The rival must gain 5 % of the error and more than one standard error of the mean
+    difference."""
     judge = judge_with(
         {"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]}
     )
@@ -138,7 +139,7 @@ def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
 
 
 def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
-    """By means over 8 rows of the left-out errors r_i = α_i/(K⁻¹)_ii (ibid., eq. 5.12)."""
+    """The correction is a mean over 8 rows of left-out errors α_i/(K⁻¹)_ii (ibid., eq. 5.12)."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.02), bias=False)
     fit = ProcessFit(Gaussian(0.02), 0.0, np.log(0.5))

@@ -97,7 +97,7 @@ def test_a_signal_in_many_columns_is_kept_and_its_uncertainty_is_calibrated():
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "d", "seed"), [(60, 12, 0), (100, 30, 1)])
 def test_noise_with_categories_and_weights_is_predicted_by_its_mean(n, d, seed):
-    """No worse than the weighted mean, with categories of 3 to 30 levels."""
+    """The error is not larger than that of the weighted mean."""
     import pandas as pd
 
     X, y = noise_alone(n, d, "gaussian", seed)

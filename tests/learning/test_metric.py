@@ -42,7 +42,7 @@ def learned(X, y, kernel, metric="auto", passes=None):
 
 
 def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
-    """By central differences of Φμ, with row weights, summed over two columns of μ."""
+    """It is compared with central differences of Φμ, with row weights and two columns of μ."""
     rng = default_rng(1)
     X = rng.normal(size=(30, 3))
     w = rng.choice([0.5, 2.0], size=30)
@@ -65,8 +65,7 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
 
 @pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
 def test_directions_start_at_eigenvectors_with_the_width_of_an_input(family):
-    """gamma_i = factor of the family / (d · variance along the direction), largest eigenvalue
-    first."""
+    """gamma_i is the factor of the family / (d · variance along the direction), largest first."""
     X, y = ridge(60, 3)
     X *= [1.0, 2.0, 0.5]
     with sample_of(X, y) as sample:
@@ -82,7 +81,7 @@ def test_directions_start_at_eigenvectors_with_the_width_of_an_input(family):
 
 
 def test_only_numeric_columns_get_directions():
-    """Not where a kernel has one feature, or is not radial."""
+    """Kernels of one feature, and kernels that are not radial, have none."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
     found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
@@ -108,7 +107,7 @@ def test_a_wave_along_a_diagonal_is_found():
 
 @pytest.mark.slow
 def test_directions_that_gain_nothing_are_not_used():
-    """A sum of functions of single features."""
+    """The target is a sum of functions of single features."""
     rng = default_rng(3)
     X = rng.normal(size=(500, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 / 4 + 0.1 * rng.normal(size=500)
@@ -119,8 +118,8 @@ def test_directions_that_gain_nothing_are_not_used():
 
 @pytest.mark.slow
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries may change, for a gain of half a log N each; else they are fixed
-    or switched off."""
+    """Above ``FREE_ROWS`` entries may change if they gain half a log N each; else they are
+    fixed."""
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
     monkeypatch.setattr(forms, "FREE_ROWS", 100)

@@ -21,7 +21,7 @@ ROWS = np.sort(default_rng(2).permutation(200)[:40])
 
 @pytest.mark.parametrize("K", [0, 2])
 def test_the_probe_equals_a_basic_fit_to_its_rows(K):
-    """In vectors, evidence and error."""
+    """Vectors, evidence and error are equal."""
     X, f = arm(200, 2, noise=0.3)
     y = (f > 0.2).astype(float) if K else f
     problem = problem_of(X, y, Gaussian(0.5), K)
@@ -49,7 +49,7 @@ def test_the_probe_equals_a_basic_fit_to_its_rows(K):
 
 
 def test_the_noise_of_an_exact_target_comes_from_a_residual():
-    """Not from a difference of squares, which has no digits."""
+    """A difference of squares would have no digits."""
     X, _ = arm(200, 2)
     y = np.exp(-0.5 * ((X[:, None] - X[None, ROWS[:3]]) ** 2).sum(axis=2)) @ [1.0, -2.0, 1.5]
     with sample_of(X, y, rows=ROWS) as sample:

@@ -60,7 +60,7 @@ def test_a_product_of_waves_is_found():
     ("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))]
 )
 def test_the_family_of_the_generating_process_is_found(name, twin):
-    """Smooth and rough Gaussian processes of one input."""
+    """The processes of one input are smooth or rough."""
     rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 1))
     K = np.empty((150, 150)).T
@@ -75,7 +75,7 @@ def test_the_family_of_the_generating_process_is_found(name, twin):
 
 
 def test_directions_are_used_if_left_out_rows_gain():
-    """A wave along a diagonal; not for features that act one by one."""
+    """A wave along a diagonal needs them; features that act one by one do not."""
     X, y = waves(160, 3)
     Q = ortho_group.rvs(3, random_state=5)
     turned = learned(X @ Q, y - y.mean())
@@ -90,7 +90,7 @@ def test_directions_are_used_if_left_out_rows_gain():
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
 def test_left_out_rows_are_predicted_without_them(monkeypatch, n, expected):
-    """Each counts once: folds of few rows, one split of many."""
+    """Few rows are split into folds, many are split once; each row counts once."""
     X, y = waves(n, 2)
     seen = []
 

@@ -110,13 +110,14 @@ ONE = np.ones((1, 400))
         "less dense",
     ],
 )
-def test_gains_that_justify_the_correction(rise, after, expected):
-    """A gain in density, or a smaller error if the density does not fall."""
+def test_gains_in_density_or_error_justify_the_correction(rise, after, expected):
+    """A smaller error counts only if the density does not fall."""
     assert helps(np.full(400, rise), ONE, after * ONE) is expected
 
 
 def test_chance_gains_do_not_justify_the_correction():
-    """A rise of the density below its standard error, a fall of the error below two of its own."""
+    """The density rises by less than its standard error, the error falls by less than two of
+    these."""
     rise = 0.04 + np.where(np.arange(400) % 2, 1.0, -1.0)
     assert rise.std() / 20 > 0.04
     assert not helps(rise, ONE, ONE)
@@ -130,7 +131,7 @@ def test_chance_gains_do_not_justify_the_correction():
     [(0.0, 1.02, False), (0.0, 1.05, True), (0.1, 1.05, False), (0.1, 1.2, True)],
 )
 def test_larger_errors_count_beyond_the_gain_in_density(nats, after, expected):
-    """Above three per cent, their standard errors, and the gain in nats."""
+    """They must exceed three per cent, their standard errors, and the gain in nats."""
     assert spoils(nats, ONE, after * ONE) is expected
 
 

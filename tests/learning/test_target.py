@@ -16,8 +16,8 @@ MAPS = [TargetMap("log"), TargetMap("asinh", 1.0, 0.5)]
 
 
 @pytest.mark.parametrize("target", MAPS)
-def test_a_map_its_slope_and_its_moments(target):
-    """Against its inverse, differences, and Gauss–Hermite quadrature."""
+def test_a_map_agrees_with_its_inverse_slope_and_moments(target):
+    """The moments are those of Gauss–Hermite quadrature."""
     t = np.array([0.2, 1.0, 3.0, 50.0])
     assert_allclose(target.back(target(t)), t, rtol=1e-12)
     slope = (target(t * (1 + 1e-6)) - target(t * (1 - 1e-6))) / (2e-6 * t)
@@ -100,7 +100,7 @@ def test_the_evidence_decides_on_a_logarithm(target, found):
 
 
 def test_targets_that_cannot_be_warped_are_refused():
-    """Zeros, classes, several targets, a given noise."""
+    """They are zero, classes, several, or have a given noise."""
     X, y = prices(40)
     logs = Warp(target="log")
     with pytest.raises(DataError, match="no logarithm"):

@@ -50,7 +50,7 @@ def test_features_without_a_tail_are_not_warped(kind):
 
 
 def test_a_missing_number_is_predicted_from_the_others():
-    """Inputs with correlation .8 of x and y: .8 y for x, and the mean if both are missing."""
+    """x and y have the correlation .8; if both are missing, they are the mean."""
     rng = default_rng(4)
     z = rng.normal(size=(20_000, 3))
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
@@ -98,7 +98,7 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
 
 
 def test_left_out_rows_confirm_a_useful_warp():
-    """Waves of log x; the history states the errors and the formula."""
+    """The target is a wave of log x; the history states the errors and the formula."""
     rng = default_rng(7)
     X = rng.lognormal(0, 1.5, size=(800, 1))
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)

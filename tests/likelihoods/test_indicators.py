@@ -68,7 +68,7 @@ def test_an_update_takes_means_over_the_indicators(dense):
 
 
 def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
-    """At its best α."""
+    """The column has its best α."""
     Phi, _, T, w, alpha, state = dense
     new = T[:, :1] + 0.2 * rng.normal(size=(N, 1))
     (gain,) = state.gains(GramBlock.of(Phi, new, T, w, diagonal=True))
@@ -86,7 +86,7 @@ def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
 
 
 def test_rows_left_out_are_predicted_without_them(dense):
-    """Half of a row of weight 2 is left out; centres also without their columns."""
+    """Of a row of weight 2 half is left out; centres are predicted without their columns, too."""
     Phi, codes, T, w, alpha, state = dense
     w[:2] = 1.0, 2.0
     posterior = replace(state, statistics=statistics_of(Phi, T, w)).posterior
@@ -110,7 +110,7 @@ def test_rows_left_out_are_predicted_without_them(dense):
 
 
 def test_the_least_determined_vectors_are_deleted(dense):
-    """Half of four kernel columns, those of smallest γ; a bias and α are unchanged."""
+    """Half of the kernel columns goes, those of smallest γ; the bias and α are unchanged."""
     Phi, _, T, w, alpha, state = dense
     labels = np.arange(M) - 1
     fit = replace(state, statistics=replace(state.statistics, labels=labels))
@@ -171,7 +171,7 @@ def test_the_ramp_of_separable_classes_is_finite(rng):
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
 def test_every_strategy_predicts_the_classes(rows, strategy, tmp_path):
-    """Nearly as well as the nearest middle; one α for all classes; saved and loaded alike."""
+    """The error is near that of the nearest middle, and a saved model predicts the same bits."""
     X, y = rows
     fit = RVMClassifier(gamma=0.5, strategy=strategy, partition_size=60, random_state=0).fit(
         X[:200], y[:200]
@@ -198,7 +198,7 @@ def test_pooled_probabilities_of_two_classes_are_near_the_logistic_ones(rows):
 
 
 def test_two_classes_of_many_rows_are_pooled():
-    """By default, above the limit."""
+    """By default they are if they have more than 50,000 rows."""
     assert likelihood_for(2, "auto", 50_000).name == "bernoulli"
     assert likelihood_for(2, "auto", 50_001).name == "pooled"
     assert likelihood_for(2, "multinomial", 50_001).name == "bernoulli"
@@ -206,7 +206,7 @@ def test_two_classes_of_many_rows_are_pooled():
 
 @pytest.mark.slow
 def test_two_classes_that_hardly_overlap_are_pooled():
-    """Even and odd digits; not with a fifth of wrong labels, nor with a smooth boundary."""
+    """Even and odd digits are, unless a fifth of the labels is wrong or the boundary is smooth."""
     rng = default_rng(1)
     (pixels, digit) = load_digits(return_X_y=True)
     X = rng.normal(size=(300, 2))

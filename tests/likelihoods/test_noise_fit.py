@@ -52,7 +52,7 @@ def test_slope_and_curvature_are_those_of_the_density(rng):
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
 def test_a_known_log_variance_is_found(rng, variance):
-    """Within .15 over 4,000 rows, also with a known variance in addition."""
+    """It is within .15 over 4,000 rows, also if a known variance is added."""
     x, squares = drawn(rng, 4000, lambda x: 1.5 * np.sin(x) - 1, variance)
     found = fit(bumps(x), squares, np.full(4000, variance))
     noise = found.level * np.exp(bumps(x) @ found.weights)
@@ -81,7 +81,7 @@ def test_the_evidence_prefers_the_true_width_and_follows_the_unit(rng):
 
 
 def test_the_variance_of_a_row_does_not_depend_on_its_error(rng):
-    """Nor that of the other rows of its fold."""
+    """It depends on the other folds only."""
     x, squares = drawn(rng, 200, np.sin)
     other = squares.copy()
     other[5] *= 100
@@ -92,7 +92,7 @@ def test_the_variance_of_a_row_does_not_depend_on_its_error(rng):
 
 
 def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):
-    """300 samples of 150 rows, of normal and of heavy-tailed errors."""
+    """There are 300 samples of 150 rows, of normal and of heavy-tailed errors."""
     for draw in (rng.standard_normal, lambda n: rng.standard_t(3, n)):
         found = [
             dependence(bumps(rng.uniform(-3, 3, 150)), draw(150) ** 2, np.zeros(150))

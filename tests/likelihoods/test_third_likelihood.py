@@ -177,7 +177,7 @@ def assert_mode(model, X, y):
 def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
     rows, data, strategy, selection, tmp_path
 ):
-    """With candidates of every selection."""
+    """The candidates may come from any selection."""
     X, y, clean = rows
     asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}
     robust, plain = (

@@ -54,7 +54,7 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
-    """With ties, duplicates, categories, and errors of further targets, nearest first."""
+    """Ties, duplicates, categories and errors of further targets do not matter."""
     points = default_rng(levels).integers(levels, size=(601, width)).astype(float)
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
@@ -81,7 +81,7 @@ def test_leaves_divide_points_evenly():
 
 
 def test_the_cells_in_memory_are_limited(tmp_path, monkeypatch):
-    """Memory for three cells of 50 rows of six numbers, with trees as large."""
+    """The memory holds three cells of 50 rows with their trees."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
     rows = records(default_rng(0).normal(size=(600, 2)))
@@ -102,7 +102,7 @@ def test_all_of_few_rows_are_neighbours(n, own):
 
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
 def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
-    """A changed byte, a valid chunk of another cell, a missing chunk."""
+    """A byte is changed, a chunk is that of another cell, or a chunk is missing."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     rows = records(default_rng(0).normal(size=(200, 2)))
     cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])

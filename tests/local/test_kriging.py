@@ -45,7 +45,7 @@ def rows(n=30, k=8, seed=0):
 @pytest.mark.parametrize("family", CORRELATIONS)
 @pytest.mark.parametrize("noisy", [True, False])
 def test_moments_are_those_of_a_dense_process(family, noisy):
-    """Eq. 6 of Shah et al. for each row, with scikit-learn's Matérn correlation."""
+    """They follow eq. 6 of Shah et al. with scikit-learn's Matérn correlation."""
     found = rows()
     kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
     mean, variance = moments(kernel, found, noisy=noisy)
@@ -91,7 +91,7 @@ def test_derivatives_equal_finite_differences(family):
 
 @pytest.mark.slow
 def test_the_search_finds_the_parameters_of_a_draw():
-    """Length and share of noise of a Gaussian process, within a third."""
+    """Length and share of noise of a Gaussian process are found within a third."""
     rng = default_rng(0)
     points = rng.uniform(size=(1500, 2))
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
@@ -109,7 +109,7 @@ def test_the_search_finds_the_parameters_of_a_draw():
 
 
 def test_variance_and_freedom_maximise_the_density():
-    """At a given ω/s², ℓ and b, within the bounds."""
+    """ω/s², ℓ and b are given."""
     found = rows(300)
     errors = 0.5 * default_rng(1).standard_t(3, size=300)
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)

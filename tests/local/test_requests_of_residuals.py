@@ -68,7 +68,8 @@ def test_local_residuals_with_a_given_noise_or_classes_are_refused(residual):
 
 
 def test_too_little_memory_is_refused_with_the_need():
-    """Ten times 8·(2·n·w + n·k·(k + w)) bytes, n = 600, k = 40, w = 200 + 1 + 3 numbers a row."""
+    """It is ten times 8·(2·n·w + n·k·(k + w)) bytes, n = 600, k = 40, w = 200 + 1 + 3 numbers a
+    row."""
     shape = DataShape(600, 200, 1, 600)
     machine = Machine(threads=1, base=0, limit=600 << 20)
     least = 10 * 8 * (2 * 600 * 204 + 4096 * 40 * (40 + 204))

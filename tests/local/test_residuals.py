@@ -72,7 +72,7 @@ def test_local_residuals_are_used_although_a_few_copies_differ():
 
 
 def test_new_rows_have_smaller_errors_and_calibrated_intervals(fitted):
-    """Errors fall to a third, as the history says."""
+    """Errors fall to a third, and the history has this gain."""
     X, y = rough(2000, seed=1)
     line = fitted.history_[-1]["residuals"]
     sparse = fitted.model_.sparse()
@@ -132,7 +132,7 @@ def test_an_abort_stops_learning_the_local_kernel(monkeypatch, tmp_path):
 
 
 def test_the_gain_is_recorded_if_the_rows_exceed_the_memory(monkeypatch):
-    """300 of 1,500 rows fit in memory; all 1,500, of six numbers, do not."""
+    """The memory holds 300 of 1,500 rows of six numbers."""
     searched = 4096 * 2 * (2 + 6)
     (X, y) = rough(1500)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
@@ -148,7 +148,7 @@ def test_the_gain_is_recorded_if_the_rows_exceed_the_memory(monkeypatch):
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
-    """Nor on saving: means, deviations and intervals have the same bits."""
+    """Means and deviations have the same bits, also after saving."""
     X = rough(300, seed=2)[0]
     save_model(fitted, tmp_path / "model")
     whole = fitted.predict(X, return_std=True)

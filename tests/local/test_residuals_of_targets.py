@@ -94,7 +94,7 @@ def test_targets_share_neighbours_and_have_different_weights(fitted):
 
 
 def test_corrections_of_a_target_equal_those_without_the_others(fitted):
-    """With the same bits."""
+    """The bits are the same."""
     residuals = fitted.model_.residuals
     points = fitted.model_.design.scaling.inputs(NEW[0])
     records = residuals.cells.records
@@ -111,7 +111,7 @@ def test_corrections_of_a_target_equal_those_without_the_others(fitted):
 
 
 def test_errors_are_left_out_errors_of_each_target(fitted):
-    """By the posterior of each target at the shared columns and α."""
+    """They follow from the posterior of each target at the shared columns and α."""
     (X, Y) = rough(1500)
     model = fitted.model_
     design = model.design

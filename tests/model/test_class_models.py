@@ -103,7 +103,7 @@ def test_a_model_without_vectors_is_constant(bias):
 
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
 def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
-    """Labels with their types, likelihood, ramp, moderation and predictions."""
+    """Labels have their types, and predictions are equal."""
     model = classifier(likelihood, classes, moderate=likelihood != "pooled")
     save_model(model, tmp_path / "model")
     found = load_model(tmp_path / "model")
@@ -120,8 +120,7 @@ def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
     assert labels.dtype.kind == ("O" if mixed else kinds[type(classes[0])])
 
 
-def test_the_digest_tells_models_apart():
-    """By everything that predictions depend on, and nothing else."""
+def test_the_digest_depends_on_what_predictions_depend_on():
     model = classifier("pooled")
     other = replace(model.columns, classes=("blue", "n/a", "red"))
     changed = [
@@ -142,7 +141,7 @@ def test_rows_with_other_features_are_refused():
 
 
 def test_a_model_of_an_unknown_likelihood_is_not_read(tmp_path):
-    """Such as one that another process has registered."""
+    """Another process may have registered it."""
     save_model(replace(classifier(), likelihood="probit"), tmp_path / "m")
     with pytest.raises(FormatError, match="likelihood 'probit' is unknown"):
         load_model(tmp_path / "m")

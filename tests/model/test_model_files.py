@@ -43,7 +43,7 @@ def made(m=6, d=3, bias=True, seed=0):
 
 @pytest.mark.parametrize(("m", "bias"), [(6, True), (6, False), (0, True), (0, False), (1, False)])
 def test_a_saved_model_has_the_same_bits(place, m, bias):
-    """Every array, number and name, and predictions."""
+    """Every array, number and name is equal, and so are predictions."""
     model = made(m, bias=bias)
     save_model(model, place)
     found = load_model(place)
@@ -76,7 +76,7 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
 
 
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
-    """No training data and no code: JSON and the bytes of numbers."""
+    """Files have no training data and no code, only JSON and the bytes of numbers."""
     X = default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
     options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
@@ -135,7 +135,7 @@ def test_damage_is_found_in_every_part(tmp_path, number, damage, monkeypatch):
     "name", ["centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift"]
 )
 def test_arrays_of_inconsistent_lengths_are_refused_by_name(name, tmp_path):
-    """Although all checksums agree."""
+    """All checksums agree."""
     model = made()
     owner = next(one for one in (model, model.design, model.design.scaling) if hasattr(one, name))
     array = getattr(owner, name)
@@ -149,7 +149,7 @@ def test_arrays_of_inconsistent_lengths_are_refused_by_name(name, tmp_path):
 
 
 def test_predictions_follow_the_formulas():
-    """t_shift + t_scale·φᵀμ and σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22), in panels."""
+    """They are t_shift + t_scale·φᵀμ and σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22)."""
     model = made()
     X = default_rng(2).normal(size=(5000, 3))
     s = model.design.scaling
@@ -192,7 +192,7 @@ class Tall(Gaussian):
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_nearness_is_a_fraction_of_the_peak(bias):
-    """For any height of the kernel; each kernel is evaluated once a row."""
+    """The kernel may have any height, and is evaluated once a row."""
     plain = made(bias=bias)
     tall = replace(plain, design=replace(plain.design, kernel=Tall(plain.design.kernel.gamma)))
     X = np.concatenate([plain.design.centres, np.full((3, 3), 1e3)])

@@ -58,7 +58,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", some(CASES, {"one target, weights", "several targets"}))
 def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
-    """Before and after; two steps equal one; files and exports hold the result."""
+    """Pruning twice equals pruning once; files and exports hold the result."""
     options, T, weighted = CASES[case]
     X = rows[0]
     y = rows[1][:, :T]
@@ -101,7 +101,7 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
 
 
 def test_each_deletion_is_the_one_of_least_loss(rng):
-    """Of log N(t | 0, C), summed over outputs that share Σ; leading columns are kept."""
+    """The loss is that of log N(t | 0, C), summed over outputs that share Σ."""
     Phi = rng.normal(size=(40, 9))
     t = rng.normal(size=(40, 2))
     alpha = rng.uniform(0.1, 9.0, 9)
@@ -131,7 +131,7 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
 def test_pruned_classes_have_the_conditional_distribution(likelihood):
-    """Of the other weights, given that the pruned ones are 0."""
+    """The weights are distributed as if the pruned ones were 0."""
     model = classifier(likelihood, ("a", "b") if likelihood == "bernoulli" else ("a", "b", "c"))
     small = model.prune(2)
     left = np.flatnonzero(np.isin(model.design.all_labels, small.design.all_labels))

@@ -79,8 +79,8 @@ def test_a_family_with_a_numeric_gamma_is_a_kernel():
 
 
 @pytest.mark.parametrize("kind", [*VALUES, *WITH_GAMMA.values()])
-def test_values_keep_scikit_learns_conventions(kind):
-    """clone, get_params and set_params; equality by value; public names."""
+def test_values_follow_scikit_learns_conventions(kind):
+    """They have clone, get_params and set_params, and are equal by value."""
     made = kind()
     assert getattr(partirvm, kind.__name__) is kind
     assert clone(made) == made

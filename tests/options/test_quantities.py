@@ -15,7 +15,7 @@ from partirvm.options.constraints import parse_bytes, parse_duration
     st.booleans(),
 )
 def test_bytes_are_read_with_their_units(number, unit, space, lower):
-    """Binary units (a single letter, too), and decimal kB, MB, GB, TB."""
+    """A single letter is a binary unit; kB, MB, GB and TB are decimal."""
     power = "KMGT".index(unit[0]) + 1
     text = f"{number}{space}{unit}"
     assert parse_bytes(text.lower() if lower else text) == number * 1024**power

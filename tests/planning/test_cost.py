@@ -42,7 +42,7 @@ def dense(columns):
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
 def test_a_gram_pass_costs_its_products_and_elements(rows, kept, new, threads):
-    """2MP + P² products and M + P elements per row, and 20 dense iterations."""
+    """They are 2MP + P² and M + P per row; a fit has 20 dense iterations."""
     cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
     seconds = gram(rows, kept, new)[1]
     assert cost.pass_seconds == pytest.approx(seconds / threads)
@@ -59,8 +59,8 @@ def test_a_gram_pass_costs_its_products_and_elements(rows, kept, new, threads):
     st.integers(1, 16),
 )
 def test_a_search_for_candidates_costs_its_elements(n, kept, pool, look, threads):
-    """M elements per row of all (E) or half (e) of the rows; M + Q elements, 2MQ products for a
-    pool (g)."""
+    """They are M per row of all (E) or half (e) of the rows; a pool (g) has M + Q, and 2MQ
+    products."""
     search = {"e": {"searched": n // 2}, "E": {"searched": n}, "g": {"pool": pool}}[look]
     cost = search_cost(work(n, threads=threads, **search), kept)
     rows = n // 2 if look == "e" else n
@@ -73,7 +73,7 @@ def test_a_search_for_candidates_costs_its_elements(n, kept, pool, look, threads
 
 @given(st.integers(10, 300), st.integers(1, 12))
 def test_candidate_sets_grow_to_twice_the_partition_size(partition_size, rounds):
-    """P, 1.5P, 1.75P … with stop_fraction ½, without the bias."""
+    """They are P, 1.5P, 1.75P … with stop_fraction ½."""
     assume(partition_size % 2 == 0)
     costs = rounds_cost(work(searched=10**6), partition_size, rounds, 0.5)
     totals = [cost.columns - 1 for cost in costs]
@@ -106,7 +106,7 @@ def test_all_rounds_but_the_first_search_and_the_last_settles():
 
 
 def test_the_last_round_costs_passes_over_all_rows():
-    """One for the columns that it keeps, and a residual pass."""
+    """One is for its columns, one for the residual."""
     n = 10**4
     costs = rounds_cost(work(n, rows=500), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
@@ -117,7 +117,7 @@ def test_the_last_round_costs_passes_over_all_rows():
 
 
 def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
-    """4·10⁶ operations for each of its rows."""
+    """Its fit has 4·10⁶ operations a row."""
     n = 10**4
     rows = 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
@@ -141,7 +141,7 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     ],
 )
 def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expected):
-    """10¹⁰ to try residuals, 8·10¹⁰ if they are used; 3·10¹⁰ for trees, and 10⁶ a row."""
+    """A trial of residuals costs 10¹⁰, their use 8·10¹⁰, trees cost 3·10¹⁰ and 10⁶ a row."""
     plain, more = (
         rounds_cost(replace(work(n), **{what: tried}), 100, 3, 0.5)[-1] for tried in (False, True)
     )
@@ -149,7 +149,7 @@ def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expect
 
 
 def test_levels_cost_the_sum_of_their_fits():
-    """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last fit."""
+    """Four partitions of 100 rows have 4 fits, 2 merges, and a last fit."""
     n = 400
     costs = levels_cost(work(n, threads=2), 100, 0.5)
     seconds = gram(n, 1, 100)[1]

@@ -90,7 +90,7 @@ def test_bytes_follow_the_table(shape, kept, candidates, threads, held_out, pool
 def test_the_largest_number_of_columns_equals_an_exhaustive_search(
     n, d, candidates, threads, budget, held_out, whole
 ):
-    """0 if not one kept column fits; with ``whole`` all columns count as new."""
+    """It is 0 if no column fits; with ``whole`` all columns count as new."""
     shape = DataShape(n, d, 1, 64)
     fitting = [
         columns
@@ -110,7 +110,7 @@ def test_the_largest_number_of_columns_equals_an_exhaustive_search(
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(-(10**6), 10**9))
 def test_a_batch_is_as_large_as_the_spare_bytes(shape, candidates, threads, spare):
-    """At least one fit of P candidates and the bias, at most 64."""
+    """It has between 1 and 64 fits of P candidates and the bias."""
     one = (candidates + 1) ** 2
     found = batch_elements(shape, candidates, threads, spare)
     assert one <= found <= BATCH * one
@@ -122,7 +122,8 @@ def test_a_batch_is_as_large_as_the_spare_bytes(shape, candidates, threads, spar
 
 
 def test_bytes_of_the_stages_after_the_rounds():
-    """Records of 9 numbers, learning and judging with neighbours, and the search of the metric."""
+    """Neighbours learn and judge with records of 9 numbers; with 60 features the metric takes
+    most."""
     shape = DataShape(3000, 5, 1, 1000)
     numbers = 3000 * (3 * 9 + 5 + 20) + 3000 * (40 + 60) * 9 + 1024 * 60 * (30 + 2 * 9)
     assert residual_stage_bytes(shape, 3000, 60) == 8 * numbers
@@ -135,7 +136,8 @@ def test_bytes_of_the_stages_after_the_rounds():
 
 
 def test_bytes_of_residuals_of_all_rows():
-    """50,000 of 200,000 rows are left out; three copies in memory, or sorted in files."""
+    """50,000 of 200,000 rows are left out; records are in memory three times, or sorted in
+    files."""
     shape = DataShape(200_000, 5, 1, 1000)
     left_out = residual_stage_bytes(DataShape(50_000, 5, 1, 1000), 50_000, 60)
     assert residual_stage_bytes(shape, 50_000, 60) == left_out + 3 * 8 * 200_000 * 9
@@ -150,7 +152,7 @@ def test_bytes_of_residuals_of_all_rows():
 
 @pytest.mark.parametrize(("features", "classes"), [(5, 0), (5, 2), (60, 5), (500, 0)])
 def test_bytes_of_boosted_trees(features, classes):
-    """Rows twice, six scores of each class, histograms of 32 nodes × 256 bins × 20 bytes."""
+    """Rows are held twice, with six scores of each class and histograms of 32 nodes × 256 bins."""
     shape = DataShape(3000, features, 1, 1000, n_classes=classes)
     rows = 8 * 3000 * (4 * (features + 1) + 6 * classes)
     histograms = 32 * 256 * 20 * features
@@ -161,7 +163,7 @@ def test_bytes_of_boosted_trees(features, classes):
 
 
 def test_bytes_of_local_residuals():
-    """Rows twice while they are made, 4,096 rows that learn; two matrices of 60 × 60 in a trial."""
+    """Rows are held twice while they are made; 4,096 rows learn; a trial has 60 × 60 matrices."""
     assert bytes_of_residuals(9, 3000, 60) == (
         8 * 3000 * 9,
         8 * (2 * 3000 * 9 + 4096 * 40 * (40 + 9)),

@@ -59,7 +59,7 @@ def test_a_plan_that_cannot_fit_is_refused_with_need_and_advice():
 
 
 def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
-    """And freed small blocks of the rounds (32 MiB) and of neighbours (80 MiB), and growth by
+    """Freed blocks of the rounds (32 MiB) and of neighbours (80 MiB) count, and growth by
     learning."""
     shape = DataShape(3000, 5, 1, 1000)
     libraries = 70 << 20
@@ -91,8 +91,8 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     assert (without.comparison, without.comparison_bytes) == (None, 0)
 
 
-def test_the_plan_states_memory_and_speed_of_local_residuals():
-    """In memory up to a tenth of it, else in files; 12 numbers of each of 10⁶ rows."""
+def test_the_plan_shows_memory_and_speed_of_local_residuals():
+    """They are in memory up to a tenth of it, else in files."""
     plan = plan_of(neighbours=30)
     size = 8 * 12 * 10**6
     columns = plan.rounds[-1].columns
@@ -170,7 +170,7 @@ def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
     [("split-merge", 40), ("incremental", 40), ("working-set", 81), ("basic", 600)],
 )
 def test_max_vectors_lowers_the_partition_size(strategy, most):
-    """To half of it if as many kept vectors join a partition; basic has no P."""
+    """It is half of the limit if as many old vectors join a partition; basic has no P."""
     plan = plan_of(
         shape=DataShape(600, 4, 1, 2048), strategy=strategy, partition_size=500, max_vectors=81
     )
@@ -200,7 +200,7 @@ def test_the_heuristic_uses_as_many_rows_as_fit(candidates, threads, limit, shri
 
 
 @given(st.integers(10, 400), st.integers(0, 4), st.integers(1, 4), st.booleans(), st.booleans())
-def test_kept_kernel_blocks_leave_memory_for_every_pass(
+def test_stored_kernel_blocks_leave_memory_for_every_pass(
     candidates, pools, threads, newton, held_out
 ):
     plan = plan_of(

@@ -138,7 +138,7 @@ def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path, ending):
 
 
 def test_a_process_whose_lease_was_taken_over_stops(folder, tmp_path):
-    """It writes no output and leaves that of its successor."""
+    """It writes no output and does not touch that of its successor."""
     out = tmp_path / "out.csv"
     lease, partial = out.with_name(".out.csv.lease") / "lease", out.with_name(".out.csv.partial")
 
@@ -195,7 +195,7 @@ def test_a_missing_chunk_of_data_leaves_no_output(folder, tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
-    """Peak allocation at 6,000 rows and at five times as many."""
+    """Peak allocations at 6,000 rows and at five times as many are compared."""
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 19)
     peaks = []
     for n in (6000, 30_000):
@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
 
 
 def test_labels_return_from_csv_unchanged(tmp_path):
-    """With pandas and the csv module; names of columns, too."""
+    """pandas and the csv module read them and the names of columns."""
     place = tmp_path / "p.csv"
     n = len(LABELS)
     columns = {f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)}

@@ -51,7 +51,7 @@ def predict(folder, output, **options):
 
 
 def test_a_job_predicts_the_bits_of_the_estimator(folder):
-    """In the order before shuffling."""
+    """Rows are in the order before shuffling."""
     estimator = RVMRegressor(
         gamma=0.5,
         partition_size=30,
@@ -67,7 +67,7 @@ def test_a_job_predicts_the_bits_of_the_estimator(folder):
 
 
 def test_progress_counts_every_tile_of_every_pass(folder, tmp_path):
-    """11 pieces of at most 120 test rows, each with a pass over 8 training tiles."""
+    """11 pieces of test rows have a pass over 8 training tiles each."""
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda *counts: seen.append(counts))
     assert seen[-1] == (8 * 11, 8 * 11)

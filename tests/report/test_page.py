@@ -291,7 +291,7 @@ def job_of(strategy, *, held_out=True, **changes):
 
 @pytest.mark.parametrize(("strategy", "held_out"), FITS)
 def test_the_page_of_classes_shows_log_loss_and_error(strategy, held_out):
-    """And Newton passes, but nothing of RMSE or noise."""
+    """It shows Newton passes, but neither RMSE nor noise."""
     job = job_of(strategy, held_out=held_out)
     text = check(job.html).text
     assert not OF_NUMBERS.search(text.partition("Parameters")[0])
@@ -337,8 +337,7 @@ RELEVANCE = (
 
 @pytest.mark.parametrize("kind", some(["several", "two", "three"], {"three"}))
 def test_the_page_is_accessible(kind):
-    """Language, landmarks, headings in order, a text for each drawing, names of scrolled
-    regions."""
+    """It has a language, landmarks, ordered headings, texts for drawings, and named regions."""
     read = check(with_every_part(kind).html)
     tags = [tag for tag, _ in read.elements]
     assert read.elements[tags.index("html")][1]["lang"] == "en"
@@ -378,7 +377,7 @@ def test_the_page_has_tables_of_largest_errors():
 
 @pytest.mark.usefixtures("without_charts")
 def test_features_are_ranked_by_relevance():
-    """Those that are switched off last; no table if all are equal."""
+    """Features that are switched off are last; equal features have no table."""
     page = job_of("basic", relevance=dict(sorted(RELEVANCE.items()))).html.partition(
         "<h2>Features</h2>"
     )[2]
@@ -401,7 +400,7 @@ FEATURE_NAMES = ("age", "zone", "height")
 
 
 def test_shares_and_loadings_of_a_product_with_categories():
-    """share_i ∝ gamma_i Σ_j a_ij² v_j; loadings of unit length, by the names of numeric columns."""
+    """share_i ∝ gamma_i Σ_j a_ij² v_j; loadings have unit length."""
     axes = np.array([[3.0, 4.0], [1.0, 0.0]])
     variance = np.array([1.0, 0.25, 4.0])
     directions = OnColumns(Directions(Gaussian((0.5, 2.0)), axes), (0, 2))
@@ -417,7 +416,7 @@ def test_shares_and_loadings_of_a_product_with_categories():
 
 @pytest.mark.usefixtures("without_charts")
 def test_the_page_lists_directions_by_share():
-    """With their main features."""
+    """It names their main features."""
     loadings = {f"feature {k}": 0.3 for k in range(FEATURES + 3)}
     pairs = [(0.2, {"age": -0.8, "height": 0.6}), (0.796, loadings), (0.004, {"age": 1.0})]
     given = [{"share": share, "loadings": own} for share, own in pairs]

@@ -42,7 +42,7 @@ def points_of(panel):
 
 
 def test_panels_of_numbers_show_their_counts():
-    """Fractions of all rows; errors against deviations only if these vary."""
+    """They are fractions of all rows; errors are drawn against deviations only if these vary."""
     found = NumberDiagnostics.of(*numbers(spread=0.5), np.arange(500))
     panels = by_title(number_charts(found, "fare"))
     assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
@@ -88,7 +88,7 @@ def test_few_rows_and_hostile_names_have_valid_panels(n):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_regressor_draws_its_diagnostics(several):
-    """The counts of its predictions, in a row of panels for each target."""
+    """Each target has a row of panels with the counts of its predictions."""
     rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X) @ np.ones((1, 1 + several)) + 0.1 * rng.normal(size=(300, 1 + several))
@@ -110,7 +110,7 @@ def test_a_regressor_draws_its_diagnostics(several):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_diagnostics_without_rows_are_those_of_the_fit(held_out):
-    """Of held-out rows, or of the training rows left out."""
+    """They are those of held-out rows, or of training rows left out."""
     rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
@@ -127,7 +127,7 @@ def test_diagnostics_without_rows_are_those_of_the_fit(held_out):
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_classifier_draws_its_diagnostics(K):
-    """The confusion matrix of its predictions, with its labels; other labels are refused."""
+    """The confusion matrix is that of its predictions; other labels are refused."""
     rng = default_rng(0)
     X = rng.normal(size=(200, 2))
     y = np.array(["a", "b", "c"])[np.clip(np.round(X[:, 0] + 1), 0, K - 1).astype(int)]
@@ -146,7 +146,7 @@ def test_a_classifier_draws_its_diagnostics(K):
 
 @pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
 def test_the_page_of_a_job_shows_diagnostics_without_data(kind, tmp_path):
-    """Of held-out rows, counted once, or of left-out rows."""
+    """They are those of held-out rows, counted once, or of left-out rows."""
     rng = default_rng(0)
     X = rng.uniform(-3, 3, (400, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)

@@ -66,7 +66,7 @@ def test_plain_lines_show_plan_rounds_and_notes():
     ],
 )
 def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
-    """Once a minute of a long phase."""
+    """A long phase has a line a minute."""
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with Progress(stream) as progress:
@@ -78,7 +78,6 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
 
 
 def test_events_draw_nothing_in_the_thread_of_the_fit(monkeypatch):
-    """A hundred thousand tiles."""
     monkeypatch.setenv("TERM", "xterm")
     drawn, draw, screen = [], Progress.state, Screen()
 

@@ -108,7 +108,7 @@ def test_the_status_describes_local_residuals():
 
 
 def test_the_status_of_classes_has_log_loss_and_error():
-    """And the passes of all fits without the heuristic, as in the plan."""
+    """Passes are those of all fits without the heuristic, as in the plan."""
     history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
     found = {**facts_of(history), "target": "species"}
     assert found["passes"] == 5 * 17 + 12
@@ -154,7 +154,7 @@ def test_histories_of_these_tests_have_the_keys_of_drivers(folder):
 
 
 def test_a_table_of_jobs_names_their_measures(folder):
-    """A job without a fit has none; an unreadable job has as many cells."""
+    """A job without a fit has none, and an unreadable job has as many cells."""
     classes = open_job(str(folder / "classes")).progress()
     keys = list(QUANTITIES)
     empty = {**classes, **dict.fromkeys(keys)}
@@ -170,7 +170,7 @@ def test_a_table_of_jobs_names_their_measures(folder):
 
 
 def test_the_table_of_jobs_fits_the_terminal(folder):
-    """With fewer columns and cut reasons, which are complete without a terminal."""
+    """Narrow ones have fewer columns and cut reasons."""
     job = {**open_job(str(folder / "narrow")).progress(), "reason": "no space is left " * 9}
     narrow, wide, whole = (jobs_table([job], width).splitlines() for width in (80, 120, 0))
     assert {len(narrow[1]), len(wide[1])} == {80, 120}
@@ -212,7 +212,7 @@ def test_comparisons_show_the_parameters_that_differ(folder):
 
 
 def test_followed_states_print_each_change_once():
-    """Also if a resumed job repeats a round."""
+    """A resumed job may repeat a round."""
     rounds = tuple(round_of(number=number, seconds=number) for number in range(1, 4))
     first = JobState(Status.RUNNING, reason="here", attempt=1, plan=plan(), history=rounds[:2])
     again = JobState(Status.RUNNING, reason="there", attempt=2, plan=plan(), history=rounds[:1])

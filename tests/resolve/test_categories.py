@@ -70,12 +70,13 @@ OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
     ],
 )
 def test_gamma_of_numbers_and_categories(gamma, kernel):
-    """One scale for each kind, one gamma for all, or one per feature; a zero removes a feature."""
+    """Each kind has a scale, all have one gamma, or each feature has one; a zero removes a
+    feature."""
     assert resolved(gamma=gamma) == kernel
 
 
 def test_scales_of_raw_inputs_ignore_codes():
-    """1/(d·var) of all numbers together."""
+    """The scale is 1/(d·var) of all numbers together."""
     numbers = coded(rows()[0])[:, [0, 2]]
     kernel = resolved(gamma="scale", standardize=False, kernel="laplacian")
     expected = mixed(1 / (3 * numbers.var()), OF_ZONE, Laplacian)
@@ -100,7 +101,7 @@ def test_only_kernels_of_numbers_and_categories_become_products():
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_learned_kernels_are_described_by_names():
-    """In plan and history, with the features that the model uses."""
+    """Plan, history and model name the features."""
     X, y = rows(250)
     asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}
     fitted = RVMRegressor(kernel="gaussian", **asked).fit(X, y)

@@ -168,7 +168,7 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(
 @pytest.mark.parametrize("variance", [0.5, 4.0, 30.0])
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, share):
-    """For u ~ N(0, v) and a given mean of σ(m + u)."""
+    """u ~ N(0, v), and the mean of σ(m + u) is given."""
     u = np.sqrt(variance) * stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
     low = -100.0
     high = 100.0
@@ -212,7 +212,7 @@ INTERFACES = [
 
 @pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
 def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
-    """Known, unknown and missing labels, and missing numbers: NumPy, ONNX, a saved model, DATA."""
+    """Labels are known, unknown or missing, numbers may be missing."""
     frame, codes, effects = table_with_gaps(n_levels, n_levels)
     rng = default_rng(1)
     signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]

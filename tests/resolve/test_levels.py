@@ -83,7 +83,7 @@ def test_a_missing_label_is_an_embedded_level(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("per_level", "strength"), [(1, 2.0), (2, 5.0), (3, 2.0), (30, 2.0)])
 def test_intervals_hold_for_known_and_new_levels(per_level, strength):
-    """95 % intervals of 400 new rows (``benchmarks.levels``)."""
+    """``benchmarks.levels`` measures 95 % intervals of 400 new rows."""
     from benchmarks.levels import cells
 
     for _, inside, _, _ in cells(600, per_level, strength):

@@ -1,4 +1,4 @@
-"""The simulator for targets that are classes: a whole Newton fit is one answer."""
+"""The simulator for targets that are classes: a complete Newton fit is one answer."""
 
 from dataclasses import dataclass, field, replace
 

@@ -32,7 +32,7 @@ KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
     ),
 )
 def test_partitions_and_random_rounds_have_rows_of_all_classes(name, kind, shuffled):
-    """Rows sorted by class, one of which has four of 90, as long as unused rows are left."""
+    """The rows are sorted by class, and one class has four rows of 90."""
     K, likelihood = kind
     X, codes = groups(90, K, seed=3)
     codes = np.sort(np.where(np.arange(90) < 4, K - 1, np.minimum(codes, K - 2)))
@@ -51,7 +51,7 @@ def test_partitions_and_random_rounds_have_rows_of_all_classes(name, kind, shuff
 
 
 def test_a_sample_has_at_least_ten_rows_of_each_class():
-    """Or all of them; the posterior of every intermediate fit uses this sample."""
+    """Every intermediate fit uses this sample."""
     codes = np.r_[np.zeros(170), np.ones(26), np.full(4, 2.0)]
     X = groups(200, 3, seed=1)[0]
     simulator = ClassSimulator(X, codes, n_classes=3, likelihood="multinomial")
@@ -98,7 +98,7 @@ def test_absent_first_candidates_do_not_end_a_run(name, bias, max_rounds):
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)
 def test_candidates_are_rows_with_improbable_classes(K, likelihood):
-    """New draws in each round; ``largest-error`` takes the least probable ones."""
+    """Each round draws them anew; ``largest-error`` takes the least probable ones."""
     for selection in ("error", "largest-error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))

@@ -28,7 +28,7 @@ PARTITIONED = ["split-merge", "incremental", "working-set"]
 @pytest.mark.parametrize("shuffled", [True, False])
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
-    """Distinct rows; the last fit uses all rows."""
+    """The last fit uses all rows."""
     simulator = Simulator(*wave(150, noise=0.3), shuffled=shuffled)
     simulator.run(name, Options(20, "random", "sample", sample_rows=60, max_rounds=4))
     passes = simulator.passes(GramPass)
@@ -159,7 +159,7 @@ def classes(draw):
     st.integers(0, 5),
 )
 def test_quotas_are_within_class_sizes_and_reach_the_least(sizes, count, even, least):
-    """Together as many rows as requested or available."""
+    """Together they are as many rows as requested or available."""
     sizes = np.array(sizes)
     found = quotas(sizes, count, even, least)
     assert found.sum() == min(count, sizes.sum())
@@ -172,7 +172,7 @@ def test_quotas_are_within_class_sizes_and_reach_the_least(sizes, count, even, l
 
 @given(st.lists(st.integers(1, 400), min_size=2, max_size=6), st.integers(1, 200))
 def test_quotas_are_proportional(sizes, count):
-    """To within a row, without a least number."""
+    """They differ by at most a row from the shares."""
     sizes = np.array(sizes)
     count = min(count, int(sizes.sum()))
     assert (np.abs(quotas(sizes, count, 0.0, 0) - count * sizes / sizes.sum()) <= 1).all()
@@ -191,7 +191,7 @@ OPTIONS = st.fixed_dictionaries(
 
 @given(classes(), st.integers(0, 60), OPTIONS, st.data())
 def test_drawn_rows_are_unused_and_of_all_classes(problem, count, options, data):
-    """Increasing, as many as requested or left, equal for equal seeds."""
+    """They are increasing, as many as requested or left, and equal for equal seeds."""
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
     rows = drawn(codes, K, used, count, **options)
@@ -207,7 +207,7 @@ def test_drawn_rows_are_unused_and_of_all_classes(problem, count, options, data)
 
 
 def test_unshuffled_rows_are_drawn_over_the_full_range():
-    """And depend on the seed; shuffled rows are consecutive."""
+    """They depend on the seed; shuffled rows are drawn in a run."""
     codes = np.zeros(10_000, np.int8)
     how = {"numbers": True, "purpose": Purpose.SAMPLE}
     one, other = (
@@ -260,7 +260,6 @@ def test_partitions_of_shuffled_rows_are_consecutive_in_each_class():
 
 @given(st.integers(1, 3), st.integers(0, 50), st.data())
 def test_members_are_found_by_rank(spans, seed, data):
-    """Across spans."""
     rng = default_rng(seed)
     n = spans * SPAN - 7
     members = rng.random(n) < 0.001

@@ -65,7 +65,7 @@ def test_a_larger_sample_contains_the_smaller_one(shuffled):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_statistics_of_samples_add_up(weighted):
-    """To ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
+    """The sums are ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
     X, y = wave(600, noise=0.05)
     w = default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
     simulator = Simulator(X, y, gamma=5.0, w=w)
@@ -94,7 +94,7 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
 
 
 def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
-    """After growth, with the evidence of the same α and β over the larger sample."""
+    """After growth it is the evidence of the same α and β over the larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
     compared = []
     enlarge = rounds.enlarge

@@ -169,7 +169,7 @@ def test_a_worse_kernel_changes_nothing(monkeypatch):
 
 @pytest.mark.slow
 def test_bits_do_not_depend_on_threads_nor_on_interruptions():
-    """Two threads, and resumption from every checkpoint."""
+    """The fit has two threads, or is resumed from any checkpoint."""
     whole, _ = fitted()
     assert left(fitted(threads=2)[0]) == left(whole)
     kinds = set()
@@ -209,7 +209,7 @@ def test_the_best_round_is_restored_with_its_kernel():
 
 
 def test_learning_again_is_due_from_a_multiple_of_the_centres():
-    """From 3.2 times the centres, up to a share of the rows and the memory."""
+    """It is due from 3.2 times the centres, up to a share of the rows and the memory."""
     problem = problem_of(*rows())
     fit = SimpleNamespace(n_vectors=100)
     assert due(problem, OPTIONS, fit, 0)

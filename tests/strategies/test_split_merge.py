@@ -32,7 +32,7 @@ def levels(simulator):
     [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])],
 )
 def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
-    """⌈N/P⌉ fits, then ⌊half⌋ of the parts on each level; the last fit merges two parts."""
+    """⌈N/P⌉ fits are followed by ⌊half⌋ as many on each level; the last fit merges two parts."""
     simulator = Simulator(*wave(120, noise=0.3))
     assert simulator.run("split-merge", Options(size, "order")) is Termination.CONVERGED
     assert levels(simulator) == expected
@@ -59,7 +59,7 @@ def test_the_best_part_so_far_is_the_model(likelihood):
 
 
 def test_a_merge_has_the_vectors_of_both_parts():
-    """In the order of the rows."""
+    """They are in the order of the rows."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(30, "order"))
     answers = simulator.heard_of(Solved)
@@ -82,7 +82,7 @@ def test_bits_do_not_depend_on_the_number_of_concurrent_fits(likelihood):
 
 
 def test_a_limit_drops_the_vectors_of_least_evidence():
-    """By the loss of evidence of their fit (eq. 27)."""
+    """A vector counts by the loss of evidence of its fit (eq. 27)."""
     simulator = Simulator(*wave(100, noise=0.01), gamma=2.0)
     limit = 24
     simulator.run("split-merge", Options(25, "order", max_vectors=limit, stop_fraction=0.0))
@@ -120,7 +120,7 @@ def test_rows_without_weight_are_no_candidates():
 
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_incremental_takes_the_partitions_in_order(shuffled):
-    """⌈N/P⌉ steps, each with a model; candidates are the vectors and the next partition."""
+    """Each of ⌈N/P⌉ steps has a model, whose vectors join the next partition."""
     simulator = Simulator(*wave(110, noise=0.3), shuffled=shuffled)
     assert simulator.run("incremental", Options(25, "order")) is Termination.CONVERGED
     gathers = [gather.rows for gather in simulator.passes(Gather)]
@@ -163,7 +163,7 @@ def drive(simulator, rounds, state=None):
 @pytest.mark.parametrize("classes", [0, 2])
 @pytest.mark.parametrize("rounds", [2, 99])
 def test_remaining_rows_join_before_appended_rows(classes, rounds):
-    """Once each, whether the run had ended or was stopped after two rounds."""
+    """Each joins once, whether the run had ended or was stopped after two rounds."""
     every, before = simulators(classes)
     state, first = drive(before, rounds)
     state = with_appended_rows(

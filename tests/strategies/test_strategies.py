@@ -123,7 +123,7 @@ def test_the_gram_is_extended_never_recomputed(selection):
     ("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample")]
 )
 def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
-    """Over all rows, and its μ (eqs. 13 and 15)."""
+    """It and μ are those of all rows (eqs. 13 and 15)."""
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
@@ -139,7 +139,7 @@ def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood)
 
 
 def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
-    """stop_fraction × (vectors kept + P) of the round."""
+    """The fraction is one of the vectors at the start of the round."""
     simulator = Simulator(*wave(200, noise=0.3))
     simulator.run("working-set", Options(30, "error", stop_fraction=0.5, max_rounds=4))
     solves = simulator.passes(Solve)
@@ -154,7 +154,7 @@ def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
 
 
 def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
-    """P of a pool of 4P random rows, by ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003)."""
+    """It takes P of a pool of 4P rows by ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003)."""
     simulator = Simulator(*wave(200))
     simulator.run("working-set", Options(8, "gain", max_rounds=2))
     first, pool, chosen = simulator.passes(GramPass)[:3]
@@ -200,7 +200,8 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     ],
 )
 def test_how_a_working_set_ends(limits, reason):
-    """All rows used, vectors, memory, or rounds, the last of which converges in one solve."""
+    """It has used all rows, or reaches its vectors, memory or rounds; the last round is one
+    solve."""
     exhausts = reason is Termination.EXHAUSTED
     simulator = Simulator(
         *wave(40 if exhausts else 150, noise=0.3 if exhausts else 0.01),
@@ -222,7 +223,7 @@ def test_how_a_working_set_ends(limits, reason):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
-    """Converged fits, with a rise below FLAT·tol·N."""
+    """Their fits converge, and the evidence rises by less than FLAT·tol·N."""
     simulator = Simulator(*wave(400, noise=0.05, d=1))
     options = Options(25, selection, stop_fraction=0.1, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
@@ -252,7 +253,7 @@ def overfitted(fit_rows):
 
 
 def test_a_rising_held_out_error_restores_the_best_round():
-    """After PATIENCE rounds; the best round is settled, saved, and keeps its number."""
+    """After PATIENCE rounds the best one is settled and saved with its number."""
     simulator, curve, best, last = overfitted("full")
     assert len(curve) == best.record.number + PATIENCE
     assert last.record.number == best.record.number
@@ -281,7 +282,7 @@ def test_a_constant_target_needs_no_rows(name):
 
 
 def test_a_pruned_bias_is_offered_again():
-    """In every pass until it is in the design."""
+    """Every pass offers it until it is in the design."""
     offered = []
     for seed in range(3):
         simulator = Simulator(*wave(150, seed=seed, noise=0.3), gamma=0.2)
@@ -328,7 +329,7 @@ def test_a_given_noise_needs_no_pass_for_local_residuals():
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
-    """By evidence and columns of the history, and not before."""
+    """The criterion uses evidence and columns of the history, and holds at the end only."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # small fits end by their effort, too
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
