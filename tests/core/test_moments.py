@@ -1,6 +1,5 @@
 """Moments compared with NumPy: units, weights, any split of the rows, and the first bad value."""
 
-import itertools
 from functools import reduce
 from operator import add
 
@@ -9,16 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from tables import pieces
 
 from partirvm.core.moments import ColumnMoments, Moments
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def pieces(n, cuts):
-    """Row ranges between sorted cuts; some are empty."""
-    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 cuts = st.lists(st.integers(0, 60), max_size=5)

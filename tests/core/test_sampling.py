@@ -1,6 +1,5 @@
 """Random draws of rows in any tiles, a random order in parts, and rows with the largest errors."""
 
-import itertools
 from functools import reduce
 from operator import add
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 from scipy.stats import chisquare, kstest
+from tables import pieces
 
 from partirvm.core.sampling import LargestErrors, drawn, random_order, uniform
 
@@ -102,10 +102,9 @@ def test_the_largest_errors_do_not_depend_on_tiles(errors, limit, cuts, random):
     values = np.array(errors, dtype=float)
     rows = np.arange(n) + 100
     points = np.column_stack([rows, values])
-    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
     parts = [
-        LargestErrors.of(values[a:b], rows[a:b], points[a:b], limit)
-        for a, b in itertools.pairwise(edges)
+        LargestErrors.of(values[piece], rows[piece], points[piece], limit)
+        for piece in pieces(n, cuts)
     ]
     random.shuffle(parts)
     found = reduce(add, parts)

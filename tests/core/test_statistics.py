@@ -1,6 +1,5 @@
 """Gram statistics compared with all rows: splits, extension, columns taken, weights."""
 
-import itertools
 from functools import reduce
 from operator import add
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from naive import gram
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from tables import pieces
 
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.types import BIAS
@@ -50,11 +50,10 @@ def assert_same(found, expected):
 def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts):
     """The sums are Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows and Σ log w."""
     Phi, t, w = rows(seed, n, kept + new, weighting, targets)
-    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
     blocks = []
     crosses = []
-    for a, b in itertools.pairwise(edges):
-        part = (Phi[a:b, :kept], Phi[a:b, kept:], t[a:b], None if w is None else w[a:b])
+    for piece in pieces(n, cuts):
+        part = Phi[piece, :kept], Phi[piece, kept:], t[piece], None if w is None else w[piece]
         blocks.append(GramBlock.of(*part))
         crosses.append(GramBlock.of(*part, diagonal=True))
     block = reduce(add, blocks)

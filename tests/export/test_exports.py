@@ -62,22 +62,9 @@ def random_model(seed):
     turn = seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
     m = int(rng.integers(3, 9))
-    d = 3
     count = len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1
-    features = None
-    if turn % 3 == 1:
-        features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
-    more = int(features is not None)
-    shift = rng.normal(size=d + more)
-    scale = rng.uniform(0.5, 2.0, d + more)
-    shift[2] = 0.0  # codes
-    scale[2] = 1.0
-    kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
-    target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
-    filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
-    of_target = np.array([3.0]), np.array([0.8])
-    scaling = Scaling(shift, scale, *of_target, features, target, np.zeros(d + more), filling)
-    if more:
+    scaling = random_scaling(rng, seed, turn)
+    if scaling.features is not None:
         several = isinstance(kernel, kernels.Several)
         kernel = kernels.Gaussian(0.2) if several else OnColumns(kernel, (0, 1, 2))
         count = 1
@@ -87,29 +74,59 @@ def random_model(seed):
     if turn % 4 == 2:
         design = replace(design, functions=Basis((("linear", 3),)), active=np.array([0, 2]))
     M = design.n_columns
-    n_classes = 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
+    n_classes = 0 if turn % 2 == 0 or scaling.target.kind != "none" else 2 + seed % 3
     root = np.triu(0.2 * rng.normal(size=(M, M)))
     facts = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
-    names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
     if not n_classes:
-        if turn % 5 == 4:
-            noise = LocalNoise(
-                kernels.Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1
-            )
-            design = replace(design, noise=noise)
-        if kernel.local and turn % 5 != 4:  # so that local noise is seen alone as well
-            facts |= {"reach": 0.7, "prior_variance": 0.5}
-        facts |= {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
-        facts["known_alpha"] = tuple(range(M))  # a random root is not that of an optimum
-        return Model(design, 0.3 * rng.normal(size=M), root, columns=names, **facts)
+        return random_regression(rng, turn, design, root, facts)
+    return random_classification(rng, seed, n_classes, design, root, facts)
+
+
+def random_scaling(rng, seed, turn):
+    """A scaling of three features, the last of them codes, with warps, gaps and a target map."""
+    features = None
+    if turn % 3 == 1:
+        features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
+    d = 3 if features is None else 4
+    shift = rng.normal(size=d)
+    scale = rng.uniform(0.5, 2.0, d)
+    shift[2] = 0.0
+    scale[2] = 1.0
+    kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
+    target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
+    filling = None
+    if features is not None:
+        filling = 0.1 * rng.normal(size=(d, d)) * (1 - np.eye(d))
+    of_target = np.array([3.0]), np.array([0.8])
+    return Scaling(shift, scale, *of_target, features, target, np.zeros(d), filling)
+
+
+def random_regression(rng, turn, design, root, facts):
+    """A model of numbers, with local noise or a reach."""
+    M = len(root)
+    if turn % 5 == 4:
+        centres = rng.normal(size=(4, len(design.scaling.x_shift)))
+        noise = LocalNoise(kernels.Gaussian(0.3), centres, 0.5 * rng.normal(size=4), 0.1)
+        design = replace(design, noise=noise)
+    elif design.kernel.local:
+        facts |= {"reach": 0.7, "prior_variance": 0.5}
+    facts |= {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+    facts["known_alpha"] = tuple(range(M))  # a random root is not that of an optimum
+    names = Columns(("a", "b", "c"))
+    return Model(design, 0.3 * rng.normal(size=M), root, columns=names, **facts)
+
+
+def random_classification(rng, seed, n_classes, design, root, facts):
+    """A model of classes, with one output or one for each class, with a ramp or without."""
     C = 1 if n_classes == 2 and seed % 3 else n_classes
     ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
     link = "bernoulli" if n_classes == 2 else "multinomial"
     roots = np.stack([root] * C) if ramp is None else root[None]
     if C == 2 and ramp is None:
         ramp = Ramp(0.3, 1.0)
-    weights = rng.normal(size=(M, C))
+    weights = rng.normal(size=(len(root), C))
     facts |= {"likelihood": link, "moderate": ramp is None, "ramp": ramp}
+    names = Columns(("a", "b", "c"), classes=tuple("xyzw"[:n_classes]))
     return ClassModel(design, weights, roots, columns=names, **facts)
 
 

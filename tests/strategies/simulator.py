@@ -11,6 +11,7 @@ from typing import Any
 import naive
 import numpy as np
 from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.core import solvers
 from partirvm.core.termination import Termination
@@ -24,6 +25,7 @@ from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.scaling.maps import Scaling
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Gather, Problem, Save, Stopped
+from partirvm.types import BIAS
 
 MOST = 2000
 """Instructions after which a run is taken to be endless."""
@@ -134,6 +136,17 @@ class Simulator:
         assert self.said[-1] is self.saves[-1]
         assert [save.record.kind for save in self.saves].count("final") == 1
         assert self.saves[-1].record.kind == "final"
+
+    def saved_consistently(self, save):
+        """The bias is the first column of a saved model, vectors are distinct rows with weight."""
+        labels = save.fit.labels
+        rows = save.design.labels
+        assert_array_equal(labels[labels != BIAS], rows)
+        assert ((labels == BIAS).any()) == save.design.bias
+        assert (labels[1:] != BIAS).all()
+        assert self.w is None or (self.w[rows] > 0).all()
+        assert_array_equal(save.design.centres, self.X[rows])
+        assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
 
     def answer(self, instruction):
         """The answer to an instruction."""
