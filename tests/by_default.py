@@ -1,4 +1,4 @@
-"""Cases of a matrix that run by default; the others carry the marker ``slow``."""
+"""Cases that run by default; the others are marked ``slow``."""
 
 from collections.abc import Container, Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import settings
 
 
 def examples(number: int) -> int:
-    """So many examples of hypothesis by default, 300 in its profile ``thorough``."""
+    """This number of examples of hypothesis, 300 in its profile ``thorough``."""
     return 300 if settings.default.max_examples == 300 else number
 
 

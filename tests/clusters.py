@@ -15,7 +15,7 @@ from waiting import wait_for
 
 @contextmanager
 def cluster(n_workers: int) -> Iterator[Any]:
-    """The client of a ``LocalCluster`` of so many processes, each with one thread."""
+    """The client of a ``LocalCluster`` of this many processes with one thread each."""
     from distributed import Client, LocalCluster
 
     how = {
@@ -32,14 +32,13 @@ def cluster(n_workers: int) -> Iterator[Any]:
 
 
 def free_port() -> str:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return str(listening.getsockname()[1])
 
 
 class Processes:
-    """A scheduler and workers of one thread, each a process as a person starts it; ``options`` are
-    those of workers."""
+    """A scheduler and workers of one thread, each a process; ``options`` are those of workers."""
 
     def __init__(self, folder: Path, n_workers: int, *options: str, **environment: str) -> None:
         self._folder = folder
@@ -48,7 +47,7 @@ class Processes:
         self._all: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
         contact = folder / "scheduler.json"
-        place = (
+        place = [
             "--host",
             "127.0.0.1",
             "--port",
@@ -56,21 +55,20 @@ class Processes:
             "--dashboard-address",
             ":0",
             "--scheduler-file",
-            str(contact),
-        )
-        self.scheduler = self._start("scheduler", *place)
+        ]
+        self.scheduler = self._start("scheduler", *place, str(contact))
         wait_for(lambda: contact.exists() and contact.read_text(), "the scheduler")
         self.address = json.loads(contact.read_text())["address"]
         self.add(n_workers)
 
     def add(self, n: int) -> None:
-        """Start so many workers."""
+        """Start this many workers."""
         alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "2GiB")
         more = ("--local-directory", str(self._folder), *self._options)
         self.workers += [self._start("worker", self.address, *alone, *more) for _ in range(n)]
 
     def close(self) -> None:
-        """Let nothing live on."""
+        """End all processes."""
         for process in self._all:
             process.kill()
             process.wait()

@@ -1,4 +1,4 @@
-"""Settings of hypothesis and fixtures that several parts share."""
+"""Settings of hypothesis, and fixtures that several folders share."""
 
 import os
 import shutil
@@ -48,18 +48,18 @@ os.environ.setdefault(
 for name, value in QUIET.items():
     os.environ.setdefault(f"DASK_DISTRIBUTED__{name}", value)
 
-ROOM = 4 << 30
+FREE_BYTES = 4 << 30
 """Bytes that a file system in memory must have free to hold the files of the tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the files of tests in memory where there is room: processes that tests start do not wait
-    for a disk."""
+    """Keep the files of tests in memory if there is enough of it: processes do not wait for a
+    disk."""
     memory = Path("/dev/shm")
     if (
         config.option.basetemp is None
         and os.access(memory, os.W_OK)
-        and shutil.disk_usage(memory).free > ROOM
+        and shutil.disk_usage(memory).free > FREE_BYTES
     ):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
 
@@ -82,7 +82,7 @@ FIRST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadfile``: folders ``TOGETHER`` and other files, in the order of the tests."""
+    """With ``--dist loadfile``: units of ``TOGETHER`` and of files, in the order of the tests."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -117,7 +117,7 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk():
-    """No machine loses power in a test: what this process flushes it need not wait for."""
+    """No test loses power: this process need not wait for what it flushes."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda handle: None)
         yield
@@ -125,30 +125,27 @@ def no_waiting_for_the_disk():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: several test processes with several threads each would wait for
-    each other."""
+    """Limit BLAS to one thread, so that test processes do not wait for each other."""
     with threadpool_limits(1, user_api="blas"):
         yield
 
 
 @pytest.fixture(autouse=True)
 def numbers_of_every_run() -> None:
-    """Estimators without ``random_state`` draw from NumPy's global generator: no test passes by
-    chance."""
+    """Seed NumPy's global generator, from which estimators without ``random_state`` draw."""
     np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.fixture(scope="session")
 def one_worker() -> Iterator[Any]:
-    """A client of a cluster of one worker with one thread, which tests leave as they found it."""
+    """A client of a cluster of one worker with one thread; tests leave it as they found it."""
     with cluster(1) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def three_workers() -> Iterator[Any]:
-    """A client of a cluster of three workers with one thread each, which tests leave as they found
-    it."""
+    """A client of a cluster of three workers with one thread; tests leave it as they found it."""
     with cluster(3) as client:
         yield client
 
@@ -168,8 +165,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Path:
-    """``tmp_path``, with it and the folders around it open to a process that has given up its
-    rights."""
+    """``tmp_path``, open with its parents to a process without rights."""
     for folder in (tmp_path, *tmp_path.parents):
         mode = folder.stat().st_mode
         if mode & 0o005 != 0o005:
@@ -179,8 +175,7 @@ def open_to_all(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of
-    fits do so."""
+    """Learn default kernels in fewer steps and from fewer rows: hundreds of fits do so."""
     monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
     monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
     monkeypatch.setattr("partirvm.learning.left_out_judge.LEAST_JUDGED", 10**9)

@@ -1,5 +1,4 @@
-"""Journals that keep checkpoints, what runs left, for comparisons to the bit, the request of a job,
-rows of DATA."""
+"""Journals with checkpoints, what runs leave, the request of a job, and rows of DATA."""
 
 import pickle
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 from partirvm.fit.driver import MemoryJournal
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
-"""What a line of history says about clocks, memory and stores, not about the fit."""
+"""Fields of a line of history that depend on clocks, memory and stores, not on the fit."""
 
 DATA = {"n_rows": 9, "n_features": 2, "hashes": [], "about": "", "moments": ""}
 REQUEST = {
@@ -20,12 +19,11 @@ REQUEST = {
     "versions": {},
 }
 REQUEST |= {"parameters": {"kernel": "gaussian", "basis": None}}
-"""What a job was asked to do, without a word on how."""
+"""The request of a job, with default options."""
 
 
 class Recorder(MemoryJournal):
-    """Keeps every checkpoint as bytes, with the number of lines that were written before it and the
-    model then."""
+    """Keeps every checkpoint as bytes, with the number of lines before it and the model then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +38,7 @@ class Recorder(MemoryJournal):
 
 
 def left(journal: Any) -> tuple[Any, ...]:
-    """The model's bits and the lines of history, but for times and bytes."""
+    """The bits of the model, and the lines of history without times and bytes."""
     lines = [
         {name: repr(value) for name, value in line.items() if name not in TIMES}
         for line in journal.history
@@ -56,8 +54,7 @@ def left(journal: Any) -> tuple[Any, ...]:
 
 
 def contents(source: Any) -> np.ndarray:
-    """Inputs and targets (N, d + T) of DATA in the order of their table, after a check of each
-    tile."""
+    """Inputs and targets (N, d + T) of DATA in the order of their table; all tiles are verified."""
     source.verify()
     tiles = [source.tile(number) for number in range(source.n_tiles)]
     order = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])

@@ -1,5 +1,5 @@
-"""One list of all kernels for three features, each with its formula for every pair, for all tests
-of kernels."""
+"""All kernels for three features, each with its formula for every pair, for all tests of
+kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ def cauchy(X, Z):
 
 
 def narrow(X, Z):
-    """No kernel: it forgets the centres."""
+    """No kernel: it returns points of the wrong shape."""
     return X
 
 
 def unknown(X, Z):
-    """No kernel: it has no numbers."""
+    """No kernel: its values are NaN."""
     return np.full((len(X), len(Z)), np.nan)
 
 
@@ -174,12 +174,12 @@ CASES = [
     Case("named function", FunctionKernel("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
     Case("callable", FunctionKernel(cauchy), cauchy, distant=True, unit=True),
 ]
-"""Every kernel there is, at least once."""
+"""Every kernel at least once."""
 
 
 def slopes(function, kernel, step):
-    """∂ function(kernel) / ∂ log parameter, (p,), by differences of fourth order; 0 for a parameter
-    that is 0."""
+    """∂ function(kernel) / ∂ log parameter (p,), by differences of fourth order, 0 for a parameter
+    of 0."""
     found = np.zeros(len(kernel.logs))
     for k in np.flatnonzero(np.isfinite(kernel.logs)):
         ends = kernel.logs + step * np.outer([1, -1, 2, -2], np.eye(len(found))[k])
@@ -189,7 +189,7 @@ def slopes(function, kernel, step):
 
 
 NAMED = [case for case in CASES if case.name != "callable"]
-"""Those that have a spec."""
+"""Cases that have a spec."""
 
 IMPOSSIBLE = {
     "gaussian": [

@@ -1,5 +1,4 @@
-"""The mathematics of an RVM in a few dense lines each, for tests to compare with. Nothing here is
-fast or clever.
+"""The mathematics of an RVM in short dense formulas, for comparison. Nothing here is fast.
 
 Notation of Tipping (2001): Φ (N, M) the design, t (N,) or (N, T) targets, α (M,) prior precisions,
 β = σ⁻² the noise precision, w (N,) precision weights of the rows (a row's noise variance is 1/(βw);
@@ -21,6 +20,11 @@ def gaussian(X, Z, gamma):
     return np.exp(-(np.broadcast_to(gamma, X.shape[1:]) * differences**2).sum(axis=-1))
 
 
+def rmse(one, other):
+    """The root mean square difference."""
+    return np.sqrt(np.mean((one - other) ** 2))
+
+
 def present(w, *arrays):
     """The arrays without the rows of zero weight, and the weights without them."""
     keep = w > 0
@@ -33,7 +37,7 @@ def ones(Phi, w):
 
 
 def gram(Phi, t, w=None):
-    """ΦᵀWΦ, ΦᵀWt and the diagonal of tᵀWt, from the whole design."""
+    """ΦᵀWΦ, ΦᵀWt and the diagonal of tᵀWt."""
     W = np.diag(ones(Phi, w))
     return Phi.T @ W @ Phi, Phi.T @ W @ t, np.diagonal(t.T @ W @ t)
 
@@ -75,23 +79,15 @@ def predict_by_rows(rows, Phi, t, alpha, beta, w=None):
 
 
 def predict_augmented(rows, heights, extra, Phi, t, alpha, beta, precision, w=None):
-    """``predict`` of each row by its own RVM, with one column more: ``extra`` (N, G), ``heights``
-    (G,) at the row.
-
-    Its weight has the prior precision ``precision`` (G,) (Rasmussen & Quiñonero-Candela 2005).
-    """
-    own = [
-        predict(
-            np.append(row, height)[None],
-            np.column_stack([Phi, phi]),
-            t,
-            np.append(alpha, a),
-            beta,
-            w,
-        )
-        for row, height, phi, a in zip(rows, heights, extra.T, precision, strict=True)
-    ]
-    return tuple(np.concatenate(parts) for parts in zip(*own, strict=True))
+    """``predict`` of each row by a separate RVM with one more column: ``extra`` (N, G) at the
+    training rows, ``heights`` (G,) at the row, prior precision ``precision`` (G,) (Rasmussen &
+    Quiñonero-Candela 2005)."""
+    predictions = []
+    for row, height, phi, a in zip(rows, heights, extra.T, precision, strict=True):
+        point = np.append(row, height)[None]
+        design = np.column_stack([Phi, phi])
+        predictions.append(predict(point, design, t, np.append(alpha, a), beta, w))
+    return np.concatenate(predictions, axis=1)
 
 
 def determinedness(Phi, t, alpha, beta, w=None):
@@ -100,15 +96,14 @@ def determinedness(Phi, t, alpha, beta, w=None):
 
 
 def log_prior(x, shape, rate):
-    """log of a Gamma(shape, rate) density of log x at each x, shape·log x − rate·x, less its peak
-    where it has one."""
+    """shape·log x − rate·x, the log of a Gamma density of log x, less its peak if it has one."""
     peak = shape * (np.log(shape / rate) - 1) if shape and rate else 0.0
     return shape * np.log(x) - rate * x - peak
 
 
 def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
-    """One update α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d)
-    (app. A)."""
+    """α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d) (app.
+    A)."""
     w = ones(Phi, w)
     (a, b, c, d) = prior
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
@@ -119,23 +114,20 @@ def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
 
 
 def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
-    """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column that is not in Φ (Tipping & Faul 2003, eqs. 19 and
-    22)."""
+    """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column outside Φ (Tipping & Faul 2003, eqs. 19, 22)."""
     Phi, phi, t, w = present(ones(Phi, w), Phi, phi, t)
     factor = cho_factor(covariance(Phi, alpha, beta, w))
     return phi @ cho_solve(factor, phi), phi @ cho_solve(factor, t)
 
 
 def best_gain(s, q):
-    """max over α of ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq.
-    18)."""
+    """The maximum of ``contribution`` over a grid of α, at least 0."""
     alpha = s * np.geomspace(1e-12, 1e12, 20_001)
     return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
 
 
 def tree_sum(values):
-    """Σ over tiles in the fixed tree: each node is left + right, or left alone where the right lies
-    beyond the last."""
+    """The sum in the fixed tree: a node is left + right, or left if there is no right one."""
     while len(values) > 1:
         values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[
             len(values) // 2 * 2 :
@@ -144,7 +136,7 @@ def tree_sum(values):
 
 
 def calibration_error(codes, probabilities, bins=15):
-    """Σ_b |B_b|/n · |accuracy_b − confidence_b| over bins ((b − 1)/15, b/15] (Guo et al. 2017, eq.
+    """Σ_b |B_b|/n · |accuracy_b − confidence_b| over 15 bins, closed above (Guo et al. 2017, eq.
     3)."""
     edges = np.linspace(0, 1, bins + 1)
     confidence = probabilities.max(axis=1)
@@ -165,8 +157,8 @@ def log_probability(likelihood, f, codes):
 
 
 def logistic(likelihood, Phi, codes, mean, w=None):
-    """Log likelihood, gradient (M, C) and the whole negative Hessian (M, C, M, C) of class codes at
-    weights (M, C)."""
+    """Log likelihood, gradient (M, C), and the full negative Hessian (M, C, M, C) at weights (M,
+    C)."""
     f = Phi @ mean
     w = ones(Phi, w)
     if likelihood == "multinomial":
@@ -186,8 +178,8 @@ def penalised(likelihood, Phi, codes, alpha, mean, w=None):
 
 
 def mode(likelihood, Phi, codes, alpha, w=None):
-    """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the whole KM ×
-    KM Hessian."""
+    """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the full
+    Hessian."""
     shape = alpha.shape
     prior = np.diag(alpha.ravel())
 
@@ -207,11 +199,8 @@ def mode(likelihood, Phi, codes, alpha, w=None):
 
 
 def laplace(likelihood, Phi, codes, alpha, mean, w=None):
-    """Σ_k (C, M, M) of each output's own block of the Hessian at ``mean``, and Laplace's evidence
-    with these blocks.
-
-    log p(t | W) − ½ Σ α w² + ½ Σ_k [ log|A_k| + log|Σ_k| ].
-    """
+    """Σ_k (C, M, M) of each output's block of the Hessian, and Laplace's evidence with them, log
+    p(t | W) − ½ Σ α w² + ½ Σ_k [log|A_k| + log|Σ_k|]."""
     curvature = logistic(likelihood, Phi, codes, mean, w)[2]
     Sigma = np.array(
         [np.linalg.inv(curvature[:, k, :, k] + np.diag(alpha[:, k])) for k in range(alpha.shape[1])]
@@ -227,19 +216,15 @@ def laplace_mackay(likelihood, alpha, mean, Sigma):
 
 
 def contribution(alpha, s, q):
-    """ℓ(α) = ½[log α − log(α + s) + q²/(α + s)] of one column, 0 at α = ∞ (Tipping & Faul 2003, eq.
-    18)."""
+    """ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
     return (
         0.0 if np.isinf(alpha) else 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
     )
 
 
 def best_action(Phi, t, active, beta):
-    """(gain, kind, column, α) of the action that gains most, with ``active`` α by column; Σ, μ, S
-    and Q from scratch.
-
-    S and Q of eqs. 24 and 25; of an active column s = αS/(α − S), q = αQ/(α − S) (eq. 23).
-    """
+    """(gain, kind, column, α) of the best action, from scratch with eqs. 23 to 25; ``active`` is α
+    by column."""
     columns = list(active)
     mu, Sigma = posterior(Phi[:, columns], t, np.array(list(active.values())), beta)
     inside = beta * Phi[:, columns].T @ Phi
@@ -258,13 +243,9 @@ def best_action(Phi, t, active, beta):
 
 
 def tipping_faul(Phi, t, beta, *, least, between):
-    """Tipping & Faul's algorithm from no column: a list of (kind, column, α, log evidence), and the
-    last β.
-
-    Each action is that with the largest gain, while it is above ``least``; β is MacKay's after
-    ``between(M)`` actions, and whenever none gains, until it changes the evidence by less than
-    ``least``.
-    """
+    """Tipping & Faul's algorithm from no column: (kind, column, α, log evidence) of each action,
+    and β. The action of largest gain above ``least`` is taken; β is MacKay's after ``between(M)``
+    actions and when none gains, until it changes the evidence by less than ``least``."""
     active = {}
     actions = []
     since = 0

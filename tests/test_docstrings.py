@@ -1,5 +1,4 @@
-"""Parameters in the docstrings of public names have an entry each in a numpydoc section, and those
-of internal functions with four or more have a line each."""
+"""Parameters have an entry in the docstrings of public names, a line in internal ones."""
 
 import ast
 import inspect
@@ -27,8 +26,7 @@ GIVEN = {"integrations/skl2onnx.py:_parse"}
 
 
 def public_callables():
-    """Yield the name and the object of every public function, class and method with a docstring of
-    this package."""
+    """Yield the name and the object of every documented public function, class and method."""
     owners = [getattr(partirvm, name) for name in partirvm.__all__] + [Model, ClassModel]
     for module in (plots, page):
         owners += [
@@ -50,18 +48,18 @@ PUBLIC = dict(public_callables())
 
 
 def entries(docstring):
-    """Return the names that have an entry, ``name : type`` or several names with a common one."""
+    """The names that have an entry, ``name : type``; several names may share one."""
     heads = re.findall(r"^(\S.*)$", "\n".join(SECTION.findall(docstring)), re.MULTILINE)
     return {name.strip(" *") for head in heads for name in head.split(" : ")[0].split(",")}
 
 
 def parameters_of(each):
-    """Return the names of the parameters, without ``self``."""
+    """The names of the parameters, without ``self``."""
     return [name for name in inspect.signature(each).parameters if name not in ("self", "cls")]
 
 
 def test_entries_are_read():
-    """Two entries, one of which has two names; running text has none."""
+    """Running text has none."""
     text = (
         "Do.\n\nParameters\n----------\na : int\n    One. b : float Two.\nc, d : "
         "str\n\nRaises\n------\nE : x\n"
@@ -73,7 +71,7 @@ def test_entries_are_read():
 @pytest.mark.parametrize(
     "name", [name for name, each in PUBLIC.items() if entries(inspect.getdoc(each))]
 )
-def test_each_parameter_has_its_own_entry_where_there_are_entries(name):
+def test_each_parameter_has_an_entry_if_any_has(name):
     """A tool that joins lines makes running text of an entry."""
     found = entries(inspect.getdoc(PUBLIC[name]))
     assert not [parameter for parameter in parameters_of(PUBLIC[name]) if parameter not in found]
@@ -94,16 +92,14 @@ def test_no_entry_is_hidden_in_the_text_of_another(name):
 
 
 def names_of(function):
-    """Return the names of the parameters in a syntax tree, without ``self``, ``*args`` and
-    ``**kwargs``."""
+    """The names of the parameters in a syntax tree, without ``self``, ``*args``, ``**kwargs``."""
     found = function.args
     names = [each.arg for each in (*found.posonlyargs, *found.args, *found.kwonlyargs)]
     return [name for name in names if name not in ("self", "cls")]
 
 
 def without_line(function):
-    """Return the parameters of a function in a syntax tree that have no line ``name: text``,
-    ``one, two: text`` or ``name : type``."""
+    """The parameters without a line ``name: text``, ``one, two: text`` or ``name : type``."""
     text = ast.get_docstring(function) or ""
     heads = re.findall(r"^ *(\w+(?:, \w+)*) ?:", text, re.MULTILINE)
     described = {name for head in heads for name in head.split(", ")}
@@ -111,14 +107,14 @@ def without_line(function):
 
 
 def functions_of(tree):
-    """Return every function and method in a syntax tree, nested ones too."""
+    """Every function and method in a syntax tree."""
     return [
         each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
 
 def test_lines_of_parameters_are_read():
-    """One of four parameters is in running text only; ``self`` and ``*more`` need no line."""
+    """Running text has none; ``self`` and ``*more`` need none."""
     source = (
         "def f(self, a, b, /, c, *more, d):\n"
         '    """Do with d.\n\n    Args:\n        a, b: numbers\n        c : rows (n, d)\n    """\n'
@@ -129,7 +125,7 @@ def test_lines_of_parameters_are_read():
 
 
 def test_parameters_of_internal_functions_have_a_line():
-    """Help texts of commands, special methods and methods that a likelihood overrides need none."""
+    """Except help texts of commands, special methods and overridden methods of a likelihood."""
     trees = {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted(ROOT.rglob("*.py"))

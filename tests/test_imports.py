@@ -1,4 +1,4 @@
-"""Who may import whom, read from the sources; and what importing the package loads."""
+"""Which part imports which, read from the sources, and what importing the package loads."""
 
 import ast
 import graphlib
@@ -157,7 +157,7 @@ THIRD_PARTIES = {
 
 
 def modules():
-    """Every module of the package by its dotted name below it, but the package itself."""
+    """Every module by its dotted name within the package, except the package itself."""
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -170,8 +170,7 @@ MODULES = dict(modules())
 
 @cache
 def imports(path):
-    """Every absolute name that a module imports anywhere in it, inside functions and type-checking
-    blocks too."""
+    """Every absolute name that a module imports, also inside functions and type-checking blocks."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -183,12 +182,11 @@ def imports(path):
 
 
 def within(name, allowed):
-    """Whether a dotted name is one of the allowed ones or lies below one."""
+    """Whether a dotted name is one of the allowed names or inside one."""
     return any(name == other or name.startswith(other + ".") for other in allowed)
 
 
-def test_no_arrow_runs_back():
-    """Imports of the package itself follow the table."""
+def test_imports_follow_the_table():
     beyond = {}
     for name, path in MODULES.items():
         part = name.partition(".")[0]
@@ -204,9 +202,7 @@ def test_no_arrow_runs_back():
     assert {name: targets for name, targets in beyond.items() if targets} == EXCEPTIONS
 
 
-def test_third_parties_stay_where_they_belong():
-    """numpy and scipy alone in the pure parts, distributed in the Dask executor, rich in report,
-    click in cli."""
+def test_each_part_imports_only_its_third_parties():
     strange = {}
     for name, path in MODULES.items():
         allowed = THIRD_PARTIES[name.partition(".")[0]] | THIRD_PARTIES.get(name, set())
@@ -224,15 +220,14 @@ LAZY = {
 
 
 def module_at(target, known):
-    """The module that an imported name is, or lies in."""
+    """The module that an imported name is, or is in."""
     while target not in known:
         target = target.rpartition(".")[0]
     return target
 
 
 def neighbours():
-    """Each module with the modules of the package that it imports anywhere: in functions and type
-    checks, too."""
+    """Each module with the modules of the package that it imports anywhere."""
     paths = {f"partirvm.{name}": path for name, path in MODULES.items()} | {
         "partirvm": ROOT / "__init__.py"
     }
@@ -246,8 +241,8 @@ def neighbours():
             yield name, own - {name} - LAZY
 
 
-def test_no_import_circles():
-    """Between modules, wherever in a module the import stands."""
+def test_there_are_no_import_cycles():
+    """Also inside functions."""
     graphlib.TopologicalSorter(dict(neighbours())).prepare()  # raises CycleError
 
 
@@ -255,7 +250,7 @@ TELL = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
 
 def loaded(statement, tell=TELL):
-    """Top-level modules in ``sys.modules`` of a fresh interpreter after a statement."""
+    """Top-level modules of a new interpreter after a statement."""
     code = f"import sys\n{statement}\n{tell}"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(found.stdout.split())
@@ -280,8 +275,7 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not loaded("import partirvm") & HEAVY
 
 
-def test_every_public_name_is_there_and_has_an_example():
-    """``__all__`` and the lazy names agree; doctests run the examples."""
+def test_every_public_name_is_lazy_and_has_an_example():
     assert set(partirvm.__all__) <= set(dir(partirvm))
     for name in {*partirvm.__all__} - {"__version__"}:
         _, heading, example = inspect.getdoc(getattr(partirvm, name)).partition(
@@ -294,8 +288,7 @@ def test_every_public_name_is_there_and_has_an_example():
 
 
 def test_type_checkers_see_every_public_name():
-    """The imports under ``TYPE_CHECKING`` are those of ``__all__``, from the modules of the lazy
-    names."""
+    """The imports under ``TYPE_CHECKING`` equal the lazy names."""
     tree = ast.parse((ROOT / "__init__.py").read_text())
     (block,) = [
         node
@@ -307,8 +300,7 @@ def test_type_checkers_see_every_public_name():
     assert imported == partirvm._MODULES
 
 
-def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
-    """``from partirvm.jobs import fit``, by which the command line fits."""
+def test_fits_from_the_command_line_load_no_tables_and_no_cluster():
     assert not loaded("from partirvm.jobs import fit") & {
         "sklearn",
         "pandas",
@@ -361,8 +353,7 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 
 @pytest.mark.slow
 def test_fits_to_arrays_and_predictions_need_no_tables_and_no_cluster(tmp_path, monkeypatch):
-    """They run where these packages are not installed; predictions load no others than scikit-learn
-    itself."""
+    """These packages need not be installed; predictions load scikit-learn only."""
     monkeypatch.chdir(tmp_path)
     loaded(ARRAYS_ALONE)
     assert not loaded(PREDICTIONS_ALONE, "") & WITHOUT

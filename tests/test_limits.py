@@ -22,7 +22,7 @@ def limits():
 
 @pytest.fixture
 def source(limits):
-    """Return a source file of a room."""
+    """A function that makes a source file of a room."""
 
     def make(text, path="partirvm/core/example.py"):
         return limits.Source(Path(path), text)
@@ -58,7 +58,6 @@ def test_nodes_per_code_line(limits, source):
 
 
 def test_rooms_are_sub_packages_or_modules(limits, source):
-    """A file at the top is a room of its own."""
     paths = ["partirvm/core/a.py", "partirvm/core/deep/b.py", "partirvm/errors.py"]
     assert set(limits.rooms(source("", path) for path in paths)) == {"core", "errors"}
 
@@ -80,13 +79,13 @@ def test_rooms_are_sub_packages_or_modules(limits, source):
         ("c = [a for a, b in pairs]", False),
     ],
 )
-def test_parallel_assignments_of_unlike_values(limits, source, statement, counted):
-    """A tuple of values to a tuple of targets, unless it permutes the same names."""
+def test_parallel_assignments_of_unlike_values_are_counted(limits, source, statement, counted):
+    """Unless they permute the same names."""
     assert limits.parallel_rate([source(statement)]) == (1000 if counted else 0)
 
 
-def test_local_names_are_those_the_body_binds(limits, source):
-    """Sixteen with those of a comprehension and of an inner function, and without parameters."""
+def test_local_names_are_those_that_the_body_binds(limits, source):
+    """Sixteen with those of a comprehension and an inner function, without parameters."""
     names = [f"name_{k}" for k in range(14)]
     body = "".join(f"    {name} = x\n" for name in names)
     inner = "    def inner():\n        fifteenth = 1\n"
@@ -96,15 +95,14 @@ def test_local_names_are_those_the_body_binds(limits, source):
     assert limits.crowded_functions([large]) == ["partirvm/core/example.py:1 f: 16 local names"]
 
 
-def test_large_functions(limits, source):
+def test_functions_above_the_limit_of_nodes_are_listed(limits, source):
     """``pass`` is one node; FunctionDef and arguments are two more."""
     assert limits.large_functions([source("def f():\n" + "    pass\n" * 398)]) == []
     found = limits.large_functions([source("def f():\n" + "    pass\n" * 399)])
     assert found == ["partirvm/core/example.py:1 f: 401 nodes"]
 
 
-def test_wide_lines_come_widest_first(limits, source):
-    """Lines of 100 columns are within the limit."""
+def test_lines_above_100_columns_are_listed_widest_first(limits, source):
     text = "\n".join("#" * width for width in (100, 101, 120))
     found = limits.wide_lines([source(text)])
     assert [place.partition(":")[2] for place in found] == ["3: 120 columns", "2: 101 columns"]
@@ -129,14 +127,13 @@ def test_wide_lines_come_widest_first(limits, source):
         ("if word == 'dense': pass", 0),
     ],
 )
-def test_conditions_on_the_kind_of_target(limits, source, statement, count):
-    """Each condition counts once, outside likelihoods and exports."""
+def test_conditions_on_the_kind_of_target_count_once(limits, source, statement, count):
+    """Outside likelihoods and exports."""
     assert len(limits.target_places([source(statement)])) == count
     assert limits.target_places([source(statement, "partirvm/likelihoods/example.py")]) == []
 
 
-def test_names_that_occur_twice(limits, source):
-    """Classes of one name in two files, and files of one name in two rooms."""
+def test_repeated_names_of_classes_and_files_are_listed(limits, source):
     first = source("class A: pass\nclass B: pass", "partirvm/core/a.py")
     second = source("class B: pass", "partirvm/jobs/a.py")
     assert limits.repeated_classes([first, second]) == ["B"]
@@ -144,7 +141,7 @@ def test_names_that_occur_twice(limits, source):
 
 
 def test_a_count_above_its_limit_fails(limits, capsys):
-    """The mark says which; a count at its limit is within it."""
+    """A count at its limit does not."""
     code = limits.Repository([], [], [])
     within = limits.Limit("three", lambda code: 3, 3, 2)
     above = limits.Limit("places", lambda code: ["a.py:1"], 0, 0)
@@ -157,5 +154,5 @@ def test_a_count_above_its_limit_fails(limits, capsys):
 
 
 def test_no_limit_is_below_its_goal(limits):
-    """A goal that has been reached is the limit from then on."""
+    """A goal that has been reached becomes the limit."""
     assert [limit.name for limit in limits.LIMITS if limit.limit < limit.goal] == []

@@ -1,4 +1,4 @@
-"""Messages are short and cannot move the cursor, whatever the data hold."""
+"""Messages are short and cannot move the cursor, whatever the data contain."""
 
 import pickle
 
@@ -26,7 +26,7 @@ def test_every_error_and_warning_is_one_printable_line_with_its_advice(kind):
         "t.csv: \\x1b]0;title\\x07\\x1b[31mred\\r\\u202egone\\u2028\\x9b2J\\nforged"
     )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    # beside a huge value the advice stays
+    # a huge value does not displace the advice
     said = str(kind(f"column 'b' holds {'x' * 200_000}: name it as categorical"))
     assert len(said) < 2_100
     assert said.startswith("column 'b' holds xxx")
@@ -40,12 +40,12 @@ def test_every_error_and_warning_is_one_printable_line_with_its_advice(kind):
 @pytest.mark.parametrize(
     "value", [HOSTILE, "x" * 200_000, b"\x1b" * 9, ["\x1b" * 100_000], "\ud800"]
 )
-def test_values_in_messages(shown, value):
+def test_values_in_messages_are_short_and_printable(shown, value):
     assert len(shown(value)) < 400
     assert shown(value).isprintable()
 
 
-def test_plain_text_is_left_alone():
+def test_plain_text_is_unchanged():
     text = "Zürich – 10 %, 漢字, β = σ⁻², 'red'"
     assert printable(text) == message_text(text) == named(text) == text
 
@@ -66,10 +66,10 @@ PASSWORDS = (
 
 @pytest.mark.parametrize("password", PASSWORDS)
 @pytest.mark.parametrize("protocol", ["s3", "gs", "az", "abfs", "ssh", "sftp", "ftp", "hdfs"])
-def test_a_password_outside_http_is_removed_though_it_begins_as_a_port(
+def test_a_password_outside_http_is_removed_although_it_resembles_a_port(
     monkeypatch, protocol, password
 ):
-    """It is the process's own, for opening the store; messages and files get the address alone."""
+    """It is stored in the process for opening the store."""
     monkeypatch.setattr(address, "_logins", {})
     place = f"{protocol}://key:{password}@bucket/x"
     assert without_credentials(f"cannot read '{place}': {place}") == (
@@ -101,5 +101,5 @@ def test_a_password_in_http_is_removed_unless_the_address_is_valid_with_a_port(p
         "s3://bucket/x: cannot be read; ask me@host",
     ],
 )
-def test_an_address_without_a_password_is_left_alone(text):
+def test_an_address_without_a_password_is_unchanged(text):
     assert without_credentials(text) == text

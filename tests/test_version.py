@@ -1,4 +1,4 @@
-"""One version in all files that state it, and classifiers that follow the lower bound of Python."""
+"""One version in all files, and classifiers that follow the lower bound of Python."""
 
 import re
 import tomllib
@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 
 
-def test_one_version():
-    """Of the package, its metadata, the citation and the image."""
+def test_all_files_have_the_same_version():
+    """The package, its metadata, the citation and the image."""
     assert partirvm.__version__ == PROJECT["version"]
     assert (
         yaml.safe_load(ROOT.joinpath("CITATION.cff").read_text())["version"] == PROJECT["version"]
@@ -27,7 +27,7 @@ def test_one_version():
 
 
 def test_the_workflow_has_every_classified_python():
-    """The matrix of the tests is the list of classifiers, and the oldest is the lower bound."""
+    """The oldest one is the lower bound."""
     if not ROOT.joinpath(".github").exists():
         pytest.skip("the sdist holds no workflows")
     jobs = yaml.safe_load(ROOT.joinpath(".github/workflows/tests.yml").read_text())["jobs"]
@@ -39,8 +39,7 @@ def test_the_workflow_has_every_classified_python():
 
 
 def test_the_oldest_versions_are_the_lower_bounds():
-    """``minimum-versions.txt`` begins with the lower bound of each dependency; a version in it may
-    have more parts."""
+    """A version in ``minimum-versions.txt`` may have more parts."""
     pinned = dict(
         re.findall(
             r"^([\w-]+)==(.+)$", ROOT.joinpath("minimum-versions.txt").read_text(), re.MULTILINE

@@ -1,5 +1,4 @@
-"""Waits with a limit, and a clock that moves only when somebody sleeps: no test depends on how busy
-the machine is."""
+"""Waits with a limit, and a simulated clock, so that no test depends on the load of the machine."""
 
 import time
 from collections.abc import Callable
@@ -13,8 +12,8 @@ PATIENCE = 120.0
 def wait_for(
     condition: Callable[[], Any], what: str = "it", seconds: float = PATIENCE, pause: float = 0.005
 ) -> Any:
-    """Poll until the condition holds, and return what it says. A condition that takes long is asked
-    less often."""
+    """Poll until the condition holds and return its value; slow conditions are polled less
+    often."""
     end = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -26,7 +25,7 @@ def wait_for(
 
 
 def stopped(pid: int) -> bool:
-    """Whether every thread of a process stands still after SIGSTOP."""
+    """Whether every thread of a process is stopped by SIGSTOP."""
     states = (
         path.read_text().rpartition(")")[2].split()[0]
         for path in Path(f"/proc/{pid}/task").glob("*/stat")
@@ -35,11 +34,8 @@ def stopped(pid: int) -> bool:
 
 
 class Clock:
-    """Takes the place of the module ``time`` in a module under test: ``sleep`` returns at once and
-    moves it on.
-
-    ``naps`` counts the calls of ``sleep``, and ``on_nap`` hears the new time after each of them.
-    """
+    """Replaces the module ``time``: ``sleep`` returns at once, counts ``naps`` and calls
+    ``on_nap``."""
 
     def __init__(
         self, now: float | None = None, on_nap: Callable[[float], None] = lambda now: None

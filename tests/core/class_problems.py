@@ -1,9 +1,9 @@
-"""Problems of several classes, drawn by hypothesis, for the tests of single updates and of whole
-fits."""
+"""Problems of several classes, drawn by hypothesis, for tests of updates and of fits."""
 
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from partirvm.core.link import LINKS
 
@@ -12,9 +12,9 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def problems(draw, least=1):
-    """Columns of noise of which some carry the class; any α, which outputs share."""
+    """Columns of noise, some of which determine the class; any α, which outputs share."""
     likelihood = draw(st.sampled_from(list(LINKS)))
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
     C = 1 if likelihood == "bernoulli" else K
     M = draw(st.integers(least, 6))

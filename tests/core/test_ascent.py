@@ -1,10 +1,11 @@
-"""The ascent by L-BFGS: it climbs, keeps bounds and what is fixed, ends; and features off and on
-again."""
+"""The ascent by L-BFGS: it climbs within bounds and ends; features are switched off and on."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm.core import ascent
 from partirvm.core.ascent import (
@@ -40,7 +41,7 @@ def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.sampled_from([0.3, 1.0]))
 def test_it_finds_the_peak_of_a_hill(peak, scale):
-    """Steeper in some directions than in others by a factor of 100."""
+    """The curvatures differ by a factor of 100."""
     peak = np.array(peak)
     steep = 10.0 ** np.linspace(-1, 1, len(peak))
     reason, count, points, values = climbed(
@@ -54,9 +55,9 @@ def test_it_finds_the_peak_of_a_hill(peak, scale):
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_whatever_it_is_told_bounds_hold(seed):
-    """Random values and slopes: nothing leaves the bounds, and what is fixed stays."""
-    rng = np.random.default_rng(seed)
+def test_bounds_hold_for_any_values_and_slopes(seed):
+    """Parameters that begin at −∞ are fixed."""
+    rng = default_rng(seed)
     begin = rng.normal(size=4)
     begin[1] = -np.inf
     reason, _, points, _ = climbed(lambda x: (rng.normal(), rng.normal(size=4)), begin)
@@ -70,12 +71,11 @@ def test_a_start_outside_the_bounds_is_moved_inside():
     _, _, points, _ = climbed(
         lambda x: (-x @ x, -2 * x), np.array([9.0, 0.5]), np.zeros(2), np.ones(2)
     )
-    np.testing.assert_allclose(points[0], [1.0, 0.5])
+    assert_allclose(points[0], [1.0, 0.5])
 
 
-def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
-    """A valley of Rosenbrock: of slow rise it is left early, and after the largest number of
-    evaluations."""
+def test_it_ends_after_small_gains_or_at_the_limit_of_evaluations():
+    """The function is Rosenbrock's valley."""
 
     def valley(x, size=1.0):
         a = 1 - x[0]
@@ -93,8 +93,8 @@ def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
     assert climbed(valley, begin, low=np.full(2, -np.inf))[:2] == (Termination.CONVERGED, 1)
 
 
-def test_features_off_come_back_where_they_are_given_another_chance():
-    """Of two kernels with a gamma per feature each has a largest; revival raises all of them."""
+def test_features_that_are_off_are_switched_on_again():
+    """Kernels with a gamma per feature each have a largest gamma; revival raises all of them."""
     names = [
         "weights[0]",
         "parts[0].gamma[0]",
@@ -108,17 +108,15 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     assert off(logs, features).tolist() == [2]
     everyone = np.concatenate(features)
     switched = off(logs, features)
-    np.testing.assert_allclose(
+    assert_allclose(
         raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5]
     )
-    np.testing.assert_allclose(
-        raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5]
-    )
-    np.testing.assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
+    assert_allclose(raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5])
+    assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
 
 
 @pytest.mark.parametrize("steep", [0.0, 1.0, 100.0])
-def test_a_parameter_at_its_bound_does_not_hold_the_others(steep):
+def test_a_parameter_at_its_bound_does_not_stop_the_others(steep):
     """f = k·a − (b − 2)² − (c − b)² with a at its upper bound: b = c = 2."""
 
     def function(x):
@@ -135,4 +133,4 @@ def test_a_parameter_at_its_bound_does_not_hold_the_others(steep):
         np.array([0.0, 9.0, 9.0]),
     )
     best = max(points, key=lambda x: function(x)[0])
-    np.testing.assert_allclose(best, [best[0], 2.0, 2.0], atol=0.1)
+    assert_allclose(best, [best[0], 2.0, 2.0], atol=0.1)

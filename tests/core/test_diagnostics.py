@@ -1,10 +1,11 @@
-"""Diagnostics: counts by their formulas, curves, sums over tiles, the sample of rows, and the way
-through JSON."""
+"""Diagnostics: counts by their formulas, sums over tiles, the sample of rows, and JSON."""
 
 import json
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from partirvm.core.diagnostics import (
@@ -31,21 +32,20 @@ def quantiles(n):
 
 def probabilities(n, K, seed=0):
     """Class probabilities (n, K) of any size, and codes."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return rng.integers(0, K, n), p
 
 
-def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
-    """Values at the mid-quantiles of their own distribution: equal counts in all bins, n × level
-    inside intervals."""
+def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
+    """The values are the mid-quantiles of their distributions."""
     n = 2000
     mean = np.linspace(-5, 50, n)
     std = np.linspace(0.1, 3, n)
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
-    np.testing.assert_array_equal(found.pit, n // PIT_BINS)
-    np.testing.assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
-    # intervals of the given half widths, whatever the normal quantiles; none without multiples
+    assert_array_equal(found.pit, n // PIT_BINS)
+    assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
+    # intervals of given half widths replace the normal ones; without multiples there are none
     t = np.array([0.5, -1.5, 2.5])
     multiples = np.arange(len(STATED_LEVELS), dtype=float)
     found = NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), multiples)
@@ -53,9 +53,9 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
     assert not len(NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), ()).covered)
 
 
-def test_sums_over_tiles_are_those_of_all_rows():
-    """Counts and the sample, in any order of the tiles."""
-    rng = np.random.default_rng(1)
+def test_sums_over_tiles_equal_those_of_all_rows():
+    """The order of the tiles does not matter."""
+    rng = default_rng(1)
     rows = np.arange(1000)
     t = rng.normal(size=1000)
     mean = rng.normal(size=1000)
@@ -67,27 +67,27 @@ def test_sums_over_tiles_are_those_of_all_rows():
     for found in ((a + b) + c, a + (b + c), c + (a + b)):
         assert found.n == 1000
         for name in ("covered", "pit"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
-        np.testing.assert_array_equal(found.sample.values, whole.sample.values)
+            assert_array_equal(getattr(found, name), getattr(whole, name))
+        assert_array_equal(found.sample.values, whole.sample.values)
     assert whole.sample.values.shape == (SAMPLE, 3)
     assert set(map(tuple, whole.sample.values)) <= set(zip(t, mean, std, strict=True))
 
 
 @pytest.mark.parametrize("K", [2, 3, 20])
-def test_sums_of_classes_are_those_of_all_rows(K):
+def test_sums_of_classes_over_tiles_equal_those_of_all_rows(K):
     codes, p = probabilities(1000, K)
     whole = ClassDiagnostics.of(codes, p)
     a, b, c = (ClassDiagnostics.of(codes[span], p[span], span.start) for span in SPANS)
     for found in ((a + b) + c, a + (b + c)):
         assert found.n == whole.n
         for name in COUNTS:
-            np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12)
-        np.testing.assert_array_equal(found.largest.rows, whole.largest.rows)
-        np.testing.assert_array_equal(found.largest.values, whole.largest.values)
+            assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-12)
+        assert_array_equal(found.largest.rows, whole.largest.rows)
+        assert_array_equal(found.largest.values, whole.largest.values)
 
 
 def test_class_counts_follow_their_formulas():
-    """Each count of a bin, stated by loops over rows and classes."""
+    """The formulas are loops over rows and classes."""
     codes, p = probabilities(200, 3)
     found = ClassDiagnostics.of(codes, p)
     rows, hits, stated = (np.zeros((3, 10)) for _ in range(3))
@@ -99,72 +99,71 @@ def test_class_counts_follow_their_formulas():
             hits[place] += code == k
             stated[place] += each[k]
         confusion[code, each.argmax()] += 1
-    np.testing.assert_array_equal(found.rows, rows)
-    np.testing.assert_array_equal(found.hits, hits)
-    np.testing.assert_allclose(found.stated, stated)
-    np.testing.assert_array_equal(found.confusion, confusion)
+    assert_array_equal(found.rows, rows)
+    assert_array_equal(found.hits, hits)
+    assert_allclose(found.stated, stated)
+    assert_array_equal(found.confusion, confusion)
 
 
-def test_many_classes_are_united():
-    """The last classes are one class, whose probability is the sum."""
+def test_the_last_of_many_classes_are_merged():
+    """The probability of the merged class is the sum."""
     codes, p = probabilities(500, 20)
     united = np.column_stack([p[:, : MOST_CLASSES - 1], p[:, MOST_CLASSES - 1 :].sum(axis=1)])
     found = ClassDiagnostics.of(codes, p)
     few = ClassDiagnostics.of(np.minimum(codes, MOST_CLASSES - 1), united)
     for name in ("stated", "rows", "hits"):
-        np.testing.assert_allclose(getattr(found, name), getattr(few, name))
+        assert_allclose(getattr(found, name), getattr(few, name))
     assert found.confusion.shape == (MOST_CLASSES, MOST_CLASSES)
 
 
-def test_the_way_through_json():
-    """Counts and row numbers are exact, values of rows have five digits; without rows, too."""
-    t = np.random.default_rng(2).normal(1e4, 1.0, 50)
+def test_diagnostics_return_from_json():
+    """Counts and row numbers are exact, values of rows have five digits."""
+    t = default_rng(2).normal(1e4, 1.0, 50)
     numbers = NumberDiagnostics.of(t, t + 1.0, np.full(50, 2.0), np.arange(50))
     again = from_json(json.loads(json.dumps(to_json(numbers))))
-    np.testing.assert_array_equal(again.pit, numbers.pit)
-    np.testing.assert_array_equal(again.covered, numbers.covered)
-    np.testing.assert_allclose(again.sample.values, numbers.sample.values, rtol=1e-4)
+    assert_array_equal(again.pit, numbers.pit)
+    assert_array_equal(again.covered, numbers.covered)
+    assert_allclose(again.sample.values, numbers.sample.values, rtol=1e-4)
     classes = ClassDiagnostics.of(*probabilities(50, 4))
     again = from_json(json.loads(json.dumps(to_json(classes))))
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(again, name), getattr(classes, name))
-    np.testing.assert_array_equal(again.largest.rows, classes.largest.rows)
-    np.testing.assert_allclose(again.largest.values, classes.largest.values, rtol=1e-4)
+        assert_array_equal(getattr(again, name), getattr(classes, name))
+    assert_array_equal(again.largest.rows, classes.largest.rows)
+    assert_allclose(again.largest.values, classes.largest.values, rtol=1e-4)
     none = NumberDiagnostics.of(*np.zeros((3, 0)), np.zeros(0, dtype=int))
     assert from_json(json.loads(json.dumps(to_json(none)))).sample.values.shape == (0, 3)
 
 
-def test_the_rows_of_largest_error():
-    """The ten rows of largest |t − mean|, with their numbers and values, also in another unit of
-    the target."""
-    rng = np.random.default_rng(3)
+def test_the_ten_rows_of_largest_error_are_kept():
+    """They have numbers and values, and |t − mean| may be in another unit of the target."""
+    rng = default_rng(3)
     t = rng.normal(size=100)
     mean = rng.normal(size=100)
     std = rng.uniform(1, 2, 100)
     rows = np.arange(50, 150)
     found = NumberDiagnostics.of(t, mean, std, rows)
     order = np.argsort(-np.abs(t - mean))[:10]
-    np.testing.assert_array_equal(found.largest.rows, order + 50)
-    np.testing.assert_array_equal(found.largest.values, np.column_stack([t, mean, std])[order])
+    assert_array_equal(found.largest.rows, order + 50)
+    assert_array_equal(found.largest.values, np.column_stack([t, mean, std])[order])
     scaled = np.column_stack([10 + 3 * t, 10 + 3 * mean, 3 * std])[order]
-    np.testing.assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
+    assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
 
 
-def test_the_rows_of_largest_log_loss():
-    """True and most probable class, and both probabilities; rows are counted from the first row of
-    the tile."""
+def test_the_ten_rows_of_largest_log_loss_are_kept():
+    """They have true and predicted class, and both probabilities; their numbers begin at the
+    tile's."""
     codes, p = probabilities(100, 3)
     found = ClassDiagnostics.of(codes, p, 1000).largest
     own = p[np.arange(100), codes]
     order = np.argsort(own)[:10]
-    np.testing.assert_array_equal(found.rows, 1000 + order)
+    assert_array_equal(found.rows, 1000 + order)
     expected = np.column_stack([codes, p.argmax(axis=1), own, p.max(axis=1)])[order]
-    np.testing.assert_array_equal(found.values, expected)
+    assert_array_equal(found.values, expected)
 
 
-def test_rows_left_out_have_their_own_predictions_and_deviations():
-    """t − e, and the predicted scale × √(v + noise)/√w; no coverage, since they calibrate the
-    intervals."""
+def test_left_out_rows_have_predictions_without_them():
+    """t − e, and scale × √(v + noise)/√w; they calibrate the intervals and hence have no
+    coverage."""
     t = np.array([1.0, 2.0])
     e = np.array([0.5, -1.0])
     v = np.array([0.2, 0.3])
@@ -177,8 +176,8 @@ def test_rows_left_out_have_their_own_predictions_and_deviations():
     scale = calibration.multiple(0.9) / quantile(0.9)
     expected = np.column_stack([t, t - e, scale * np.sqrt(v + 0.1 / w)])
     order = np.argsort(found.sample.values[:, 0])
-    np.testing.assert_allclose(found.sample.values[order], expected)
-    np.testing.assert_allclose(
+    assert_allclose(found.sample.values[order], expected)
+    assert_allclose(
         found.scaled(10.0, 2.0).sample.values[order], expected * 2.0 + [10.0, 10.0, 0.0]
     )
     assert not len(found.covered)

@@ -1,5 +1,4 @@
-"""Single actions against Tipping & Faul's algorithm done densely, and what holds of any fit by
-actions."""
+"""Single actions compared with a dense version of Tipping & Faul's algorithm."""
 
 from dataclasses import replace
 
@@ -7,12 +6,14 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from fits import assert_evidence, statistics_of
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.fast import FEWEST, PART, Greedy, grow
 from partirvm.core.priors import DEPENDENT
-from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.types import BIAS
@@ -22,14 +23,7 @@ FIRST = 10.0
 RULE = StopRule(1e-7, 500)
 
 
-def statistics_of(Phi, t, w=None, labels=None):
-    """Of the whole design."""
-    labels = np.arange(Phi.shape[1]) if labels is None else labels
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None], w)
-    return GramStatistics.of(labels, block)
-
-
-def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:
+def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0):
     """A fit whose columns have all just entered."""
     M = len(statistics.labels)
     state = HyperState(
@@ -39,16 +33,15 @@ def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperSt
 
 
 def bumps(seed, N=40, K=24, width=1.0):
-    """Gaussian bumps of places on a line, and a noisy wave: neighbours stand in for each other."""
-    rng = np.random.default_rng(seed)
+    """Gaussian columns centred on a line, neighbours nearly alike, and a noisy wave."""
+    rng = default_rng(seed)
     x = np.sort(rng.uniform(-5, 5, N))[:, None]
     Phi = naive.gaussian(x, rng.uniform(-5, 5, (K, 1)), 1 / width**2)
     return Phi, np.sin(x[:, 0]) + rng.normal(size=N) * 10 ** rng.uniform(-1.5, 0)
 
 
 def recorded(state, rule=RULE):
-    """Where ``grow`` ended, why, and its actions: kind, column, α, gain, and the evidence
-    afterwards."""
+    """Where ``grow`` ended, why, and each action: kind, column, α, gain, evidence afterwards."""
     actions = []
     do = Greedy.do
 
@@ -66,8 +59,7 @@ def recorded(state, rule=RULE):
 
 @pytest.mark.parametrize("block", some(range(2), {0}))
 def test_every_action_is_that_of_the_dense_algorithm(block):
-    """Kinds, columns, α, evidence of all actions, and the end, on 20 problems; no rank-one update
-    in the other."""
+    """Kinds, columns, α and evidence of all actions, and the end, of 20 problems."""
     for seed in range(10 * block, 10 * block + 10):
         Phi, t = bumps(seed)
         expected, beta = naive.tipping_faul(
@@ -80,40 +72,30 @@ def test_every_action_is_that_of_the_dense_algorithm(block):
         for place, last, tolerance in ((2, 2, 1e-6), (4, 3, 1e-8)):
             ours = [action[place] for action in actions]
             dense = [action[last] for action in expected]
-            np.testing.assert_allclose(ours, dense, rtol=tolerance, atol=1e-8)
-        np.testing.assert_allclose(fit.beta, beta, rtol=1e-8)
-        last = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-        np.testing.assert_allclose(fit.log_evidence, last, rtol=1e-8, atol=1e-8)
-
-
-def dense_gain(Phi, t, fit) -> float:
-    """Nats that the best single action would still gain, by the dense formulas."""
-    active = dict(zip(fit.labels.tolist(), fit.alpha.tolist(), strict=True))
-    return float(naive.best_action(Phi, t, active, fit.beta)[0])
+            assert_allclose(ours, dense, rtol=tolerance, atol=1e-8)
+        assert_allclose(fit.beta, beta, rtol=1e-8)
+        assert_evidence(fit, Phi, t, rtol=1e-8, atol=1e-8)
 
 
 @given(seeds, st.sampled_from([0.3, 1.0, 3.0]))
-def test_the_evidence_rises_to_where_no_action_gains(seed, width):
-    """Each action's gain is positive and at the end none is left, whatever the width; Σ stays
-    exact."""
+def test_the_evidence_rises_until_no_action_gains(seed, width):
     Phi, t = bumps(seed, 30, 20, width)
     fit, reason, actions = recorded(nothing_of(statistics_of(Phi, t)))
     assert reason is Termination.CONVERGED
     assert min(gain for _, _, _, gain, _ in actions) > RULE.tol * len(t)
-    assert dense_gain(Phi, t, fit) < 2 * RULE.tol * len(t)
-    dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-    np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-7, atol=1e-6)
+    active = dict(zip(fit.labels.tolist(), fit.alpha.tolist(), strict=True))
+    assert naive.best_action(Phi, t, active, fit.beta)[0] < 2 * RULE.tol * len(t)
+    assert_evidence(fit, Phi, t, rtol=1e-7, atol=1e-6)
 
 
-def test_copies_stay_out_and_near_copies_may_join():
-    """Of equal columns one joins; two that differ by what the target needs join both, however small
-    their angle: the cosine of these is above 0.999, and each is worth more than 3 nats."""
+def test_equal_columns_are_left_out_and_similar_ones_may_join():
+    """Two columns of cosine above 0.999 join if the target needs their difference (3 nats each)."""
     Phi, t = bumps(0)
     fit, _ = grow(
         nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True)
     )
     assert len(set(fit.labels % Phi.shape[1])) == len(fit.labels)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     first = 3 + rng.normal(size=100)
     second = first + 0.03 * rng.normal(size=100)
     assert first @ second / np.sqrt(first @ first * (second @ second)) > 0.999
@@ -125,21 +107,19 @@ def test_copies_stay_out_and_near_copies_may_join():
 
 
 def test_rank_one_errors_are_bounded():
-    """Wide columns and little noise: without refreshes between actions their errors would
-    overflow."""
-    rng = np.random.default_rng(1)
+    """Wide columns and little noise: without refreshes the errors would overflow."""
+    rng = default_rng(1)
     x = rng.normal(size=(250, 2))
     t = np.sin(2 * x[:, 0]) + x[:, 1] ** 2 + 1e-4 * rng.normal(size=250)
     Phi = np.column_stack([np.ones(250), naive.gaussian(x, x, 0.02)])
     t = (t - t.mean()) / t.std()
     fit, reason = grow(nothing_of(statistics_of(Phi, t)), replace(RULE, thin=True))
     assert reason is Termination.CONVERGED
-    dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-    np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-6, atol=1e-3)
+    assert_evidence(fit, Phi, t, rtol=1e-6, atol=1e-3)
 
 
 def test_a_copy_of_active_columns_is_not_added():
-    """Where the prior says next to nothing a copy's s is rounding, whatever its q promises."""
+    """With almost no prior, s of a copy is rounding error, whatever its q."""
     Phi, t = bumps(1, 60, 10)
     statistics = statistics_of(np.hstack([Phi, Phi]), t)
     start = replace(nothing_of(statistics), alpha=np.full(20, 1e-10), entered=np.arange(20) >= 10)
@@ -150,8 +130,7 @@ def test_a_copy_of_active_columns_is_not_added():
 
 
 def test_deletions_end_at_the_vectors_of_the_rule():
-    """A fit that begins with more of them stops on the way down, one that begins with fewer
-    converges; no bias is counted, and the watcher may leave."""
+    """A fit with fewer vectors converges; the bias is not counted; the callback may interrupt."""
     Phi, t = bumps(3)
     labels = np.arange(Phi.shape[1]) - 1
     assert labels[0] == BIAS
@@ -171,36 +150,28 @@ def test_deletions_end_at_the_vectors_of_the_rule():
 
 
 @given(seeds)
-def test_weights_and_a_residual_target_change_nothing(seed):
-    """Rows of weight 2 are rows that occur twice, and an offset of the statistics is no part of the
-    fit."""
+def test_weights_equal_repetitions_and_offsets_do_not_matter(seed):
+    """A row of weight 2 equals two rows; an offset of the statistics does not change the fit."""
     Phi, t = bumps(seed, 30, 12)
-    w = np.random.default_rng(seed).choice([1.0, 2.0], len(t))
+    w = default_rng(seed).choice([1.0, 2.0], len(t))
     twice = np.repeat(np.arange(len(t)), w.astype(int))
     plain = statistics_of(Phi[twice], t[twice])
     m = np.linspace(-1, 1, 12)
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    moved = replace(
-        statistics_of(Phi, t, w),
-        offset=m[:, None],
-        projection=block.projection,
-        sum_squares=block.sum_squares,
-    )
+    moved = statistics_of(Phi, t, w, offset=m)
     fits = [
         grow(nothing_of(statistics, fixed_noise=True), replace(RULE, tol=1e-5 / statistics.n))[0]
         for statistics in (plain, moved)
     ]
-    np.testing.assert_array_equal(fits[0].labels, fits[1].labels)
-    np.testing.assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
-    np.testing.assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
+    assert_array_equal(fits[0].labels, fits[1].labels)
+    assert_allclose(fits[0].alpha, fits[1].alpha, rtol=1e-5)
+    assert_allclose(fits[0].posterior.mean, fits[1].posterior.mean, rtol=1e-5, atol=1e-7)
     assert fits[0].beta == fits[1].beta == FIRST
 
 
 @pytest.mark.parametrize("beta", [1e-3, 1e6])
 @pytest.mark.parametrize("least", [0.0, 1e-4])
-def test_a_fit_rests_once_a_refresh_changes_the_evidence_by_rounding_alone(beta, least):
-    """Residuals r ± ε change the evidence by ½βε; less than that, or than ``least``, is no
-    change."""
+def test_a_fit_ends_when_a_refresh_changes_the_evidence_by_rounding_only(beta, least):
+    """Residuals r ± ε change the evidence by ½βε; up to that, or ``least``, nothing has changed."""
     Phi, t = bumps(3)
     search = Greedy(
         replace(nothing_of(statistics_of(Phi, t)), beta=beta, entered=np.zeros(Phi.shape[1], bool))

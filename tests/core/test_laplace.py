@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from class_problems import problems, seeds
 from hypothesis import assume, given
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
@@ -21,8 +23,7 @@ def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
 
 
 def working(likelihood, Phi, codes, mean, w, k):
-    """b (N,) and the working response z = Φw + B⁻¹(t − y) (N,) of output k, without rows that tell
-    nothing."""
+    """Informative rows, b (N,) and the response z = Φw + B⁻¹(t − y) (N,) of output k."""
     w = naive.ones(Phi, w)
     f = Phi @ mean
     y = (
@@ -36,18 +37,17 @@ def working(likelihood, Phi, codes, mean, w, k):
 
 
 @given(problems(), seeds)
-def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
-    """μ_k = H_k⁻¹ΦᵀB_k z, and the decrement is what the blocks' quadratic still rises by. An update
-    is MacKay's on the quadratic: α = Σγ/Σμ²; nothing is measured anew."""
+def test_the_mean_is_that_of_the_working_response(problem, seed):
+    """μ_k = H_k⁻¹ΦᵀB_k z, the decrement is the remaining rise, and an update is α = Σγ/Σμ²."""
     likelihood, Phi, codes, alpha, w = problem
-    mean = 0.5 * np.random.default_rng(seed).normal(size=alpha.shape)
+    mean = 0.5 * default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
     _, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
     rise = 0.0
     for k in range(alpha.shape[1]):
         rows, b, z = working(likelihood, Phi, codes, mean, w, k)
         H = (Phi[rows].T * b[rows]) @ Phi[rows] + np.diag(alpha[:, k])
-        np.testing.assert_allclose(
+        assert_allclose(
             state.mean[:, k],
             np.linalg.solve(H, Phi[rows].T @ (b[rows] * z[rows])),
             rtol=1e-6,
@@ -55,20 +55,20 @@ def test_elsewhere_the_mean_is_that_of_the_working_response(problem, seed):
         )
         slope = gradient[:, k] - alpha[:, k] * mean[:, k]
         rise += 0.5 * slope @ np.linalg.solve(curvature[:, k, :, k] + np.diag(alpha[:, k]), slope)
-    np.testing.assert_allclose(state.decrement, rise, rtol=1e-8)
+    assert_allclose(state.decrement, rise, rtol=1e-8)
     after = update(state)
     assume(np.isfinite(after.alpha).all() and len(after.labels) == len(alpha))
     Sigma, _ = naive.laplace(likelihood, Phi, codes, alpha, mean, w)
     expected = naive.laplace_mackay(likelihood, alpha, state.mean, Sigma)
-    np.testing.assert_allclose(after.alpha, expected[:, 0], rtol=1e-6)
+    assert_allclose(after.alpha, expected[:, 0], rtol=1e-6)
     assert after.block is state.block
-    np.testing.assert_array_equal(after.weights, mean)
+    assert_array_equal(after.weights, mean)
 
 
 @given(problems(least=2))
-def test_s_and_q_are_those_with_the_column_left_out(problem):
-    """Tipping & Faul (2003), eqs. 19 and 22, by C of each output's working response; and who is
-    pruned by them."""
+def test_s_and_q_are_those_without_the_column(problem):
+    """By C of each output's working response (Tipping & Faul 2003, eqs. 19, 22), and who is
+    pruned."""
     likelihood, Phi, codes, alpha, w = problem
     M, C = alpha.shape
     state = state_of(
@@ -89,21 +89,21 @@ def test_s_and_q_are_those_with_the_column_left_out(problem):
             Phi[rows, i], Phi[rows][:, rest], z[rows], alpha[rest, k], 1.0, b[rows]
         )
     found_s, found_q = own_factors(state, state.alpha)
-    np.testing.assert_allclose(found_s, s, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found_q, q, rtol=1e-4, atol=1e-4)
+    assert_allclose(found_s, s, rtol=1e-4, atol=1e-4)
+    assert_allclose(found_q, q, rtol=1e-4, atol=1e-4)
     gamma, square, found_s = (x.mean(axis=1) for x in (state.determinedness, found_q**2, found_s))
     gone = (square <= found_s) & (gamma < FADED)
     after = update(state)
-    np.testing.assert_array_equal(after.labels, np.flatnonzero(~gone) + BIAS)
+    assert_array_equal(after.labels, np.flatnonzero(~gone) + BIAS)
     assert after.n_vectors == (after.labels != BIAS).sum()
 
 
 @given(problems(least=2), seeds)
-def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
-    """The definition by C, for columns on trial beside those of the fit, whatever its weights."""
+def test_entry_factors_are_those_of_absent_columns(problem, seed):
+    """By their definition with C, for any weights of the fit."""
     likelihood, Phi, codes, alpha, w = problem
     M = len(alpha) - 1
-    mean = 0.3 * np.random.default_rng(seed).normal(size=alpha.shape)
+    mean = 0.3 * default_rng(seed).normal(size=alpha.shape)
     mean[M:] = 0
     state = state_of(likelihood, Phi[:, :M], codes, alpha[:M], mean[:M], w)
     s, q, precision = entry_factors(state, LogisticBlock.of(likelihood, Phi, codes, mean, w))
@@ -112,36 +112,33 @@ def test_entry_factors_are_those_of_columns_that_are_not_there(problem, seed):
         expected = naive.sparsity_quality(
             Phi[rows, M], Phi[rows, :M], z[rows], alpha[:M, k], 1.0, b[rows]
         )
-        np.testing.assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(
-            precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6
-        )
+        assert_allclose([s[0, k], q[0, k]], expected, rtol=1e-4, atol=1e-4)
+        assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
 
 
-def test_a_column_that_goes_leaves_the_quadratic_of_the_others_where_it_is_zero(rng):
-    """Value and slope are those of the quadratic about W, followed to where the pruned weight is
-    zero."""
+def test_pruning_moves_the_quadratic_to_zero_weight_of_the_column(rng):
+    """Value and slope are those of the quadratic about W where the pruned weight is zero."""
     Phi = rng.normal(size=(80, 3))
     codes = (Phi[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(float)
     mean = np.array([[1.0], [0.3], [-0.2]])
     state = state_of("bernoulli", Phi, codes, np.array([[1.0], [1e9], [1e9]]), mean)
     after = update(state)
-    np.testing.assert_array_equal(after.labels, [0])
+    assert_array_equal(after.labels, [0])
     G = state.block.curvature[0]
     g = state.block.gradient[:, 0]
     step = np.array([0, -0.3, 0.2])
     value = state.block.log_likelihood + g @ step - 0.5 * step @ G @ step
-    np.testing.assert_allclose(after.block.log_likelihood, value, rtol=1e-12)
-    np.testing.assert_allclose(after.block.gradient[:, 0], (g - G @ step)[:1], rtol=1e-10)
-    np.testing.assert_array_equal(after.weights, mean[:1])
+    assert_allclose(after.block.log_likelihood, value, rtol=1e-12)
+    assert_allclose(after.block.gradient[:, 0], (g - G @ step)[:1], rtol=1e-10)
+    assert_array_equal(after.weights, mean[:1])
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
-def test_all_columns_may_go(likelihood):
-    """Columns of zeros tell nothing: none is left, and the evidence is that of even chances."""
+def test_all_columns_may_be_pruned(likelihood):
+    """Columns of zeros: the evidence is that of equal probabilities."""
     codes = np.array([0.0, 1.0, 0.0, 1.0])
     C = 1 if likelihood == "bernoulli" else 2
     state = update(state_of(likelihood, np.zeros((4, 2)), codes, np.ones((2, C)), np.zeros((2, C))))
     assert (len(state.labels), state.n_vectors, state.mean.shape) == (0, 0, (0, C))
-    np.testing.assert_allclose(state.log_evidence, -4 * np.log(2))
+    assert_allclose(state.log_evidence, -4 * np.log(2))
     assert update(state).log_evidence == state.log_evidence

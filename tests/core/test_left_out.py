@@ -5,6 +5,7 @@ from dataclasses import astuple, replace
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import t as student
 
 from partirvm.core.left_out import Calibration, LeftOut, sampled_rows
@@ -17,8 +18,7 @@ M = 6
 
 @pytest.fixture
 def fit(rng):
-    """Columns whose centres are rows: 0 and 1 both of row 3, 2 of row 7, 4 of row 11; the others of
-    none."""
+    """A fit with columns centred at row 3 (two of them), at rows 7 and 11, and at no row (two)."""
     Phi = rng.normal(size=(N, M))
     alpha = rng.uniform(0.1, 3, M)
     beta = 2.5
@@ -35,9 +35,8 @@ def left(errors, variances=0.0):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, weighted):
-    """Error and variance of row n from the posterior of the other rows, with and without the
-    columns of its own."""
+def test_errors_equal_those_of_a_fit_without_the_row(rng, fit, weighted):
+    """Error and variance are compared with and without the columns centred at the row."""
     Phi, t, alpha, beta, own = fit
     w = rng.choice([0.0, 0.5, 2.0], N) if weighted else np.ones(N)
     w[[3, 7]] = w.max()
@@ -56,20 +55,19 @@ def test_errors_are_those_of_a_fit_without_the_row_and_its_columns(rng, fit, wei
     found = LeftOut.of(
         Phi.copy(), t, mu, root, beta, w if weighted else None, own, peaks=np.full(M, 2.0)
     )
-    np.testing.assert_allclose(found.errors.T, expected[[0, 2]], rtol=1e-8)
-    np.testing.assert_allclose(found.variances.T, expected[[1, 3]], rtol=1e-8)
+    assert_allclose(found.errors.T, expected[[0, 2]], rtol=1e-8)
+    assert_allclose(found.variances.T, expected[[1, 3]], rtol=1e-8)
     owner = np.full(N, -1)
     owner[[3, 7, 11]] = [0, 2, 4]
-    np.testing.assert_array_equal(found.owner, owner[w > 0])
+    assert_array_equal(found.owner, owner[w > 0])
     rest = np.abs(Phi)
     rest[[3, 3, 7, 11], [0, 1, 2, 4]] = 0
-    np.testing.assert_allclose(found.nearest, rest[w > 0].max(axis=0) / 2)
+    assert_allclose(found.nearest, rest[w > 0].max(axis=0) / 2)
 
 
-def test_sums_are_those_of_the_parts(fit):
-    """Rows in two panels add up to the whole; the second one has no centres. A noise factor u = 0.5
-    w changes the unit: errors shrink by √½, variances by ½; ``scaled`` multiplies the u of named
-    rows alone."""
+def test_panels_add_up_and_noise_factors_scale(fit):
+    """Errors scale with √u of a noise factor u, variances with u; ``scaled`` changes named rows
+    only."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma)
@@ -77,28 +75,27 @@ def test_sums_are_those_of_the_parts(fit):
     parts = LeftOut.of(Phi[:12].copy(), t[:12], mu, root, beta, None, own)
     parts += LeftOut.of(Phi[12:].copy(), t[12:], mu, root, beta, rows=np.arange(12, N))
     for mine, theirs in zip(astuple(parts), astuple(whole), strict=True):
-        np.testing.assert_allclose(mine, theirs)
+        assert_allclose(mine, theirs)
     half = np.full(N, 0.5)
     found = LeftOut.of(Phi.copy(), t, mu, root, beta, None, own, factor=half)
-    np.testing.assert_allclose(found.errors, np.sqrt(0.5) * whole.errors)
-    np.testing.assert_allclose(found.variances, 0.5 * whole.variances)
-    some = whole.scaled(np.array([2, 7]), np.array([4.0, 9.0]))
+    assert_allclose(found.errors, np.sqrt(0.5) * whole.errors)
+    assert_allclose(found.variances, 0.5 * whole.variances)
+    scaled = whole.scaled(np.array([2, 7]), np.array([4.0, 9.0]))
     factors = np.ones(N)
     factors[[2, 7]] = 2, 3
-    np.testing.assert_allclose(some.errors, factors[:, None] * whole.errors)
-    np.testing.assert_allclose(some.variances, factors[:, None] ** 2 * whole.variances)
+    assert_allclose(scaled.errors, factors[:, None] * whole.errors)
+    assert_allclose(scaled.variances, factors[:, None] ** 2 * whole.variances)
 
 
-def test_noise_is_the_part_of_the_errors_beyond_the_weights():
-    """Mean e² − mean v; never below 1/β, nor above that by more than the target's mean square."""
+def test_noise_is_the_mean_squared_error_less_the_variance():
+    """It is at least 1/β, and exceeds that by at most the mean square of the target."""
     errors = np.sqrt([4.0, 6.0] * 10)
     found = left(errors, 2.0).calibration(1.0, 9.0)
     assert (found.noise_variance, found.overconfidence) == pytest.approx((5 - 2, 5 / (2 + 1)))
     assert left(errors, 7.0).calibration(1.0, 9.0).noise_variance == 1.0
     assert left(1e3 * errors, 2.0).calibration(1.0, 9.0).noise_variance == 10.0
     assert left([]).calibration(4.0, 9.0) is None
-    # a larger mean square known from elsewhere, 50 with variances of 2: quantiles in units of the
-    # wider deviation
+    # a known mean square of 50 is larger: quantiles are in units of the larger deviation
     rows = left(np.arange(1.0, 41.0) / 10, 2.0)
     plain = rows.calibration(1.0, 100.0)
     wide = replace(rows, least_square=50.0).calibration(1.0, 100.0)
@@ -111,26 +108,23 @@ def test_noise_is_the_part_of_the_errors_beyond_the_weights():
     )
 
 
-def test_a_column_that_has_a_substitute_counts_less():
-    """A share (1 − ρ²)^⅛ of the change by the removal of the column, ρ = 0.6 and 1; at ρ > 1
-    none."""
+def test_a_column_with_a_substitute_counts_less():
+    """It counts (1 − ρ²)^⅛ of the change when the column is removed, and nothing if ρ > 1."""
     errors = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])
     none = np.zeros((3, 2))
     found = LeftOut(errors, none, np.arange(3), np.arange(3), none, np.array([0.6, 1.0, 4.0]))
     assert found.calibration(100.0, 9.0).noise_variance == pytest.approx((0.64**0.125) ** 2 / 3)
 
 
-def test_centres_far_beyond_the_other_rows_are_scaled_down():
-    """To 30 times the root mean square of the others, here one; with fewer than ten others they
-    stay."""
+def test_extreme_errors_of_centres_are_scaled_down():
+    """They are limited to 30 times the root mean square of at least ten other rows."""
     errors = np.repeat([1.0, 1e3], [10, 2])
     owner = np.repeat([-1, 0], [10, 2])
     found = replace(left(errors), owner=owner, nearest=np.zeros(1))
     assert found.calibration(100.0, 1e9).noise_variance == pytest.approx((10 + 2 * 30**2) / 12)
     few = replace(left(errors[1:]), owner=owner[1:], nearest=np.zeros(1))
     assert few.calibration(100.0, 1e9).noise_variance == pytest.approx((9 + 2e6) / 11)
-    # ten centres of three times the errors: all 20 are scaled to the mean square, √5, and have the
-    # same quantiles
+    # ten centres with errors three times as large: all are scaled to the mean square √5
     z = np.linspace(0.5, 1.5, 10)
     z /= np.sqrt(np.mean(z**2))
     both = np.concatenate([z, 3 * z])
@@ -138,13 +132,13 @@ def test_centres_far_beyond_the_other_rows_are_scaled_down():
         1e9, 0.0
     )
     alike = left(np.sqrt(5) * np.concatenate([z, z])).calibration(1e9, 0.0)
-    np.testing.assert_allclose(found.quantiles, alike.quantiles)
+    assert_allclose(found.quantiles, alike.quantiles)
 
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
 def test_quantiles_are_order_statistics_of_the_errors(rng, n):
-    """At k/(n + 1) the k-th error; beyond the tenth last the tail of Student's t; between 0 and the
-    first linear."""
+    """The k-th error is at k/(n + 1); below it is linear, above the last the tail is Student's
+    t."""
     z = np.abs(rng.standard_t(3, n))
     found = left(z).calibration(1.0, 0.0)
     z = np.sort(z)
@@ -152,19 +146,18 @@ def test_quantiles_are_order_statistics_of_the_errors(rng, n):
     assert found.noise_variance == 1.0
     assert found.top == pytest.approx(top)
     levels = found.top * np.arange(1, 201) / 200
-    np.testing.assert_allclose(
+    assert_allclose(
         [found.multiple(level) for level in levels],
         np.interp(levels * (n + 1), range(n + 1), [0, *z]),
     )
     tail = student.ppf(0.9995, n) / student.ppf(0.5 + top / 2, n)
-    np.testing.assert_allclose(found.multiple(0.999) / found.multiple(top), tail)
+    assert_allclose(found.multiple(0.999) / found.multiple(top), tail)
     levels = np.linspace(0.01, 0.9999, 300)
     assert (np.diff([found.multiple(level) for level in levels]) > 0).all()
     assert found.scale == pytest.approx(found.multiple(0.9) / 1.6448536269514722)
 
 
-def test_few_rows_have_students_quantiles():
-    """Nineteen rows have a noise but no quantiles of their own."""
+def test_fewer_than_20_rows_have_quantiles_of_students_t():
     found = left(np.ones(19)).calibration(4.0, 9.0)
     assert found.noise_variance == 1.0
     assert found.multiple(0.95) == pytest.approx(student.ppf(0.975, 19))
@@ -173,7 +166,7 @@ def test_few_rows_have_students_quantiles():
 
 
 def test_many_rows_are_sampled():
-    """One row of each stratum, neighbours if rows are shuffled, all of them if there are few."""
+    """The sample has one row of each stratum, or consecutive rows if they are shuffled."""
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=False) is None
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=True) is None
     last = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=True)

@@ -1,22 +1,19 @@
-"""Rows that are left out of a fit together, beside a fit to the other rows."""
+"""Rows that are left out of a fit together, compared with a fit to the other rows."""
 
+import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.left_out_together import FOLDS, folds_of, left_out_together
 
 
-def fit_of(block, t, weights, alpha, beta):
-    """Mean (M, T) and covariance (M, M) of the weights: Σ = (ΦᵀWΦβ + A)⁻¹, μ = βΣΦᵀWt."""
-    covariance = np.linalg.inv(beta * block.T @ (weights[:, None] * block) + np.diag(alpha))
-    return beta * covariance @ block.T @ (weights[:, None] * t), covariance
-
-
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("with_own", [False, True])
-def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
-    """At the same α and β, with weights; the columns that its rows own are then held at zero."""
-    rng = np.random.default_rng(n_targets)
+def test_errors_of_a_fold_equal_those_of_a_fit_to_the_other_rows(n_targets, with_own):
+    """With the same α, β and weights; columns that are centred at rows of the fold are removed."""
+    rng = default_rng(n_targets)
     n = 40
     M = 9
     beta = 3.0
@@ -27,15 +24,13 @@ def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
     fold = np.array([3, 8, 9, 20, 31])
     own = [(1, np.array([2, 5])), (4, np.array([7]))] if with_own else []
     others = np.setdiff1d(np.arange(n), fold)
-    mean, covariance = fit_of(block, t, weights, alpha, beta)
-    without, of_others = fit_of(block[others], t[others], weights[others], alpha, beta)
-    kept = (
-        np.setdiff1d(np.arange(M), np.concatenate([columns for _, columns in own]))
-        if with_own
-        else np.arange(M)
+    mean, covariance = naive.posterior(block, t, alpha, beta, weights)
+    others_only = block[others], t[others]
+    without, of_others = naive.posterior(*others_only, alpha, beta, weights[others])
+    kept = np.setdiff1d(np.arange(M), [2, 5, 7] if with_own else [])
+    fewer, of_fewer = naive.posterior(
+        block[others][:, kept], t[others], alpha[kept], beta, weights[others]
     )
-    fewer, of_fewer = fit_of(block[others][:, kept], t[others], weights[others], alpha[kept], beta)
-
     found = left_out_together(
         block[fold],
         t[fold] - block[fold] @ mean,
@@ -44,26 +39,23 @@ def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
         np.linalg.cholesky(covariance),
         own,
     )
-
     predicted = block[fold] @ mean
-    np.testing.assert_allclose(found.change, without - mean, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(
-        predicted + found.shifts[:, 0], block[fold] @ without, rtol=1e-6, atol=1e-8
-    )
-    np.testing.assert_allclose(
+    assert_allclose(found.change, without - mean, rtol=1e-6, atol=1e-9)
+    assert_allclose(predicted + found.shifts[:, 0], block[fold] @ without, rtol=1e-6, atol=1e-8)
+    assert_allclose(
         predicted + found.shifts[:, 1], block[fold][:, kept] @ fewer, rtol=1e-6, atol=1e-8
     )
     for column, (rows, spread) in enumerate(
         [(block[fold], of_others), (block[fold][:, kept], of_fewer)]
     ):
         expected = np.einsum("nm,mk,nk->n", rows, spread, rows)
-        np.testing.assert_allclose(found.variances[:, column], expected, rtol=1e-6)
-    np.testing.assert_array_equal(found.owner, [-1, 2, -1, -1, 7] if with_own else [-1] * 5)
+        assert_allclose(found.variances[:, column], expected, rtol=1e-6)
+    assert_array_equal(found.owner, [-1, 2, -1, -1, 7] if with_own else [-1] * 5)
 
 
 @pytest.mark.parametrize("count", [1, 7, 10, 93])
 def test_folds_hold_each_row_once(count):
     folds = folds_of(count)
-    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
+    assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
     assert len(folds) == min(count, FOLDS)
     assert max(map(len, folds)) - min(map(len, folds)) <= 1

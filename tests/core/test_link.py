@@ -1,5 +1,4 @@
-"""Class probabilities and the statistic of a pass: formulas, extended range, integration, any split
-of the rows."""
+"""Class probabilities and the statistic of a pass: formulas, extreme values, any split of rows."""
 
 from dataclasses import fields
 
@@ -9,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
 from partirvm.core.link import LINKS, LogisticBlock, moderated
 
 
-def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
+def outputs(likelihood, low, high):
     shape = st.tuples(
         st.integers(1, 6), st.just(1) if likelihood == "bernoulli" else st.integers(2, 5)
     )
@@ -24,11 +25,11 @@ def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.nd
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @given(st.data())
-def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(likelihood, data):
+def test_probabilities_follow_the_formulas_and_sum_to_one(likelihood, data):
     found = LINKS[likelihood].probabilities(data.draw(outputs(likelihood, -1e4, 1e4)))
     assert np.isfinite(found).all()
     assert (found >= 0).all()
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
     f = data.draw(outputs(likelihood, -30, 30))
     if likelihood == "bernoulli":
         second = 1 / (1 + np.exp(-f[:, 0]))
@@ -36,13 +37,13 @@ def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(li
     else:
         terms = np.exp(f)
         expected = terms / terms.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(LINKS[likelihood].probabilities(f), expected, rtol=1e-12, atol=1e-15)
+    assert_allclose(LINKS[likelihood].probabilities(f), expected, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("f", [-8.0, -0.5, 1.0])
 @pytest.mark.parametrize("variance", [0.0, 1.0, 25.0])
-def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance):
-    def integrand(z: float) -> float:
+def test_moderation_is_near_the_mean_of_the_sigmoid_over_a_normal(f, variance):
+    def integrand(z):
         return float(norm.pdf(z) / (1 + np.exp(-(f + np.sqrt(variance) * z))))
 
     exact = quad(integrand, -12, 12, epsabs=1e-10, limit=200)[0]
@@ -58,9 +59,9 @@ likelihoods = st.sampled_from(list(LINKS))
 
 @st.composite
 def problems(draw):
-    """A likelihood, a design, codes, weights W and weights of rows, of which some may be zero."""
+    """A likelihood, a design, codes, weights W, and row weights that may be zero."""
     likelihood = draw(likelihoods)
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     N = draw(st.integers(1, 30))
     M = draw(st.integers(1, 5))
     K = draw(st.integers(2, 5))
@@ -77,21 +78,21 @@ def problems(draw):
 def same(block, other, rtol=1e-9, atol=1e-9):
     """All fields agree."""
     for field in fields(LogisticBlock):
-        np.testing.assert_allclose(
+        assert_allclose(
             getattr(block, field.name), getattr(other, field.name), rtol=rtol, atol=atol
         )
 
 
 @given(problems())
-def test_the_statistic_is_the_dense_formula(problem):
-    """Log likelihood, gradient, and for each output its own block of minus the Hessian."""
+def test_the_statistic_follows_the_dense_formula(problem):
+    """It has the log likelihood, the gradient, and the negative Hessian of each output."""
     likelihood, Phi, codes, mean, w = problem
     block = LogisticBlock.of(likelihood, Phi, codes, mean, w)
     value, gradient, curvature = naive.logistic(likelihood, Phi, codes, mean, w)
-    np.testing.assert_allclose(block.log_likelihood, value, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(block.gradient, gradient, rtol=1e-9, atol=1e-9)
+    assert_allclose(block.log_likelihood, value, rtol=1e-9, atol=1e-9)
+    assert_allclose(block.gradient, gradient, rtol=1e-9, atol=1e-9)
     for k in range(mean.shape[1]):
-        np.testing.assert_allclose(block.curvature[k], curvature[:, k, :, k], rtol=1e-9, atol=1e-9)
+        assert_allclose(block.curvature[k], curvature[:, k, :, k], rtol=1e-9, atol=1e-9)
     f = Phi @ mean
     w = naive.ones(Phi, w)
     guess = f[:, 0] > 0 if likelihood == "bernoulli" else f.argmax(axis=1)
@@ -99,8 +100,8 @@ def test_the_statistic_is_the_dense_formula(problem):
 
 
 @given(problems(), st.data())
-def test_columns_taken_are_those_of_their_own_statistic(problem, data):
-    """Where the others have no weight."""
+def test_taking_columns_equals_their_statistic(problem, data):
+    """The other columns have zero weights."""
     likelihood, Phi, codes, mean, w = problem
     columns = np.array(sorted(data.draw(st.sets(st.integers(0, len(mean) - 1)))), dtype=np.int64)
     alone = np.zeros(mean.shape)
@@ -111,8 +112,8 @@ def test_columns_taken_are_those_of_their_own_statistic(problem, data):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("size", [1e3, 1e8, 1e300])
-def test_predictors_of_any_size_stay_finite(likelihood, size):
-    """log p is −size or 0 and never nan, though p itself has vanished."""
+def test_statistics_of_huge_predictors_are_finite(likelihood, size):
+    """log p is −size or 0, never NaN, although p underflows."""
     C = 1 if likelihood == "bernoulli" else 3
     Phi = np.array([[1.0], [-1.0]])
     mean = size * np.arange(1.0, C + 1)[None, :]

@@ -1,23 +1,18 @@
-"""Moments against NumPy: raw units, weights, any split of the rows, and where the first bad value
-stands."""
+"""Moments compared with NumPy: units, weights, any split of the rows, and the first bad value."""
 
-import itertools
 from functools import reduce
 from operator import add
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
+from tables import pieces
 
 from partirvm.core.moments import ColumnMoments, Moments
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def pieces(n, cuts):
-    """Row ranges between sorted cuts, empty ones among them."""
-    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 cuts = st.lists(st.integers(0, 60), max_size=5)
@@ -25,47 +20,44 @@ cuts = st.lists(st.integers(0, 60), max_size=5)
 
 @given(seeds, st.integers(1, 60), cuts, st.sampled_from([0.0, 2024.0, 1e9]))
 def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
-    """mean, var (ddof 0), min and max of numpy; the variance keeps its digits beside an offset of
-    1e9."""
-    values = offset + np.random.default_rng(seed).normal(size=(n, 3))
+    """The variance has all digits with an offset of 1e9, and there may be weights."""
+    values = offset + default_rng(seed).normal(size=(n, 3))
     total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
     exact = values.astype(np.longdouble)
     assert total.n == n
     assert (total.total.tolist(), total.missing.tolist()) == ([n] * 3, [0] * 3)
-    np.testing.assert_allclose(
-        total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15
-    )
-    np.testing.assert_allclose(
+    assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15)
+    assert_allclose(
         total.variance, exact.var(axis=0).astype(float), rtol=1e-12 + 1e-15 * offset, atol=1e-15
     )
-    np.testing.assert_array_equal(total.minimum, values.min(axis=0))
-    np.testing.assert_array_equal(total.maximum, values.max(axis=0))
+    assert_array_equal(total.minimum, values.min(axis=0))
+    assert_array_equal(total.maximum, values.max(axis=0))
 
     # with weights: mean = Σwx/Σw, variance = Σw(x − mean)²/Σw, over the rows of non-zero weight
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     values = rng.normal(size=(n, 2))
     w = rng.choice([0.0, 0.5, 1.0, 7.0], size=n)
     w[0] = 1.0
     total = reduce(add, [ColumnMoments.of(values[rows], w[rows]) for rows in pieces(n, cuts)])
     mean = (w @ values) / w.sum()
     assert total.n == (w > 0).sum()
-    np.testing.assert_allclose(total.total, [w.sum()] * 2, rtol=1e-14)
-    np.testing.assert_allclose(total.mean, mean, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(total.square, w @ (values - mean) ** 2, rtol=1e-11, atol=1e-14)
-    np.testing.assert_array_equal(total.minimum, values[w > 0].min(axis=0))
+    assert_allclose(total.total, [w.sum()] * 2, rtol=1e-14)
+    assert_allclose(total.mean, mean, rtol=1e-12, atol=1e-14)
+    assert_allclose(total.square, w @ (values - mean) ** 2, rtol=1e-11, atol=1e-14)
+    assert_array_equal(total.minimum, values[w > 0].min(axis=0))
 
 
 def test_a_constant_column_has_variance_zero_exactly():
-    """0.1 is not a sum of powers of two: its mean is rounded, its variance must not be."""
+    """0.1 is rounded in binary, and so is its mean."""
     moments = reduce(add, [ColumnMoments.of(np.full((n, 1), 0.1)) for n in (3, 7, 1000)])
     assert moments.variance.tolist() == [0.0]
 
 
 @given(st.sets(st.tuples(st.integers(0, 29), st.integers(0, 3)), max_size=6), cuts)
 def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
-    """The first by row, then column (X, then t); the moments are those of the rows without any. NaN
-    is bad in t."""
-    rng = np.random.default_rng(0)
+    """Bad values are infinite, or NaN in t; the first is by row, then column. Others have
+    moments."""
+    rng = default_rng(0)
     values = rng.normal(size=(30, 4))
     for place, (row, column) in enumerate(sorted(bad)):
         values[row, column] = [np.inf, -np.inf, np.nan][place % (2 + (column == 3))]
@@ -78,16 +70,12 @@ def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
     assert total.first_bad == min(bad, default=None)
     good = values[np.isfinite(values).all(axis=1)]
     if len(good):
-        np.testing.assert_allclose(
-            total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14
-        )
-        np.testing.assert_allclose(
-            total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14
-        )
+        assert_allclose(total.inputs.mean, good[:, :3].mean(axis=0), rtol=1e-12, atol=1e-14)
+        assert_allclose(total.targets.variance, good[:, 3:].var(axis=0), rtol=1e-12, atol=1e-14)
 
 
-def test_a_bad_weight_is_found_behind_inputs_and_targets():
-    """Columns are counted through X, then t, then the weights."""
+def test_a_bad_weight_counts_as_the_last_column():
+    """Columns are counted through X, t, and the weights."""
     w = np.array([1.0, 1.0, np.nan])
     moments = Moments.of(np.zeros((3, 2)), np.zeros((3, 1)), w, start=100)
     assert (moments.bad, moments.first_bad) == (1, (102, 3))
@@ -95,10 +83,9 @@ def test_a_bad_weight_is_found_behind_inputs_and_targets():
 
 
 @given(seeds, st.integers(1, 40), cuts)
-def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
-    """Each column has the moments of the rows with a value in it; a column without any has mean and
-    variance 0."""
-    rng = np.random.default_rng(seed)
+def test_gaps_are_left_out_of_their_column_only(seed, n, cuts):
+    """A column without values has mean and variance 0."""
+    rng = default_rng(seed)
     values = 5 + rng.normal(size=(n, 3))
     w = rng.choice([0.0, 0.5, 2.0], size=n)
     values[rng.random((n, 3)) < [0.0, 0.4, 1.0]] = np.nan
@@ -113,16 +100,16 @@ def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
         assert total.missing[column] == (w > 0).sum() - there.sum()
         mean = np.average(each[there], weights=w[there]) if there.any() else 0.0
         variance = np.average((each[there] - mean) ** 2, weights=w[there]) if there.any() else 0.0
-        np.testing.assert_allclose(
+        assert_allclose(
             [total.mean[column], total.variance[column]], [mean, variance], 1e-10, 1e-14
         )
         assert total.minimum[column] == each[there].min(initial=np.inf)
         assert total.maximum[column] == each[there].max(initial=-np.inf)
 
 
-def test_no_rows_change_nothing(rng):
-    """A tile whose rows all have weight zero adds nothing."""
+def test_rows_without_weight_change_no_moments(rng):
     values = rng.normal(size=(5, 2))
-    some = ColumnMoments.of(values)
-    none = ColumnMoments.of(values, np.zeros(5))
-    assert (none + some is some, some + none is some) == (True, True)
+    moments = ColumnMoments.of(values)
+    absent = ColumnMoments.of(values, np.zeros(5))
+    assert absent + moments is moments
+    assert moments + absent is moments

@@ -1,5 +1,4 @@
-"""Whole classification fits between passes: the mode at fixed α, step control, hard data, and
-passes needed."""
+"""Classification fits: the mode at fixed α, step control, hard data, and passes needed."""
 
 from dataclasses import replace
 
@@ -9,6 +8,9 @@ import pytest
 from by_default import some
 from class_problems import problems
 from hypothesis import given
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, softmax
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
@@ -21,8 +23,7 @@ RULE = StopRule(1e-7, 200)
 
 
 def start(likelihood, Phi, codes, K, w=None):
-    """The state of a first pass at weights of zero: every column at its entry α. The first column
-    is the bias."""
+    """The state after a first pass at zero weights, every column at its entry α, the bias first."""
     C = 1 if likelihood == "bernoulli" else K
     labels = np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
@@ -34,8 +35,7 @@ def start(likelihood, Phi, codes, K, w=None):
 
 
 def drive(search, Phi, codes, rule=RULE, w=None):
-    """Measure trials until there is a reason to end; at no accepted trial has the penalised
-    likelihood fallen."""
+    """Measure trials until the fit ends; accepted trials never lower the penalised likelihood."""
     reason = None
     likelihood = "bernoulli" if search.current.weights.shape[1] == 1 else "multinomial"
     while reason is None:
@@ -57,17 +57,11 @@ def drive(search, Phi, codes, rule=RULE, w=None):
 
 
 def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
-    """A fit from its first pass to its end, all finite."""
+    """A fit from its first pass to its end; all its numbers are finite."""
     state, reason = drive(begin(start(likelihood, Phi, codes, K, w), rule), Phi, codes, rule, w)
     assert state.iteration <= rule.max_iterations
-    for value in (
-        state.log_evidence,
-        state.mean,
-        state.weights,
-        state.variance,
-        state.roots(),
-        state.decrement,
-    ):
+    numbers = [state.log_evidence, state.mean, state.weights, state.variance, state.decrement]
+    for value in (*numbers, state.roots()):
         assert np.isfinite(value).all()
     assert (state.variance >= 0).all()
     return state, reason
@@ -81,13 +75,9 @@ def design(X, gamma, centres=None):
 
 
 def probabilities(state, Phi):
-    """What the weights say of design rows, (N, K)."""
+    """Probabilities (N, K) of design rows by the weights."""
     f = Phi[:, state.labels - BIAS] @ state.mean
-    if f.shape[1] > 1:
-        p = np.exp(f - f.max(axis=1, keepdims=True))
-        return p / p.sum(axis=1, keepdims=True)
-    p = 1 / (1 + np.exp(-f))
-    return np.hstack([1 - p, p])
+    return softmax(f, axis=1) if f.shape[1] > 1 else np.hstack([expit(-f), expit(f)])
 
 
 def banana(rng, n):
@@ -99,8 +89,8 @@ def banana(rng, n):
 
 
 @given(problems())
-def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
-    """Mode, Σ and evidence to 1e-8, by passes that know of blocks alone."""
+def test_the_mode_at_fixed_alpha_is_that_of_the_full_hessian(problem):
+    """Mode, Σ and evidence agree to 1e-8, although passes return diagonal blocks only."""
     likelihood, Phi, codes, alpha, w = problem
     zero = np.zeros(alpha.shape)
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
@@ -111,25 +101,22 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     assert reason is Termination.CONVERGED
     mode = naive.mode(likelihood, Phi, codes, alpha, w)
     Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
-    np.testing.assert_allclose(state.weights, mode, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(
-        state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8
-    )
-    np.testing.assert_allclose(state.log_evidence, evidence, rtol=1e-8)
-    np.testing.assert_array_equal(state.alpha, alpha[:, 0])
-    np.testing.assert_allclose(
+    assert_allclose(state.weights, mode, rtol=1e-8, atol=1e-8)
+    assert_allclose(state.mean, mode, rtol=1e-8, atol=1e-8)
+    assert_allclose(state.roots() @ state.roots().transpose(0, 2, 1), Sigma, rtol=1e-8, atol=1e-8)
+    assert_allclose(state.log_evidence, evidence, rtol=1e-8)
+    assert_array_equal(state.alpha, alpha[:, 0])
+    assert_allclose(
         state.penalised(), naive.penalised(likelihood, Phi, codes, alpha, mode, w), rtol=1e-10
     )
     diagonal = np.diagonal(Sigma, axis1=1, axis2=2).T
-    np.testing.assert_allclose(state.variance, diagonal, rtol=1e-7)
-    np.testing.assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
+    assert_allclose(state.variance, diagonal, rtol=1e-7)
+    assert_allclose(state.determinedness, 1 - alpha * diagonal, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("likelihood", LINKS)
 def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
-    """Another update changes the evidence by less than the rule's tolerance, and the weights are
-    the mode."""
+    """Another update changes the evidence by less than the tolerance; the weights are the mode."""
     X, codes = banana(rng, 120)
     if likelihood != "bernoulli":
         codes = codes + (X[:, 0] > 1)
@@ -140,12 +127,11 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
     assert abs(update(state).log_evidence - state.log_evidence) < 10 * RULE.tol * len(codes)
     alpha = np.repeat(state.alpha[:, None], state.mean.shape[1], axis=1)
     mode = naive.mode(likelihood, Phi[:, state.labels - BIAS], codes, alpha)
-    np.testing.assert_allclose(state.mean, mode, atol=1e-3 * np.abs(mode).max())
+    assert_allclose(state.mean, mode, atol=1e-3 * np.abs(mode).max())
 
 
-def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
-    """From weights far beyond the mode curvature is nearly nothing, and the Newton step far too
-    long."""
+def test_a_step_downhill_is_undone_and_restores_pruned_columns(rng):
+    """Far beyond the mode the curvature nearly vanishes and the Newton step is far too long."""
     x = np.repeat([-1.0, 1.0], 50)
     odd = np.arange(100) % 5 == 0
     codes = ((x > 0) != odd).astype(float)
@@ -158,7 +144,7 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
     weights = np.array([[-8.0], [0.0]])
     state = init(labels, alpha, weights, LogisticBlock.of("bernoulli", Phi, codes, weights))
     search = begin(state, RULE)
-    np.testing.assert_array_equal(search.trial.labels, labels[:1])
+    assert_array_equal(search.trial.labels, labels[:1])
     trial = search.trial
     assert (
         naive.penalised("bernoulli", Phi[:, :1], codes, trial.alpha[:, None], trial.weights)
@@ -168,8 +154,8 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
         search, LogisticBlock.of("bernoulli", Phi[:, :1], codes, trial.weights), RULE
     )
     assert search.current.block is state.block
-    np.testing.assert_array_equal(search.trial.labels, labels)
-    np.testing.assert_array_equal(
+    assert_array_equal(search.trial.labels, labels)
+    assert_array_equal(
         search.trial.alpha, alpha / [1.0, JOINING]
     )  # who is not in yet hopes for less
     assert search.step == 1.0
@@ -188,18 +174,18 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
                 2 * before.current.decrement
             )  # slope along the step; the parabola's top from it and the fall
             best = 0.5 * top * before.step**2 / (top * before.step - (high - low))
-            np.testing.assert_allclose(
+            assert_allclose(
                 search.step, np.clip(best, 0.1 * before.step, 0.5 * before.step), rtol=1e-6
             )
-    np.testing.assert_array_equal(search.current.labels, labels)
+    assert_array_equal(search.current.labels, labels)
     end, reason = drive(search, Phi, codes)
     assert reason is Termination.CONVERGED
-    np.testing.assert_array_equal(end.labels, labels[:1])
-    np.testing.assert_allclose(end.mean, np.log(4), atol=0.1)
+    assert_array_equal(end.labels, labels[:1])
+    assert_allclose(end.mean, np.log(4), atol=0.1)
 
 
 def test_limits_end_a_fit(rng):
-    """Vectors down to the rule's number, or its most passes."""
+    """The limits are the number of vectors and the number of passes."""
     X, codes = banana(rng, 100)
     Phi = design(X, 0.5)
     state, reason = fit("bernoulli", Phi, codes, 2, StopRule(1e-7, 200, vectors=40))
@@ -211,9 +197,8 @@ def test_limits_end_a_fit(rng):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
-def test_hard_data_end_finite(rng, likelihood, kind):
-    """Classes that part, inputs that tell nothing, rows that contradict each other, one row of each
-    class."""
+def test_hard_data_have_finite_fits(rng, likelihood, kind):
+    """Classes are separable, inputs equal, labels contradictory, or each class has one row."""
     K = 2 if likelihood == "bernoulli" else 3
     codes = (np.arange(30) % K).astype(float)
     X = np.column_stack([10 * codes, np.zeros(30)]) + rng.normal(size=(30, 2))
@@ -229,19 +214,17 @@ def test_hard_data_end_finite(rng, likelihood, kind):
     state, _ = fit(likelihood, Phi, codes, K)
     p = probabilities(state, Phi)
     if kind == "separable":
-        np.testing.assert_array_equal(p.argmax(axis=1), codes)
+        assert_array_equal(p.argmax(axis=1), codes)
     if kind == "equal inputs":
-        np.testing.assert_allclose(p, 1 / K, atol=1e-6)
+        assert_allclose(p, 1 / K, atol=1e-6)
     if kind == "both labels" and likelihood == "bernoulli":
-        np.testing.assert_allclose(p, 0.5, atol=1e-6)
+        assert_allclose(p, 0.5, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", some([1, 2], {1}))
-def test_classes_that_part_from_weights_far_away(seed):
-    """The quadratic of a flank says nothing of the mode: updates of α there would prune what the
-    data need, and the evidence run away. The end is that of a start at zero, and no probability is
-    above one."""
-    rng = np.random.default_rng(seed)
+def test_separable_classes_converge_from_distant_weights(seed):
+    """Far from the mode updates of α would prune needed columns and the evidence would diverge."""
+    rng = default_rng(seed)
     X = rng.normal(size=(200, 3))
     codes = (X[:, 0] > 0).astype(float)
     Phi = design(X, 0.5, X[:60])
@@ -257,10 +240,9 @@ def test_classes_that_part_from_weights_far_away(seed):
 
 
 @pytest.mark.parametrize("seed", [18, 48, 66])
-def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
-    """Three classes that no column tells apart: deleting the last one by blocks alone promises more
-    than is so."""
-    rng = np.random.default_rng(seed)
+def test_a_rejected_update_at_the_mode_is_not_repeated_forever(seed):
+    """No column separates three classes; the gain of deleting the last column is overestimated."""
+    rng = default_rng(seed)
     n = rng.integers(6, 80)
     X = rng.normal(size=(n, 2)) * 10 ** rng.uniform(-1, 1)
     codes = (
@@ -273,10 +255,9 @@ def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
 
 
 @pytest.mark.slow
-def test_alpha_and_mode_do_not_chase_each_other_for_ever():
-    """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one
-    direction and the other."""
-    rng = np.random.default_rng(0)
+def test_alpha_and_mode_do_not_oscillate():
+    """In three overlapping groups α of each quadratic's optimum overshoots in turn."""
+    rng = default_rng(0)
     codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
     angle = np.pi * (codes / 3 + rng.integers(2, size=150))
     X = 1.5 * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.8 * rng.normal(size=(150, 2))

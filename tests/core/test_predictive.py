@@ -1,9 +1,9 @@
-"""Wider predictions: information, movement of the mean, degrees of freedom; RVM* where nothing can
-be added."""
+"""Wider predictions: information, movement of the mean, degrees of freedom, and RVM*."""
 
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy.stats import norm
 from scipy.stats import t as student
 
@@ -41,19 +41,17 @@ def mean_of(Phi, t, theta):
 
 
 def test_information_is_that_of_the_targets_distribution(rng):
-    """From Σ, α and N alone, as from the N × N covariance."""
+    """It is computed from Σ, α and N, and compared with the N × N covariance."""
     for M in (1, 4):
         Phi, t, alpha, beta = problem(rng, M=M)
         root = np.linalg.cholesky(naive.posterior(Phi, t, alpha, beta)[1])
-        np.testing.assert_allclose(
-            information(alpha, root, len(t)), dense_information(Phi, alpha, beta), atol=1e-10
-        )
+        found = information(alpha, root, len(t))
+        assert_allclose(found, dense_information(Phi, alpha, beta), atol=1e-10)
 
 
 @pytest.mark.parametrize(("known_noise", "known"), [(False, ()), (True, ()), (False, (1, 2))])
-def test_widened_covariance_and_freedom(rng, known_noise, known):
-    """Σ + J C Jᵀ over θ that are not given, J by differences of μ and C = (information +
-    1/REACH²)⁻¹; ν = 2/C_ββ, infinite of known noise; with every α and the noise given Σ itself."""
+def test_the_widened_covariance_and_its_degrees_of_freedom(rng, known_noise, known):
+    """Σ + J C Jᵀ over θ that are not known, C = (information + 1/REACH²)⁻¹ and ν = 2/C_ββ."""
     Phi, t, alpha, beta = problem(rng)
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     theta = np.log([*alpha, beta])
@@ -73,17 +71,16 @@ def test_widened_covariance_and_freedom(rng, known_noise, known):
     root, freedom = widened(
         alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=known_noise, known=known
     )
-    np.testing.assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
+    assert_allclose(root @ root.T, Sigma + J @ C @ J.T, rtol=1e-6, atol=1e-10)
     assert freedom == (np.inf if known_noise else pytest.approx(2 / C[-1, -1]))
     root, _ = widened(
         alpha, mean, np.linalg.cholesky(Sigma), len(t), known_noise=True, known=range(4)
     )
-    np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-12)
+    assert_allclose(root @ root.T, Sigma, rtol=1e-12)
 
 
-def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):
-    """With hardly a prior ν = N − M, up to the prior on log β: 1/(1/(N − M) + … ) within 2/REACH²;
-    at least one."""
+def test_the_freedom_of_determined_weights_is_that_of_linear_regression(rng):
+    """ν = N − M to within 2/REACH², and ν is at least one."""
     Phi, t, _, beta = problem(rng, N=30, M=4)
     flat = np.full(4, 1e-8)
     mean, Sigma = naive.posterior(Phi, t, flat, beta)
@@ -93,8 +90,8 @@ def test_freedom_of_determined_weights_is_that_of_linear_regression(rng):
     assert freedom == 1.0
 
 
-def test_quantiles():
-    """Of a normal, and of Student's t; a level outside (0, 1) is refused."""
+def test_quantiles_are_those_of_a_normal_or_students_t():
+    """A level outside (0, 1) is refused."""
     for level in (0.5, 0.95, 0.999):
         assert quantile(level) == pytest.approx(norm.ppf(0.5 + level / 2))
         assert quantile(level, 3.5) == pytest.approx(student.ppf(0.5 + level / 2, 3.5))
@@ -103,9 +100,8 @@ def test_quantiles():
             quantile(level)
 
 
-def test_a_column_of_zeros_adds_nothing():
-    """As a linear kernel has at the origin: of height 0, in a fit of two columns; neither does a
-    target without variance."""
+def test_a_column_of_zeros_or_a_constant_target_adds_nothing():
+    """A linear kernel at the origin has such a column."""
     extra = GramBlock(
         np.zeros((2, 3)), np.array([0.0, 1.0, 1.0]), np.ones((3, 1)), np.ones(1), 9, 0.0
     )

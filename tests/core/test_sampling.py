@@ -1,7 +1,5 @@
-"""Draws follow their chances in any tiles; a random order in parts; rows with the largest error in
-any sums."""
+"""Random draws of rows in any tiles, a random order in parts, and rows with the largest errors."""
 
-import itertools
 from functools import reduce
 from operator import add
 
@@ -9,7 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from scipy.stats import chisquare, kstest
+from tables import pieces
 
 from partirvm.core.sampling import LargestErrors, drawn, random_order, uniform
 
@@ -35,24 +36,22 @@ def test_two_rows_are_drawn_without_replacement():
     st.integers(0, 10**12),
     st.data(),
 )
-def test_a_rows_luck_does_not_depend_on_its_tile(seed, number, n, first, data):
-    """Keys of a split are the split of the keys, so that the largest are found by any tree of
-    tiles."""
+def test_keys_do_not_depend_on_the_tile(seed, number, n, first, data):
+    """Hence any tree of tiles finds the largest keys."""
     rows = first + np.arange(n)
-    chances = np.random.default_rng(n).random(n)
+    chances = default_rng(n).random(n)
     whole = drawn(chances, rows, (seed, number))
     cut = data.draw(st.integers(0, n))
     parts = [
         drawn(chances[part], rows[part], (seed, number)) for part in (slice(cut), slice(cut, None))
     ]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    assert_array_equal(np.concatenate(parts), whole)
     assert (whole < 0).all()
 
 
 @pytest.mark.parametrize("draw", [(0, 0), (0, 1), (1, 0), (2**40, 3)])
-def test_uniform(draw):
-    """Kolmogorov and Smirnov find nothing in neighbouring rows, neither in their numbers nor in
-    their differences."""
+def test_keys_are_uniform_and_uncorrelated(draw):
+    """Neighbouring rows and their differences pass Kolmogorov and Smirnov's test."""
     u = uniform(np.arange(50_000), draw)
     assert ((u > 0) & (u < 1)).all()
     assert kstest(u, "uniform").pvalue > 1e-4
@@ -61,7 +60,7 @@ def test_uniform(draw):
 
 
 def test_rows_without_a_chance_come_last():
-    """Behind all that have one, however small; and no number is lost on the way."""
+    """They follow all rows with a positive chance, and no key is NaN."""
     chances = np.array([0.0, 1e-300, 1.0, 0.0, 1e-3])
     for draw in range(50):
         keys = drawn(chances, np.arange(5), (0, draw))
@@ -70,22 +69,21 @@ def test_rows_without_a_chance_come_last():
 
 
 @given(st.integers(1, 2000), st.integers(0, 2**32 - 1))
-def test_every_row_has_one_place(n, seed):
-    """All places together hold every row once, and a part is the same part of the whole."""
-    whole = random_order(n, np.random.default_rng(seed), np.arange(n))
+def test_a_random_order_holds_every_row_once(n, seed):
+    """A part of it equals the same part of the complete order."""
+    whole = random_order(n, default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
-    np.testing.assert_array_equal(
-        random_order(n, np.random.default_rng(seed), np.arange(n // 3, n // 2)),
+    assert_array_equal(
+        random_order(n, default_rng(seed), np.arange(n // 3, n // 2)),
         whole[n // 3 : n // 2],
     )
 
 
 @pytest.mark.parametrize("n", [1000, 1024, 1025, 10**9])
-def test_a_part_is_spread_evenly(n):
-    """The first rows fall into equal intervals as independent draws would; neighbours in the order
-    are unrelated."""
+def test_the_first_part_of_a_random_order_is_spread_evenly(n):
+    """Neighbours in the order are uncorrelated, as in independent draws."""
     k = min(n // 2, 20_000)
-    rows = random_order(n, np.random.default_rng(5), np.arange(k))
+    rows = random_order(n, default_rng(5), np.arange(k))
     counts = np.histogram(rows, bins=10, range=(0, n))[0]
     assert chisquare(counts).pvalue > 1e-3
     assert abs(np.corrcoef(rows[:-1], rows[1:])[0, 1]) < 4 / np.sqrt(k)
@@ -98,21 +96,19 @@ def test_a_part_is_spread_evenly(n):
     st.lists(st.integers(0, 40), max_size=4),
     st.randoms(),
 )
-def test_the_largest_errors_with_ties_by_row(errors, limit, cuts, random):
-    """The first ``limit`` by (−error, row), for any split of the rows, any order of the parts, many
-    equal errors."""
+def test_the_largest_errors_do_not_depend_on_tiles(errors, limit, cuts, random):
+    """They are the first ``limit`` by (−error, row), for any split and order of the parts."""
     n = len(errors)
     values = np.array(errors, dtype=float)
     rows = np.arange(n) + 100
     points = np.column_stack([rows, values])
-    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
     parts = [
-        LargestErrors.of(values[a:b], rows[a:b], points[a:b], limit)
-        for a, b in itertools.pairwise(edges)
+        LargestErrors.of(values[piece], rows[piece], points[piece], limit)
+        for piece in pieces(n, cuts)
     ]
     random.shuffle(parts)
     found = reduce(add, parts)
     expected = sorted(range(n), key=lambda row: (-errors[row], row))[:limit]
     assert found.rows.tolist() == [row + 100 for row in expected]
     assert found.errors.tolist() == [errors[row] for row in expected]
-    np.testing.assert_array_equal(found.values, points[expected])
+    assert_array_equal(found.values, points[expected])

@@ -1,5 +1,4 @@
-"""Scores of numbers and classes: against scipy, scikit-learn, a naive loop and the definition, in
-any tree."""
+"""Scores of numbers and classes against scipy, scikit-learn and their definitions."""
 
 from functools import reduce
 from operator import add
@@ -9,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
@@ -18,9 +19,9 @@ from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):
-    """Codes, probabilities and, for two classes, linear predictors; rounded ones where there shall
-    be ties."""
-    rng = np.random.default_rng(seed)
+    """Codes, probabilities and, for two classes, linear predictors, which are rounded to have
+    ties."""
+    rng = default_rng(seed)
     codes = rng.integers(k, size=n)
     f = rng.normal(scale=scale, size=(n, 1 if k == 2 else k))
     f += 1.5 * (codes == 1)[:, None] if k == 2 else np.eye(k)[codes]
@@ -40,7 +41,7 @@ rows = st.tuples(
 
 
 @given(rows)
-def test_the_scores_are_those_of_scikit_learn(how):
+def test_class_scores_equal_those_of_scikit_learn(how):
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
     scores = ClassScores.of(codes.astype(np.float64), p, f)
@@ -67,9 +68,8 @@ def test_the_scores_are_those_of_scikit_learn(how):
         assert found["roc_auc"] is None
 
 
-def test_the_bins_are_closed_above():
-    """Confidence 0.6 = 9/15 is the last of its bin, as in Guo et al. (2017): it shares none with
-    0.65."""
+def test_calibration_bins_are_closed_above():
+    """Confidence 0.6 = 9/15 is the last of its bin (Guo et al. 2017)."""
     p = np.array([[0.4, 0.6], [0.35, 0.65]])
     assert ClassScores.of(np.array([1, 0]), p).figures()["ece"] == pytest.approx((0.4 + 0.65) / 2)
 
@@ -84,14 +84,14 @@ def same(one, other):
     for name in ("n", "wrong"):
         assert getattr(one, name) == getattr(other, name)
     for name in ("nll", "squares", "excess"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
+        assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-12, atol=1e-12)
     assert (one.ranking is None) == (other.ranking is None)
     if one.ranking is not None:
-        np.testing.assert_array_equal(one.ranking, other.ranking)
+        assert_array_equal(one.ranking, other.ranking)
 
 
 @given(rows, st.data())
-def test_sums_in_any_tree_are_the_scores_of_all_rows(how, data):
+def test_scores_do_not_depend_on_the_tree_of_tiles(how, data):
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
     cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=6)))
@@ -111,18 +111,17 @@ def test_half_precision_hardly_changes_the_ranking(rng):
     )
 
 
-def test_scores_are_in_the_order_of_their_numbers():
-    """Negative ones, zeros and tiny ones as one, those beyond half precision as one."""
+def test_rankings_keep_the_order_of_scores():
+    """Zeros and tiny numbers are equal, as are those beyond half precision."""
     scores = np.array([-1e300, -2.0, -1.0, -1e-300, -0.0, 0.0, 1e-3, 1.0, 1e10, 1e300])
     found = ranking(scores, np.ones(10, bool))[1]
-    np.testing.assert_array_equal(found[found > 0], [1, 1, 1, 3, 1, 1, 2])
+    assert_array_equal(found[found > 0], [1, 1, 1, 3, 1, 1, 2])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
-def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
-    """rmse, mean −log N(t | mean, variance), CRPS by its integral, interval score and coverage, by
-    scipy.stats.norm."""
-    rng = np.random.default_rng(seed)
+def test_scores_of_numbers_equal_those_of_scipys_normal(seed, n, cut):
+    """They are RMSE, NLPD, CRPS by its integral, interval score and coverage."""
+    rng = default_rng(seed)
     t = 5 + rng.normal(size=n)
     mean = 5 + rng.normal(size=n)
     variance = rng.uniform(0.1, 3.0, size=n)
@@ -133,27 +132,25 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     predictive = norm(mean, np.sqrt(variance))
     low, high = predictive.interval(0.95)
     assert scores.n == n
-    np.testing.assert_allclose(scores.loss, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
+    assert_allclose(scores.loss, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
     found = scores.figures()
-    np.testing.assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
+    assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
     for level in LEVELS:
         ends = predictive.interval(level)
         assert found[f"coverage_{100 * level:.0f}"] == pytest.approx(
             np.mean((ends[0] <= t) & (t <= ends[1]))
         )
     outside = np.maximum(low - t, 0) + np.maximum(t - high, 0)
-    np.testing.assert_allclose(
-        found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9
-    )
+    assert_allclose(found["interval_score_95"], np.mean(high - low + 2 / 0.05 * outside), rtol=1e-9)
     grid = np.linspace(-10, 20, 6001)
     step = (norm.cdf(grid, mean[:, None], np.sqrt(variance)[:, None]) - (grid >= t[:, None])) ** 2
-    np.testing.assert_allclose(
+    assert_allclose(
         found["crps"], np.mean(step.sum(axis=1)) * (grid[1] - grid[0]), atol=3e-3
     )  # half a step
 
 
 def test_intervals_may_have_other_multiples(rng):
-    """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
+    """Wider intervals cover more and cost their width; the density does not change."""
     t = rng.normal(size=200)
     zero = np.zeros(200)
     one = np.ones(200)
@@ -165,6 +162,4 @@ def test_intervals_may_have_other_multiples(rng):
     assert covered == [np.mean(np.abs(t) <= 2 * half[level]) for level in LEVELS]
     assert found["nlpd"] == normal.figures()["nlpd"]
     outside = np.maximum(np.abs(t) - 2 * half[0.95], 0)
-    np.testing.assert_allclose(
-        found["interval_score_95"], np.mean(4 * half[0.95] + 2 / 0.05 * outside)
-    )
+    assert_allclose(found["interval_score_95"], np.mean(4 * half[0.95] + 2 / 0.05 * outside))

@@ -1,15 +1,16 @@
-"""Several targets that share vectors and α: evidence, its slopes in α, updates, gains, against
-dense formulas."""
+"""Several targets that share vectors and α, compared with dense formulas."""
 
 import naive
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from fits import statistics_of
+from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm.core import priors
 from partirvm.core.priors import optimum
-from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, step
 
 T = 3
@@ -17,9 +18,8 @@ T = 3
 
 @st.composite
 def problems(draw):
-    """Noise columns of which some carry targets of other noise each, any α and β, with and without
-    weights."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    """Noise columns, some of which explain targets with different noise, any α, β and weights."""
+    rng = default_rng(draw(st.integers(0, 2**32 - 1)))
     N = 50
     M = 6
     Phi = rng.normal(size=(N, M))
@@ -32,9 +32,7 @@ def problems(draw):
 
 
 def state_of(Phi, t, alpha, beta, w=None):
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t, w)
-    statistics = GramStatistics.of(np.arange(Phi.shape[1]), block)
-    return HyperState(statistics, alpha, beta, target_variance=t.var(axis=0))
+    return HyperState(statistics_of(Phi, t, w), alpha, beta, target_variance=t.var(axis=0))
 
 
 def evidence(Phi, t, alpha, beta, w=None):
@@ -43,36 +41,31 @@ def evidence(Phi, t, alpha, beta, w=None):
 
 
 @given(problems())
-@settings(max_examples=12)
-def test_a_step(problem):
-    """The evidence is the sum over targets; α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², and
-    the posterior of each target that belongs to them."""
+def test_a_step_follows_the_formulas_of_shared_alpha(problem):
+    """α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², their posteriors and the sum of
+    evidences."""
     Phi, t, alpha, beta, w = problem
     start = state_of(Phi, t, alpha, beta, w)
-    np.testing.assert_allclose(
-        start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9
-    )
+    assert_allclose(start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9)
     state, _ = step(start)
     kept = state.labels
     weights = naive.ones(Phi, w)
     posteriors = [naive.posterior(Phi, t[:, k], alpha, beta[k], w) for k in range(T)]
     gamma = np.array([1 - alpha * np.diagonal(Sigma) for _, Sigma in posteriors])
     mu = np.array([mean for mean, _ in posteriors])
-    np.testing.assert_allclose(state.alpha, (gamma.sum(0) / (mu**2).sum(0))[kept], rtol=1e-7)
+    assert_allclose(state.alpha, (gamma.sum(0) / (mu**2).sum(0))[kept], rtol=1e-7)
     freedom = (weights > 0).sum() - gamma.sum(axis=1)
-    np.testing.assert_allclose(state.beta, freedom / (weights @ (t - Phi @ mu.T) ** 2), rtol=1e-7)
+    assert_allclose(state.beta, freedom / (weights @ (t - Phi @ mu.T) ** 2), rtol=1e-7)
     for k in range(T):
         mean, Sigma = naive.posterior(Phi[:, kept], t[:, k], state.alpha, state.beta[k], w)
-        np.testing.assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-6, atol=1e-9)
+        assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-6, atol=1e-9)
         root = state.posterior.root()[k]
-        np.testing.assert_allclose(root @ root.T, Sigma, rtol=1e-6, atol=1e-9)
+        assert_allclose(root @ root.T, Sigma, rtol=1e-6, atol=1e-9)
 
 
 @given(problems())
-@settings(max_examples=12)
-def test_what_a_candidate_is_worth(problem):
-    """s and q of each target, ℓ(α) as a difference of evidences, and its best α against a dense
-    grid."""
+def test_the_gain_of_a_candidate_is_the_rise_of_the_evidence(problem):
+    """s and q of each target are dense, and the best α is that of a grid."""
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics
@@ -83,20 +76,17 @@ def test_what_a_candidate_is_worth(problem):
             for k in range(T)
         ]
     )
-    np.testing.assert_allclose(s[0], expected[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
+    assert_allclose(s[0], expected[:, 0], rtol=1e-6)
+    assert_allclose(q[0], expected[:, 1], rtol=1e-5, atol=1e-8)
     rise = evidence(Phi, t, alpha, beta, w) - evidence(Phi[:, :5], t, alpha[:5], beta, w)
-    np.testing.assert_allclose(
-        priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7
-    )
+    assert_allclose(priors.joint_contribution(s, q, alpha[5:])[0], rise, rtol=1e-5, atol=1e-7)
     grid = s.max() * np.geomspace(1e-9, 1e9, 20_001)
     best = max(0.0, priors.joint_contribution(s, q, grid).max())
-    np.testing.assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
+    assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
 
 
-def test_one_target_may_outvote_the_sign_of_the_sum():
-    """Σq² < Σs, and yet there is a peak above zero: target 0 gains ½(100 − 1 − log 100) alone at α
-    = 1/99, target 1 loses ½ log((α + 10³)/α) there."""
+def test_a_candidate_may_gain_although_the_sum_of_q2_is_below_that_of_s():
+    """Target 0 gains ½(100 − 1 − log 100) alone at α = 1/99, target 1 loses ½ log((α + 10³)/α)."""
     s = np.array([[1.0, 1000.0]])
     q = np.array([[10.0, 0.0]])
     alpha, gain = priors.joint_optimum(s, q)

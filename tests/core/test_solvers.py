@@ -1,14 +1,16 @@
-"""The two ways of a dense fit, and that "auto" ends no lower than either."""
+"""The two solvers of a dense fit, and that "auto" ends no lower than either."""
 
 from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
+from fits import assert_evidence, statistics_of
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm.core.priors import entry_precision
 from partirvm.core.solvers import JOINT, SOLVERS, beside, improve, rejoined, screened, turns
-from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
 
@@ -17,28 +19,26 @@ RULE = StopRule(1e-7, 500, thin=True)
 
 def bumps(seed, N=80, d=2):
     """Gaussian columns about all rows, and a noisy target; wide ones for odd seeds."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(N, d))
     t = np.sin(2 * X[:, 0]) + X[:, -1] ** 2 + 10 ** rng.uniform(-1.5, 0) * rng.normal(size=N)
     return naive.gaussian(X, X, 0.1 if seed % 2 else 1.0), t - t.mean()
 
 
-def start_of(Phi, t) -> HyperState:
-    """All columns have just entered, each where it would start alone."""
-    labels = np.arange(Phi.shape[1])
+def start_of(Phi, t):
+    """All columns have just entered, each at the α at which it would start alone."""
     beta = 10 / t.var()
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
-    statistics = GramStatistics.of(labels, block)
+    statistics = statistics_of(Phi, t)
     s = beta * np.diagonal(statistics.gram)
     q = beta * statistics.projection[:, 0]
     begun = HyperState(statistics, entry_precision(s, q, s), beta, target_variance=float(t.var()))
-    return replace(begun, entered=np.ones(len(labels), bool))
+    return replace(begun, entered=np.ones(len(s), bool))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_auto_is_no_worse_than_either(seed):
-    """Its evidence is at least the fixed point's, as far as that converges, and within 1e-3·N nats
-    of that of actions from nothing; its posterior and evidence are those of its α and β."""
+def test_auto_is_no_worse_than_either_solver(seed):
+    """Its evidence is at least the fixed point's, and within 1e-3·N nats of that of single
+    actions."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
     ends = {solver: SOLVERS[solver](start, RULE) for solver in ("fixed-point", "fast", "auto")}
@@ -47,16 +47,13 @@ def test_auto_is_no_worse_than_either(seed):
     assert auto.log_evidence >= fixed.log_evidence - RULE.tol * len(t)
     assert auto.log_evidence >= fast.log_evidence - 1e-3 * len(t)
     for fit in (fast, auto):
-        dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
-        np.testing.assert_allclose(fit.log_evidence, dense, atol=1e-4)
+        assert_evidence(fit, Phi, t, atol=1e-4)
         assert (np.diff(fit.labels) > 0).all()
         assert fit.entered is None
 
 
-def test_columns_that_gain_only_together_come_back():
-    """Near-parallel a and b, and a target along a − b: alone βφᵀφ > (βφᵀt)² and neither gains,
-    together they gain about ½βtᵀt nats, less what their α cost. Actions leave them out, a turn of
-    ``rejoined`` takes both."""
+def test_columns_that_gain_only_as_a_pair_are_added():
+    """Near-parallel a and b and a target along a − b: neither gains alone, both gain ½βtᵀt nats."""
     u, v, w = np.eye(6)[:3]
     gap = 0.05
     beta = 5e3
@@ -71,13 +68,10 @@ def test_columns_that_gain_only_together_come_back():
     found = turns(fit, whole, RULE, rejoined, lambda info: None)
     assert found.labels.tolist() == [0, 1, 2]
     assert found.log_evidence > fit.log_evidence + 0.25 * beta * (2 * gap) ** 2
-    np.testing.assert_allclose(
-        found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9
-    )
+    assert_evidence(found, Phi, t, rtol=1e-9)
 
 
-def test_fixed_noise_stays_and_steps_are_heard():
-    """β is as it was; every stage tells of its iterations."""
+def test_fixed_noise_is_unchanged_and_each_step_is_reported():
     start = replace(start_of(*bumps(1)), fixed_noise=True)
     heard = []
     fit, _ = SOLVERS["auto"](start, RULE, heard.append)
@@ -90,10 +84,8 @@ def test_fixed_noise_stays_and_steps_are_heard():
 
 @pytest.mark.slow
 def test_auto_reaches_the_best_of_several_starts():
-    """Sinc with a wide kernel: the fixed point from α = 1/M² ends tens of nats above that from the
-    usual α; "auto" ends no lower. Both keep α above ``ALPHA_FLOOR``: below it, points of more
-    evidence exist that neither reaches."""
-    rng = np.random.default_rng(1)
+    """For sinc with a wide kernel, α = 1/M² ends tens of nats above the usual start."""
+    rng = default_rng(1)
     X = rng.uniform(-3, 3, (100, 1))
     t = np.sinc(X[:, 0]) + 0.038 * rng.normal(size=100)
     X = X / X.std()
@@ -105,8 +97,7 @@ def test_auto_reaches_the_best_of_several_starts():
     found, _ = SOLVERS["auto"](start, RULE)
     assert small.log_evidence > usual.log_evidence + 30
     assert found.log_evidence >= small.log_evidence - 1e-3 * len(t)
-    dense = naive.log_evidence(Phi[:, found.labels], t, found.alpha, found.beta)
-    np.testing.assert_allclose(found.log_evidence, dense, atol=1e-3)
+    assert_evidence(found, Phi, t, atol=1e-3)
 
 
 def half_entered(seed, *, M=30):
@@ -117,32 +108,27 @@ def half_entered(seed, *, M=30):
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.3])
-def test_new_columns_beside_others_have_the_covariance_of_these_as_noise(offset):
-    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t; so
-    differences of evidence are those of all columns."""
+def test_other_columns_act_as_noise_of_the_new_ones(offset):
+    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t."""
     Phi, t, state = half_entered(0)
     shift = np.where(state.entered, 0.0, offset)[:, None]
     begun = beside(replace(state, statistics=state.statistics.shift(shift)))
     C = naive.covariance(Phi[:, :30], state.alpha[:30], state.beta)
     new = Phi[:, 30:]
-    np.testing.assert_allclose(begun.statistics.gram, new.T @ np.linalg.solve(C, new), atol=1e-6)
-    np.testing.assert_allclose(
-        begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6
-    )
-    np.testing.assert_allclose(begun.statistics.sum_squares, t @ np.linalg.solve(C, t), rtol=1e-8)
+    assert_allclose(begun.statistics.gram, new.T @ np.linalg.solve(C, new), atol=1e-6)
+    assert_allclose(begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6)
+    assert_allclose(begun.statistics.sum_squares, t @ np.linalg.solve(C, t), rtol=1e-8)
     other = replace(begun, alpha=7 * begun.alpha)
     whole = [
         naive.log_evidence(Phi, t, np.r_[state.alpha[:30], each.alpha], state.beta)
         for each in (begun, other)
     ]
-    np.testing.assert_allclose(
-        other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6
-    )
+    assert_allclose(other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6)
 
 
-def test_what_fails_beside_the_others_does_not_join():
-    """Orthogonal unit columns, t = 3(a + b) and noise known: a is there, b gains ½βt², c with φᵀt =
-    0 fails. b starts where it entered."""
+def test_a_column_that_fails_given_the_others_does_not_join():
+    """Of orthogonal columns a is in, b gains ½βt² and begins at its entry α, c with φᵀt = 0
+    fails."""
     Phi = np.eye(6)[:, :3]
     t = np.array([3.0, 3, 0, 0, 0, 0])
     state = replace(
@@ -154,12 +140,11 @@ def test_what_fails_beside_the_others_does_not_join():
     assert found.beta == 4.0
 
 
-def test_an_intermediate_fit_that_goes_on_takes_few_iterations():
-    """It may end anywhere; a last one converges."""
+def test_an_intermediate_fit_takes_few_iterations():
+    """Only the last fit must converge."""
     Phi, t, state = half_entered(2)
-    some, reason = SOLVERS["auto"](state, replace(RULE, vectors=1, thin=False))
-    assert (some.iteration, reason) == (JOINT, Termination.HALVED)
+    first, reason = SOLVERS["auto"](state, replace(RULE, vectors=1, thin=False))
+    assert (first.iteration, reason) == (JOINT, Termination.HALVED)
     last, reason = SOLVERS["auto"](state, RULE)
     assert reason is Termination.CONVERGED
-    dense = naive.log_evidence(Phi[:, last.labels], t, last.alpha, last.beta)
-    np.testing.assert_allclose(last.log_evidence, dense, atol=1e-4)
+    assert_evidence(last, Phi, t, atol=1e-4)

@@ -1,5 +1,4 @@
-"""The tied RVM against dense formulas: sums, an update, and the slopes of its evidence by
-differences."""
+"""The tied RVM compared with dense formulas: sums, an update, and slopes of its evidence."""
 
 from dataclasses import replace
 from itertools import product
@@ -7,9 +6,10 @@ from itertools import product
 import naive
 import numpy as np
 import pytest
+from fits import statistics_of
+from numpy.random import default_rng
 from numpy.testing import assert_allclose
 
-from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.tied import ALPHA_CEILING, Tied, slopes, updates
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 from partirvm.errors import NumericalError
@@ -19,16 +19,10 @@ LABELS = np.array([BIAS, 3, 1, 4, 0])
 
 
 def numbers(rng, weighted):
-    """Columns Φ (40, 5), the first of ones, a target with noise, and weights of which some are
-    zero."""
+    """Columns Φ (40, 5), the first of ones, a noisy target, and weights that may be zero."""
     Phi = np.hstack([np.ones((40, 1)), rng.normal(size=(40, 4))])
     t = Phi @ rng.normal(size=5) + 0.5 * rng.normal(size=40)
     return Phi, t, rng.choice([0.0, 0.5, 2.0], size=40) if weighted else None
-
-
-def statistics_of(Phi, t, w=None, labels=LABELS):
-    block = GramBlock.of(np.zeros((len(Phi), 0)), Phi, t[:, None], w)
-    return GramStatistics.of(labels, block)
 
 
 def differences(function, Phi, step=1e-5):
@@ -46,64 +40,47 @@ def differences(function, Phi, step=1e-5):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_slopes_are_those_of_the_dense_evidence(rng, weighted):
-    """D_nm = ∂L/∂Φ_nm of eq. 15, at any α and β; a row of no weight has none."""
+    """D_nm = ∂L/∂Φ_nm of eq. 15 at any α and β; a row without weight has none."""
     Phi, t, w = numbers(rng, weighted)
     alpha = np.exp(rng.normal(size=5))
     beta = 2.3
     mean, Sigma = naive.posterior(Phi, t, alpha, beta, w)
     found = slopes(Phi, t[:, None], mean[:, None], Sigma, beta, w)
     expected = differences(lambda moved: naive.log_evidence(moved, t, alpha, beta, w), Phi)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     if weighted:
         assert not found[w == 0].any()
 
 
-def test_noise_and_alpha_keep_within_bounds(rng):
-    """A σ² that was given stays; a target that the columns explain entirely stops at the floor. α
-    of columns that explain nothing ends at the ceiling, that of a target that is far too large at
-    the floor."""
+def test_noise_and_alpha_are_within_their_bounds(rng):
+    """A given σ² is unchanged; without errors it is at its floor. α ends at its ceiling if columns
+    explain nothing, at its floor if the target is huge."""
     Phi = numbers(rng, False)[0]
     t = Phi @ rng.normal(size=5)
     target_variance = float(t @ t / 40)
-    assert (
-        updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 20, target_variance, 4.0)[0].beta == 4.0
-    )
-    free = updates(statistics_of(Phi, t), Tied(1.0, 1.0, 4.0), 200, target_variance, None)[0].beta
-    np.testing.assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
+    statistics = statistics_of(Phi, t, labels=LABELS)
+    start = Tied(1.0, 1.0, 4.0)
+    assert updates(statistics, start, 20, target_variance, 4.0)[0].beta == 4.0
+    free = updates(statistics, start, 200, target_variance, None)[0].beta
+    assert_allclose(free, 1 / (NOISE_FLOOR * target_variance))
     drawn = t + rng.normal(size=40)
     noise = drawn - Phi @ np.linalg.lstsq(Phi, drawn, rcond=None)[0]
     for target, bound in ((noise, ALPHA_CEILING), (1e9 * t, ALPHA_FLOOR)):
-        statistics = statistics_of(Phi, target)
+        statistics = statistics_of(Phi, target, labels=LABELS)
         tied, _ = updates(statistics, Tied(1.0, 1.0, 1.0), 200, 1.0, 1.0)
-        np.testing.assert_allclose(tied.alpha, bound * np.diagonal(statistics.gram)[1:].max())
+        assert_allclose(tied.alpha, bound * np.diagonal(statistics.gram)[1:].max())
 
 
-def random_statistics(K, J, T, n=60, seed=0, rank=None):
-    """Statistics of a random design of K kernel columns and J leading ones, in mixed order."""
-    random = np.random.default_rng(seed)
-    Phi = random.normal(size=(n, K + J))
-    t = random.normal(size=(n, T))
+def random_statistics(K, J, T, rank=None):
+    """A random design of K kernel columns and J leading ones in mixed order, a target,
+    statistics."""
+    random = default_rng(0)
+    Phi = random.normal(size=(60, K + J))
+    t = random.normal(size=(60, T))
     if rank is not None:
         Phi = Phi[:, :rank] @ random.normal(size=(rank, K + J))
     labels = np.r_[-1 - np.arange(J), np.arange(K)]
-    labels = labels[random.permutation(K + J)]
-    block = GramBlock(np.zeros((0, K + J)), Phi.T @ Phi, Phi.T @ t, np.sum(t**2, axis=0), n, 0.0)
-    return Phi, t, GramStatistics.of(labels, block)
-
-
-def expected(Phi, t, labels, alpha, leading, beta):
-    """Σγ, Σμ² of kernel and leading columns, and the residual, by inversion."""
-    a = np.where(labels < 0, leading, alpha)
-    Sigma = np.linalg.inv(beta * Phi.T @ Phi + np.diag(a))
-    mean = beta * Sigma @ Phi.T @ t
-    gamma = 1 - a * np.diagonal(Sigma)
-    own = labels >= 0
-    found = [
-        float(each)
-        for group in (own, ~own)
-        for each in (gamma[group].sum(), np.sum(mean[group] ** 2))
-    ]
-    return [*found, float(np.sum((t - Phi @ mean) ** 2))]
+    return Phi, t, statistics_of(Phi, t, labels=labels[random.permutation(K + J)])
 
 
 def test_statistics_that_are_not_finite_are_refused():
@@ -114,29 +91,31 @@ def test_statistics_that_are_not_finite_are_refused():
         updates(broken, Tied(1.0, 1.0), 1, 1.0)
 
 
-def test_slopes_in_single_precision(rng):
-    """A covariance of single precision gives slopes of single precision, to their rounding."""
+def test_slopes_have_the_precision_of_the_covariance(rng):
     Phi, t, w = numbers(rng, True)
     mean, Sigma = naive.posterior(Phi, t, np.ones(5), 2.3, w)
     double, single = (
         slopes(Phi, t[:, None], mean[:, None], S, 2.3, w) for S in (Sigma, Sigma.astype(np.float32))
     )
     assert single.dtype == np.float32
-    np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
+    assert_allclose(single, double, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_an_update(several):
-    """α ← TΣγ/Σμ² and β ← (N − Σγ)T/residual, where T class indicators share both, and the evidence
-    there."""
+def test_an_update_follows_the_formulas(several):
+    """α ← TΣγ/Σμ² and β ← (N − Σγ)T/residual, which T class indicators share."""
     T = 3 if several else 1
     Phi, t, statistics = random_statistics(3, 1, T)
     found, fit = updates(statistics, Tied(0.5, 2.0, 3.0), 1, None if several else 1.0)
-    truth = expected(Phi, t, statistics.labels, 0.5, 2.0, 3.0)
-    assert_allclose(
-        [found.alpha, found.leading], [T * truth[0] / truth[1], T * truth[2] / truth[3]], rtol=1e-9
-    )
-    assert_allclose(found.beta, (60 - truth[0] - truth[2]) * T / truth[4], rtol=1e-9)
-    alpha = np.where(statistics.labels < 0, found.leading, found.alpha)
+    leading = statistics.labels < 0
+    before = np.where(leading, 2.0, 0.5)
+    mean, Sigma = naive.posterior(Phi, t, before, 3.0)
+    gamma = 1 - before * np.diagonal(Sigma)
+    for value, columns in ((found.leading, leading), (found.alpha, ~leading)):
+        expected = T * gamma[columns].sum() / np.sum(mean[columns] ** 2)
+        assert_allclose(value, expected, rtol=1e-9)
+    residual = np.sum((t - Phi @ mean) ** 2)
+    assert_allclose(found.beta, (60 - gamma.sum()) * T / residual, rtol=1e-9)
+    alpha = np.where(leading, found.leading, found.alpha)
     evidence = sum(naive.log_evidence(Phi, target, alpha, found.beta) for target in t.T)
     assert fit.log_evidence == pytest.approx(evidence, rel=1e-9)

@@ -2,12 +2,15 @@
 
 import threading
 
+import naive
 import numpy as np
 import pytest
+from fits import statistics_of
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import posterior as module
 from partirvm.core.posterior import JITTERS, factorise, posterior, root_of
-from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.process import in_threads, on_threads
 
 M = module.LEAST + module.TILE + 37
@@ -17,37 +20,36 @@ M = module.LEAST + module.TILE + 37
 @pytest.fixture(scope="module")
 def positive():
     """A symmetric positive matrix (M, M) whose diagonal spans six orders of magnitude."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(M + 20, M)) * 10 ** rng.uniform(-1.5, 1.5, size=M)
     return X.T @ X + np.diag(rng.uniform(0.5, 1.0, size=M))
 
 
 def factor(H, threads):
-    """The factor on this number of threads."""
     with on_threads(threads):
         return factorise(H.copy())
 
 
-def test_the_factor_of_a_large_matrix(positive):
+def test_the_factor_of_a_large_matrix_and_its_inverse(positive):
     """LLᵀ = SHS with unit diagonal, L lower triangular; LL⁻¹ = 1."""
     L, scale = factor(positive, 2)
-    np.testing.assert_array_equal(L, np.tril(L))
-    np.testing.assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
-    np.testing.assert_allclose(L @ L.T, positive * scale * scale[:, None], atol=1e-13)
+    assert_array_equal(L, np.tril(L))
+    assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
+    assert_allclose(L @ L.T, positive * scale * scale[:, None], atol=1e-13)
     with on_threads(2):
         found = root_of(L, np.ones(M)).T
-    np.testing.assert_array_equal(found, np.tril(found))
-    np.testing.assert_allclose(L @ found, np.eye(M), atol=1e-8)
+    assert_array_equal(found, np.tril(found))
+    assert_allclose(L @ found, np.eye(M), atol=1e-8)
 
 
 def test_bits_do_not_depend_on_threads(positive):
-    """Of factor and posterior, whose mean, variance, residual and root are those of the
-    formulas."""
+    """Of factor and posterior; the posterior follows the formulas."""
     alone, _ = factor(positive, 1)
-    rows = np.random.default_rng(4).normal(size=(100, M + 1))
-    block = GramBlock.of(rows[:, :0], rows[:, 1:], rows[:, :1])
-    statistics = GramStatistics.of(np.arange(M), block)
-    alpha = np.random.default_rng(1).uniform(0.1, 2.0, size=M)
+    rows = default_rng(4).normal(size=(100, M + 1))
+    X = rows[:, 1:]
+    t = rows[:, 0]
+    statistics = statistics_of(X, t)
+    alpha = default_rng(1).uniform(0.1, 2.0, size=M)
 
     def everything():
         fit = posterior(statistics, alpha, 0.7)
@@ -60,32 +62,28 @@ def test_bits_do_not_depend_on_threads(positive):
         with on_threads(threads):
             assert everything() == expected
     fit = posterior(statistics, alpha, 0.7)
-    X = rows[:, 1:]
-    t = rows[:, 0]
-    Sigma = np.linalg.inv(0.7 * X.T @ X + np.diag(alpha))
-    mean = 0.7 * Sigma @ X.T @ t
-    np.testing.assert_allclose(fit.mean, mean, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(fit.variance, np.diagonal(Sigma), rtol=1e-9)
+    mean, Sigma = naive.posterior(X, t, alpha, 0.7)
+    assert_allclose(fit.mean, mean, rtol=1e-8, atol=1e-10)
+    assert_allclose(fit.variance, np.diagonal(Sigma), rtol=1e-9)
     assert fit.residual == pytest.approx(np.sum((t - X @ mean) ** 2), rel=1e-8)
-    np.testing.assert_allclose(fit.root() @ fit.root().T, Sigma, atol=1e-12)
+    assert_allclose(fit.root() @ fit.root().T, Sigma, atol=1e-12)
 
 
 def test_equal_columns_need_jitter():
-    """The second attempt begins with the matrix, not with what the first attempt left."""
-    rng = np.random.default_rng(3)
+    """The second attempt begins with the matrix, not with the result of the first."""
+    rng = default_rng(3)
     X = rng.normal(size=(M + 20, M))
     X[:, -5:] = X[:, 100:105] * (1 + 1e-9 * rng.normal(size=5))
     H = X.T @ X
     H = np.triu(H) + np.triu(H, 1).T
     L, scale = factor(H, 2)
     added = L @ L.T - H * scale * scale[:, None]
-    np.testing.assert_allclose(added, added[0, 0] * np.eye(M), atol=1e-13)
+    assert_allclose(added, added[0, 0] * np.eye(M), atol=1e-13)
     assert min(abs(added[0, 0] / jitter - 1) for jitter in JITTERS[1:]) < 0.5
 
 
-def test_tiles_run_on_the_threads_that_are_given():
-    """On two threads at once; without them, in the caller's thread; a failure comes back to the
-    caller."""
+def test_tiles_run_on_the_given_threads():
+    """Without threads, in the caller's; errors are raised in the caller."""
     both = threading.Barrier(2, timeout=10)
     with on_threads(2):
         names = in_threads(

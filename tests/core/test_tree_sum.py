@@ -1,4 +1,4 @@
-"""The fixed summation tree: no cutting of the tiles and no order of arrival changes a bit."""
+"""The fixed summation tree: no cut of the tiles and no order of arrival changes a bit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ class Word:
 
     text: str
 
-    def __add__(self, other: Word) -> Word:
+    def __add__(self, other):
         return Word(f"({self.text}+{other.text})")
 
 
 def node(values, level, index):
-    """Node (level, index) by the definition in the module: the sum of an aligned run, as a task
-    computes it."""
+    """Node (level, index) as a task computes it: the sum of an aligned run."""
     run = values[index << level : (index + 1) << level]
     total = TreeSum(len(run))
     for position, value in enumerate(run):
@@ -34,8 +33,7 @@ def node(values, level, index):
 
 @st.composite
 def cuttings(draw):
-    """A number of tiles, a way to cut them into aligned runs, and an order in which the runs
-    arrive."""
+    """A number of tiles, their division into aligned runs, and an order in which these arrive."""
     n = draw(st.integers(1, 40))
 
     def cut(level, index):
@@ -49,8 +47,7 @@ def cuttings(draw):
 
 
 @given(cuttings())
-def test_any_cutting_and_order_spells_the_same_sum(case):
-    """The root is the tree of the definition, whichever nodes arrive in whichever order."""
+def test_any_division_and_order_gives_the_same_sum(case):
     n, nodes = case
     tiles = [Word(str(tile)) for tile in range(n)]
     total = TreeSum(n)
@@ -61,7 +58,6 @@ def test_any_cutting_and_order_spells_the_same_sum(case):
 
 @given(cuttings(), st.data())
 def test_an_incomplete_sum_is_refused(case, data):
-    """Without any one of the nodes there is no result."""
     n, nodes = case
     missing = data.draw(st.sampled_from(range(len(nodes))))
     total = TreeSum(n)
@@ -73,7 +69,7 @@ def test_an_incomplete_sum_is_refused(case, data):
 
 
 @given(st.integers(1, 200), st.integers(0, 8))
-def test_aligned_runs_cut_all_tiles_once(n, level):
+def test_aligned_runs_hold_each_tile_once(n, level):
     """Run i is tiles [i·2^level, (i + 1)·2^level) ∩ [0, n)."""
     runs = list(aligned_runs(n, level))
     assert [tile for _, run in runs for tile in run] == list(range(n))

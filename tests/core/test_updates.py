@@ -1,19 +1,21 @@
-"""One step of the fit against MacKay's update; pruning, noise, candidates: every formula against
-its dense twin."""
+"""Updates of α and β against dense formulas: priors, pruning, gains, the end of a fit."""
 
 from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
+from fits import assert_evidence, statistics_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core import laplace
 from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import WEAK_CORRELATION, own_factors
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import (
     FADED,
@@ -31,7 +33,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def prior_of(numbers, **others):
-    """The prior of shapes and rates (a, b, c, d)."""
     a, b, c, d = numbers
     return Prior(GammaDensity(a, b), GammaDensity(c, d), **others)
 
@@ -39,17 +40,9 @@ def prior_of(numbers, **others):
 def state_of(
     Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None, prior=FLAT
 ):
-    """A fit of all columns at α and β, its statistics taken by ``GramBlock.of`` on the whole
-    design."""
-    labels = np.arange(Phi.shape[1]) if labels is None else labels
-    m = np.zeros(Phi.shape[1]) if offset is None else offset
-    block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    statistics = GramStatistics.of(labels, block)
-    statistics = replace(
-        statistics, offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares
-    )
+    """A fit of all columns at α and β."""
     return HyperState(
-        statistics,
+        statistics_of(Phi, t, w, labels, offset),
         alpha,
         beta,
         target_variance=float(t.var()),
@@ -60,8 +53,8 @@ def state_of(
 
 @st.composite
 def problems(draw, least=1):
-    """Noise columns of which some carry the target, any α and β, with and without weights."""
-    rng = np.random.default_rng(draw(seeds))
+    """Noise columns, some of which explain the target, any α and β, with and without weights."""
+    rng = default_rng(draw(seeds))
     M = draw(st.integers(least, 7))
     N = draw(st.integers(4 * M + 4, 60))
     Phi = rng.normal(size=(N, M))
@@ -90,8 +83,7 @@ PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.
 @pytest.mark.parametrize("numbers", PRIORS)
 @given(problems(), st.booleans(), st.booleans())
 def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
-    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18), and with priors those of app. A; the
-    posterior and evidence that belong to them."""
+    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18); priors follow app. A."""
     Phi, t, alpha, beta, w = problem
     offset = np.linspace(-1, 1, len(alpha)) if with_offset else None
     start = state_of(
@@ -99,19 +91,19 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
     )
     counted = (*numbers[:2], 0.0, 0.0) if fixed_noise else numbers
     before = total(Phi, t, alpha, beta, counted, w)
-    np.testing.assert_allclose(start.log_evidence, before, rtol=1e-9, atol=1e-8)
+    assert_allclose(start.log_evidence, before, rtol=1e-9, atol=1e-8)
     state, info = step(start)
     assume(info.pruned == 0)
     new_alpha, new_beta = naive.updates(Phi, t, alpha, beta, numbers, w)
     if fixed_noise:
         new_beta = beta
-    np.testing.assert_allclose(state.alpha, new_alpha, rtol=1e-7)
-    np.testing.assert_allclose(state.beta, new_beta, rtol=1e-8)
-    np.testing.assert_allclose(info.noise_variance, 1 / new_beta, rtol=1e-8)
+    assert_allclose(state.alpha, new_alpha, rtol=1e-7)
+    assert_allclose(state.beta, new_beta, rtol=1e-8)
+    assert_allclose(info.noise_variance, 1 / new_beta, rtol=1e-8)
     expected = total(Phi, t, new_alpha, new_beta, counted, w)
-    np.testing.assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
-    np.testing.assert_allclose(info.change, expected - before, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(
+    assert_allclose(info.log_evidence, expected, rtol=1e-8, atol=1e-7)
+    assert_allclose(info.change, expected - before, rtol=1e-6, atol=1e-6)
+    assert_allclose(
         state.posterior.mean,
         naive.posterior(Phi, t, new_alpha, new_beta, w)[0],
         rtol=1e-7,
@@ -122,9 +114,8 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
 
 
 @given(problems(least=2))
-def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
-    """Pruned: q_i² ≤ s_i (Tipping & Faul 2003, eq. 20), by C without the column, and γ_i < FADED.
-    All others stay."""
+def test_a_column_is_pruned_if_it_gains_nothing_and_is_undetermined(problem):
+    """That is q_i² ≤ s_i without the column (Tipping & Faul 2003, eq. 20), and γ_i < FADED."""
     Phi, t, alpha, beta, w = problem
     M = len(alpha)
     gamma = naive.determinedness(Phi, t, alpha, beta, w)
@@ -137,18 +128,15 @@ def test_a_column_goes_if_it_gains_nothing_and_is_hardly_determined(problem):
     assume((np.abs(gamma / FADED - 1) > 1e-6).all())
     stays = np.flatnonzero(~((q**2 <= s) & (gamma < FADED)))
     state, info = step(state_of(Phi, t, alpha, beta, w, labels=np.arange(M) + BIAS))
-    np.testing.assert_array_equal(state.statistics.labels, stays + BIAS)
+    assert_array_equal(state.statistics.labels, stays + BIAS)
     assert info.pruned == M - len(stays)
     assert state.n_vectors == (stays > 0).sum(), "the bias is no vector"
-    np.testing.assert_allclose(
-        state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6
-    )
+    assert_allclose(state.alpha, naive.updates(Phi, t, alpha, beta, w=w)[0][stays], rtol=1e-6)
 
 
 @pytest.mark.parametrize("copies", [2, 20, 100])
-def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
-    """Each of k near-copies fails q² > s because of the others; the evidence ends where one column
-    alone has it."""
+def test_similar_columns_are_not_all_pruned_at_once(rng, copies):
+    """Each fails q² > s because of the others; one alone would keep the evidence."""
     column = rng.normal(size=80)
     Phi = column[:, None] + 1e-6 * rng.normal(size=(80, copies))
     t = 2 * column + 0.1 * rng.normal(size=80)
@@ -164,19 +152,19 @@ def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
 
 @pytest.mark.parametrize("known", [0.0, 0.3])
 def test_the_noise_stops_at_its_floor(rng, known):
-    """Data without noise: σ² = NOISE_FLOOR × the target's mean square, and the state says so. A σ²
-    known to be at least .3 stays there, without the remark on the floor."""
+    """σ² = NOISE_FLOOR × the target's mean square, or a known least noise, which is not
+    reported."""
     Phi = rng.normal(size=(50, 3))
     t = Phi @ np.array([1.0, 2.0, -1.0])
     state = replace(state_of(Phi, t, np.ones(3), 10.0), least_noise=known)
     for _ in range(60):
         state, _ = step(state)
     assert state.floored == (not known)
-    np.testing.assert_allclose(1 / state.beta, known or NOISE_FLOOR * t.var(), rtol=1e-12)
+    assert_allclose(1 / state.beta, known or NOISE_FLOOR * t.var(), rtol=1e-12)
 
 
-def test_more_columns_than_freedom_keep_beta_positive():
-    """N − Σγ is at least 1: a model that interpolates does not turn the noise negative."""
+def test_beta_is_positive_with_as_many_columns_as_rows():
+    """N − Σγ counts as at least 1."""
     t = np.array([1.0, -1.0, 0.5, 0.2])
     state = state_of(np.eye(4), t, np.full(4, 1e-9), 1e3)
     beta, floored = noise_precision(state)
@@ -185,11 +173,9 @@ def test_more_columns_than_freedom_keep_beta_positive():
 
 
 @given(problems(least=2), st.data())
-def test_candidates_gain_what_the_evidence_rises_by(problem, data):
-    """s and q of columns on trial (Tipping & Faul 2003, eqs. 19, 22); the best α, s²/(q² − s),
-    raises the evidence by ½[q²/s − 1 − log(q²/s)], which is log N(t | 0, C) with the column less
-    that without it; entry is at JOINING × it.
-    """
+def test_the_gain_of_candidates_is_the_rise_of_the_evidence(problem, data):
+    """½[q²/s − 1 − log(q²/s)] at α = s²/(q² − s) (Tipping & Faul 2003); entry is at JOINING ×
+    it."""
     Phi, t, alpha, beta, w = problem
     M = data.draw(st.integers(0, len(alpha) - 1))
     offset = data.draw(st.sampled_from([None, np.linspace(-1, 1, M)]))
@@ -202,12 +188,10 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     before = naive.log_evidence(Phi[:, :M], t, alpha[:M], beta, w)
     for i in range(len(s)):
         expected = naive.sparsity_quality(Phi[:, M + i], Phi[:, :M], t, alpha[:M], beta, w)
-        np.testing.assert_allclose(
-            [s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0])
-        )
+        assert_allclose([s[i], q[i]], expected, rtol=1e-7, atol=1e-7 * np.sqrt(expected[0]))
         if gains[i] == 0:
             assert q[i] ** 2 <= s[i]
-            np.testing.assert_allclose(best[i], s[i], rtol=1e-6)
+            assert_allclose(best[i], s[i], rtol=1e-6)
             continue
         after = [
             naive.log_evidence(
@@ -215,7 +199,7 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
             )
             for factor in (1.0, 0.9, 1.1)
         ]
-        np.testing.assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
+        assert_allclose(gains[i], after[0] - before, rtol=1e-6, atol=1e-6)
         assert after[0] >= max(after[1:]) - 1e-9
 
 
@@ -239,8 +223,8 @@ def test_candidates_gain_what_the_evidence_rises_by(problem, data):
     ],
 )
 def test_when_a_fit_is_over(rng, rule, changes, expected):
-    """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a
-    guarded fit, before anything else, and only with the guard."""
+    """N = 40, 3 vectors, 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends guarded fits
+    only."""
     noise = changes.get("noise", 0.1)
     Phi = rng.normal(size=(40, 3))
     t = Phi @ np.ones(3) + noise * rng.normal(size=40)
@@ -249,9 +233,8 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
     assert verdict(state, info, rule) is expected
 
 
-def test_columns_that_do_not_fade_are_thinned_out(rng):
-    """26 of 30 columns are noise: those that matter stay, and no column is left that gains at no
-    α."""
+def test_thinning_deletes_columns_that_do_not_fade(rng):
+    """26 of 30 columns are noise; no column is left that gains at no α."""
     Phi = rng.normal(size=(200, 30))
     numbers = (0.0, 1e-3, 0.0, 0.0)
     t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
@@ -264,9 +247,8 @@ def test_columns_that_do_not_fade_are_thinned_out(rng):
     assert (q**2 > s).all()
 
 
-def test_a_fixed_precision_stays_and_so_does_its_column(rng):
-    """A bias that explains nothing keeps its α to the bit, through steps and thinning; the prior
-    does not count it."""
+def test_a_fixed_precision_and_its_column_are_unchanged(rng):
+    """The bias explains nothing; steps, thinning and the prior ignore its precision."""
     Phi = np.hstack([np.ones((80, 1)), rng.normal(size=(80, 3))])
     t = Phi[:, 1] + 0.1 * rng.normal(size=80)
     t -= t.mean()
@@ -282,11 +264,11 @@ def test_a_fixed_precision_stays_and_so_does_its_column(rng):
         naive.log_evidence(left, t, state.alpha, 10.0)
         + naive.log_prior(state.alpha[1:], 0.0, 1e-3).sum()
     )
-    np.testing.assert_allclose(state.log_evidence, expected, rtol=1e-9)
+    assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
 
-def test_an_update_of_classes(rng):
-    """α from the sums over outputs; the prior once per α; a fixed α stays."""
+def test_an_update_of_classes_with_priors_and_a_fixed_precision(rng):
+    """α from the sums over outputs; the prior counts once per α."""
     C = 3
     M = 4
     a = 2.0
@@ -305,15 +287,15 @@ def test_an_update_of_classes(rng):
     spread = np.stack([np.diagonal(each) for each in Sigma], 1)
     expected = ((1 - alpha[:, None] * spread).sum(axis=1) + 2 * a) / ((mu**2).sum(axis=1) + 2 * b)
     expected[0] = 3.0
-    np.testing.assert_allclose(laplace.update(state).alpha, expected, rtol=1e-9)
+    assert_allclose(laplace.update(state).alpha, expected, rtol=1e-9)
     flat = laplace.init(state.labels, alpha, weights, block)
     expected = naive.log_prior(alpha[1:], a, b).sum()
-    np.testing.assert_allclose(state.log_evidence - flat.log_evidence, expected, rtol=1e-9)
+    assert_allclose(state.log_evidence - flat.log_evidence, expected, rtol=1e-9)
 
 
-def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
-    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not
-    fall: three groups of near-copies and two columns of noise."""
+def test_thinning_deletes_uncorrelated_columns_that_fail(rng):
+    """They fail q² > s, are nearly uncorrelated, and the evidence does not fall: one of each group
+    of similar columns."""
     base = rng.normal(size=(80, 3))
     Phi = np.hstack(
         [base[:, [k]] + 1e-4 * rng.normal(size=(80, 6)) for k in range(3)]
@@ -331,14 +313,10 @@ def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
     positions = np.flatnonzero(np.isin(labels, gone))
     assert (q[positions] ** 2 <= s[positions] * (1 + 1e-9)).all()
     sd = np.sqrt(np.diagonal(Sigma))
-    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)] - np.eye(
-        len(positions)
-    )
-    assert correlation.max() < WEAK_CORRELATION
+    correlation = np.abs(Sigma / np.outer(sd, sd))[np.ix_(positions, positions)]
+    assert (correlation - np.eye(len(positions))).max() < WEAK_CORRELATION
     groups = gone[gone < 18] // 6
     assert len(set(groups)) == len(groups), "two near-copies went at once"
-    before = naive.log_evidence(Phi[:, labels], t, state.alpha, state.beta)
-    rest = thinner.statistics.labels
-    after = naive.log_evidence(Phi[:, rest], t, thinner.alpha, thinner.beta)
-    assert after >= before - 1e-6
-    np.testing.assert_allclose(thinner.posterior.log_evidence, after, rtol=1e-9)
+    assert thinner.log_evidence >= state.log_evidence - 1e-6
+    for fit in (state, thinner):
+        assert_evidence(fit, Phi, t, rtol=1e-9)

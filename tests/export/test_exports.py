@@ -1,23 +1,18 @@
-"""Models written for ONNX Runtime, for C and for NumPy alone predict what they predict in
-Python."""
-
-from __future__ import annotations
+"""Exports for ONNX Runtime, C and NumPy predict what the model predicts in Python."""
 
 import ctypes
-import importlib.util
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
 import pandas as pd
 import pytest
 from by_default import some
+from exported import assert_exported, reader_in, run_alone
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import RVMClassifier, RVMRegressor, kernels
 from partirvm.core.ramp import Ramp
@@ -30,7 +25,7 @@ from partirvm.model import ClassModel, Model
 from partirvm.scaling.maps import FeatureMap, Scaling, TargetMap
 from partirvm.types import Columns
 
-KERNELS: list[Any] = [
+KERNELS = [
     kernels.Gaussian((0.3, 0.0, 1.2)),
     kernels.Matern32(0.4),
     kernels.Matern52((0.2, 0.7, 0.1)),
@@ -61,101 +56,83 @@ A column of integers has half a step of 1/32767 as error, at most ``SINGLE`` of 
 intervals double it."""
 
 
-def random_model(seed: int) -> Any:
-    """Return a model with random weights, of a kernel, a scaling and an observation model that
-    ``seed`` chooses."""
-    rng = np.random.default_rng(seed)
+def random_model(seed):
+    """A model with random weights; ``seed`` chooses kernel, scaling and observation model."""
+    rng = default_rng(seed)
     turn = seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
     m = int(rng.integers(3, 9))
-    d = 3
     count = len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1
-    features = None
-    if turn % 3 == 1:
-        features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
-    more = int(features is not None)
-    shift = rng.normal(size=d + more)
-    scale = rng.uniform(0.5, 2.0, d + more)
-    shift[2] = 0.0  # codes
-    scale[2] = 1.0
-    kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
-    target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
-    filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
-    scaling = Scaling(
-        shift,
-        scale,
-        np.array([3.0]),
-        np.array([0.8]),
-        features,
-        target,
-        np.zeros(d + more),
-        filling,
-    )
-    if more:
-        kernel = (
-            OnColumns(kernel, (0, 1, 2))
-            if not isinstance(kernel, kernels.Several)
-            else kernels.Gaussian(0.2)
-        )
+    scaling = random_scaling(rng, seed, turn)
+    if scaling.features is not None:
+        several = isinstance(kernel, kernels.Several)
+        kernel = kernels.Gaussian(0.2) if several else OnColumns(kernel, (0, 1, 2))
         count = 1
     centres = np.column_stack([rng.normal(size=(m, 2)), rng.integers(0, 4, m)])
-    design = Design(
-        kernel,
-        scaling,
-        centres,
-        np.arange(m * count)[::count] + rng.integers(0, count, m),
-        bool(seed % 2),
-    )
+    labels = np.arange(m * count)[::count] + rng.integers(0, count, m)
+    design = Design(kernel, scaling, centres, labels, bool(seed % 2))
     if turn % 4 == 2:
         design = replace(design, functions=Basis((("linear", 3),)), active=np.array([0, 2]))
     M = design.n_columns
-    n_classes = 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
+    n_classes = 0 if turn % 2 == 0 or scaling.target.kind != "none" else 2 + seed % 3
     root = np.triu(0.2 * rng.normal(size=(M, M)))
-    facts: dict[str, Any] = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
-    names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
+    facts = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
     if not n_classes:
-        if turn % 5 == 4:
-            noise = LocalNoise(
-                kernels.Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1
-            )
-            design = replace(design, noise=noise)
-        if kernel.local and turn % 5 != 4:  # so that local noise is seen alone as well
-            facts |= {"reach": 0.7, "prior_variance": 0.5}
-        facts |= {
-            "known_noise": True,
-            "known_alpha": tuple(range(M)),
-        }  # a random root is not that of an optimum
-        return Model(
-            design,
-            0.3 * rng.normal(size=M),
-            root,
-            columns=names,
-            noise_variance=0.01,
-            evidence_noise=0.01,
-            **facts,
-        )
+        return random_regression(rng, turn, design, root, facts)
+    return random_classification(rng, seed, n_classes, design, root, facts)
+
+
+def random_scaling(rng, seed, turn):
+    """A scaling of three features, the last of them codes, with warps, gaps and a target map."""
+    features = None
+    if turn % 3 == 1:
+        features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
+    d = 3 if features is None else 4
+    shift = rng.normal(size=d)
+    scale = rng.uniform(0.5, 2.0, d)
+    shift[2] = 0.0
+    scale[2] = 1.0
+    kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
+    target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
+    filling = None
+    if features is not None:
+        filling = 0.1 * rng.normal(size=(d, d)) * (1 - np.eye(d))
+    of_target = np.array([3.0]), np.array([0.8])
+    return Scaling(shift, scale, *of_target, features, target, np.zeros(d), filling)
+
+
+def random_regression(rng, turn, design, root, facts):
+    """A model of numbers, with local noise or a reach."""
+    M = len(root)
+    if turn % 5 == 4:
+        centres = rng.normal(size=(4, len(design.scaling.x_shift)))
+        noise = LocalNoise(kernels.Gaussian(0.3), centres, 0.5 * rng.normal(size=4), 0.1)
+        design = replace(design, noise=noise)
+    elif design.kernel.local:
+        facts |= {"reach": 0.7, "prior_variance": 0.5}
+    facts |= {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+    facts["known_alpha"] = tuple(range(M))  # a random root is not that of an optimum
+    names = Columns(("a", "b", "c"))
+    return Model(design, 0.3 * rng.normal(size=M), root, columns=names, **facts)
+
+
+def random_classification(rng, seed, n_classes, design, root, facts):
+    """A model of classes, with one output or one for each class, with a ramp or without."""
     C = 1 if n_classes == 2 and seed % 3 else n_classes
     ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
     link = "bernoulli" if n_classes == 2 else "multinomial"
     roots = np.stack([root] * C) if ramp is None else root[None]
     if C == 2 and ramp is None:
         ramp = Ramp(0.3, 1.0)
-    weights = rng.normal(size=(M, C))
-    return ClassModel(
-        design,
-        weights,
-        roots,
-        columns=names,
-        likelihood=link,
-        moderate=ramp is None,
-        ramp=ramp,
-        **facts,
-    )
+    weights = rng.normal(size=(len(root), C))
+    facts |= {"likelihood": link, "moderate": ramp is None, "ramp": ramp}
+    names = Columns(("a", "b", "c"), classes=tuple("xyzw"[:n_classes]))
+    return ClassModel(design, weights, roots, columns=names, **facts)
 
 
-def rows_of(model: Any, seed: int) -> Any:
-    """Return rows near the centres and far away; with gaps if the model was fitted with gaps."""
-    rng = np.random.default_rng(seed + 1000)
+def rows_of(model, seed):
+    """Rows near the centres and far away, with gaps if the model was fitted with gaps."""
+    rng = default_rng(seed + 1000)
     centres = model.design.centres
     near = centres[rng.integers(0, len(centres), 12)] + np.column_stack(
         [rng.normal(size=(12, 2)), np.zeros(12)]
@@ -166,8 +143,8 @@ def rows_of(model: Any, seed: int) -> Any:
     return X.astype(np.float32).astype(float)
 
 
-def stated(model: Any, X: Any) -> dict[str, Any]:
-    """Return the predictions of the model itself by name."""
+def stated(model, X):
+    """The predictions of the model by name."""
     if isinstance(model, ClassModel):
         return {"probabilities": model.predict_proba(X), "label": model.predict(X)}
     mean, std = model.predict(X, return_std=True)
@@ -175,7 +152,7 @@ def stated(model: Any, X: Any) -> dict[str, Any]:
     return {"mean": mean, "std": std, "lower": lower, "upper": upper}
 
 
-def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
+def agrees(found, model, X, dtype):
     """Assert that outputs by name are those of the model."""
     unit = 1.0 if isinstance(model, ClassModel) else 0.8
     for name, expected in stated(model, X).items():
@@ -186,14 +163,13 @@ def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
             continue
         most = TOLERANCES[dtype][name != "mean" and name != "probabilities"]
         size = np.maximum(np.abs(expected), unit)
-        np.testing.assert_allclose(
+        assert_allclose(
             found[name].reshape(expected.shape) / size, expected / size, rtol=0, atol=most
         )
 
 
-def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
-    """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as
-    errors."""
+def compiled(models, dtype, folder, compiler):
+    """A library with a function ``run<k>`` for each model, compiled with warnings as errors."""
     real = "double" if dtype == "float64" else "float"
     text = ""
     for k, model in enumerate(models):
@@ -219,14 +195,13 @@ def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
         "-shared",
         "-fPIC",
     ]
-    subprocess.run(
-        [compiler, *flags, folder / "models.c", "-o", folder / f"{dtype}.so", "-lm"], check=True
-    )
-    return ctypes.CDLL(str(folder / f"{dtype}.so"))
+    program = folder / f"{dtype}.so"
+    subprocess.run([compiler, *flags, folder / "models.c", "-o", program, "-lm"], check=True)
+    return ctypes.CDLL(str(program))
 
 
-def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]:
-    """Return the outputs of a compiled model."""
+def in_c(library, k, model, X, dtype):
+    """The outputs of a compiled model."""
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
     assert self_test() <= 10 * TOLERANCES[dtype][1]
@@ -246,29 +221,21 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
     return found
 
 
-@cache
-def reader(folder: Path) -> Any:
-    """Return the function ``load`` of the reader that was written beside a model."""
-    names: dict[str, Any] = {}
-    exec((folder / "model_predict.py").read_text(), names)
-    return names["load"]
-
-
 SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
 """By default each kernel, and each kind of scaling and likelihood, once or twice."""
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_onnx_and_numpy_predict_what_the_model_predicts(
-    seeds: range, dtype: str, tmp_path: Path
-) -> None:
+def test_onnx_and_numpy_predict_what_the_model_predicts(seeds, dtype, tmp_path):
+    load = None
     for seed in seeds:
         model = random_model(seed)
         X = rows_of(model, seed)
         names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_numpy(tmp_path / "model.npz", dtype, names)
-        agrees(reader(tmp_path)(tmp_path / "model.npz")(X), model, X, dtype)
+        load = load or reader_in(tmp_path)
+        agrees(load(tmp_path / "model.npz")(X), model, X, dtype)
         model.to_onnx(tmp_path / "model.onnx", dtype, names)
         session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
         outputs = session.run(list(names), {"X": X.astype(dtype)})
@@ -278,34 +245,29 @@ def test_onnx_and_numpy_predict_what_the_model_predicts(
 @pytest.mark.parametrize("dtype", some(["float64", "float32", "int16"], {"float32"}))
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
-def test_c_predicts_what_the_model_predicts(
-    seeds: range, dtype: str, compiler: str, tmp_path: Path
-) -> None:
+def test_c_predicts_what_the_model_predicts(seeds, dtype, compiler, tmp_path):
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed: the C form is not compiled")
     models = [random_model(seed) for seed in seeds]
     library = compiled(models, dtype, tmp_path, compiler)
     for k, (seed, model) in enumerate(zip(seeds, models, strict=True)):
-        agrees(
-            in_c(library, k, model, rows_of(model, seed), dtype), model, rows_of(model, seed), dtype
-        )
+        X = rows_of(model, seed)
+        agrees(in_c(library, k, model, X, dtype), model, X, dtype)
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
+def test_an_export_needs_no_partirvm_and_refusals_have_advice(tmp_path):
+    rng = default_rng(0)
     X = rng.normal(size=(60, 2))
     classes = np.array(["no", "yes"])
     model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
     model.to_numpy(tmp_path / "model.npz")
     code = (
         "from model_predict import load; "
-        f"print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+        f"print(load('model.npz')({X[:5].tolist()})['label'].tolist()); "
+        "assert 'partirvm' not in sys.modules"
     )
-    alone = f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules"
-    python = [sys.executable, "-I", "-B", "-c", alone]
-    said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert said.strip() == str(model.predict(X[:5]).tolist())
+    assert run_alone(code, tmp_path).strip() == str(model.predict(X[:5]).tolist())
     with pytest.raises(UsageError, match=r"no output 'mean': outputs are label, probabilities"):
         model.to_onnx(tmp_path / "model.onnx", outputs=("mean",))
     with pytest.raises(UsageError, match="begin the file name with a letter"):
@@ -319,12 +281,11 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: Path) -> None:
-    """Vectors name the fold in their code; a header, which knows no folds, tests itself with the
-    levels alone."""
+def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
+    """Vectors encode the fold, which a header does not know."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the C form is not compiled")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     codes = rng.integers(0, 12, 300)
     effects = 2.0 * rng.normal(size=12)
     frame = pd.DataFrame(
@@ -343,9 +304,8 @@ def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: P
 
 
 def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
-    """Training saw every label: the variance of a level that it never saw counts once, in exports
-    as in predictions."""
-    rng = np.random.default_rng(0)
+    """The variance of a level that training never saw counts once."""
+    rng = default_rng(0)
     codes = rng.integers(0, 12, 400)
     labels = [f"l{code:02d}" for code in codes]
     x = rng.normal(size=400)
@@ -353,12 +313,6 @@ def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(t
     options = {"residual": "none", "reference": "none", "noise": "constant", "random_state": 0}
     model = RVMRegressor(**options).fit(pd.DataFrame({"x": x, "label": labels}), y)
     rows = np.array([[0.3, 2.0], [0.3, np.nan], [0.3, 17.0]])
-    mean, std = np.split(model.model_.predictive.values(rows)[0], 2, axis=1)
+    _, std = model.model_.predictive.values(rows)[0].T
     assert std[1] == pytest.approx(std[2])
-    model.to_numpy(tmp_path / "m.npz")
-    spec = importlib.util.spec_from_file_location("m_predict", tmp_path / "m_predict.py")
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    found = reader.load(tmp_path / "m.npz")(rows)
-    np.testing.assert_allclose(found["mean"], mean[:, 0], rtol=1e-9)
-    np.testing.assert_allclose(found["std"], std[:, 0], rtol=1e-9)
+    assert_exported(model, tmp_path, rows)

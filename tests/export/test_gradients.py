@@ -1,10 +1,10 @@
-"""Gradients of predictions are those of finite differences of what is predicted, in raw units."""
+"""Gradients of predictions equal finite differences of the predictions, in raw units."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from test_exports import random_model, rows_of
 
 from partirvm import RVMRegressor
@@ -15,9 +15,8 @@ from partirvm.model.base import HEIGHT
 from partirvm.scaling.maps import FeatureMap, pulled_back
 
 
-def differences(function: Any, X: Any, step: float = 1e-4) -> Any:
-    """Return central differences of fourth order of values (n, V) in each feature of X (n, d), (n,
-    V, d)."""
+def differences(function, X, step=1e-4):
+    """Central differences of fourth order of values (n, V) in each feature, (n, V, d)."""
     found = []
     for move in step * np.eye(X.shape[1]):
         near, far = (function(X + size * move) - function(X - size * move) for size in (1, 2))
@@ -25,41 +24,37 @@ def differences(function: Any, X: Any, step: float = 1e-4) -> Any:
     return np.stack(found, axis=-1)
 
 
-def agree(found: Any, expected: Any) -> None:
-    """Assert that gradients (n, d) differ by at most 1e-6 of the largest."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+def agree(found, expected):
+    """Assert that gradients (n, d) differ by at most 1e-6 of the largest one."""
+    assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(
     "seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)]
 )
-def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
-    """Warped features and targets, local noise and linear basis functions included; codes are near
-    no other code."""
+def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
+    """Models have warps, local noise and basis functions; codes are not near others."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
     assert {model.design.scaling.target.kind for _, model in models} == {"none", "log", "asinh"}
-    assert all(
-        any(has)
-        for has in zip(*((m.design.noise, len(m.design.active)) for _, m in models), strict=True)
-    )
+    assert any(model.design.noise for _, model in models)
+    assert any(len(model.design.active) for _, model in models)
     for seed, model in models:
         X = np.add(np.nan_to_num(rows_of(model, seed)[:12], nan=0.7), [0.01, 0.01, 0.3])
         mean, std, of_mean, of_std = model.predict(X, return_std=True, return_gradient=True)
         for found, expected in zip((mean, std), model.predict(X, return_std=True), strict=True):
-            np.testing.assert_array_equal(found, expected)
+            assert_array_equal(found, expected)
         both = differences(
             lambda X, model=model: np.column_stack(model.predict(X, return_std=True)), X
         )
         agree(of_mean, both[:, 0])
         agree(of_std, both[:, 1])
         same, alone = model.predict(X, return_gradient=True)
-        np.testing.assert_array_equal(same, mean)
-        np.testing.assert_allclose(alone, of_mean, rtol=1e-12)
+        assert_array_equal(same, mean)
+        assert_allclose(alone, of_mean, rtol=1e-12)
 
 
-def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
-    """A code has the derivative 0, and a number that of its effects in each level; beyond ±4 the
-    effect's z is flat."""
+def test_gradients_of_effects_of_levels(rng):
+    """A code has the derivative 0, a number that of its effects, which are flat beyond ±4."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
     numbers = np.array([0, 2])
     moments = np.array([[0.5, -0.2], [1.5, 0.7]])
@@ -73,14 +68,11 @@ def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
     X[0, 0], weights = 9.0, rng.normal(size=(9, len(features.sources)))
     expected = differences(lambda X: (features(X) * weights).sum(axis=1, keepdims=True), X)[:, 0]
     agree(pulled_back(features, X, weights), expected)
-    np.testing.assert_array_equal(
-        *(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0))
-    )
+    assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
-def test_gradients_of_an_estimator(rng: Any) -> None:
-    """Of one and of several targets, the same bits alone and in many rows; what has none is refused
-    with advice."""
+def test_gradients_of_estimators_and_their_refusals(rng):
+    """One row has the bits of many rows, for one target and several."""
     X = rng.normal(size=(HEIGHT + 90, 2))
     y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
     for target, shape in ((y[:90], (2, 2)), (y[:90, 0], (2,))):
@@ -92,7 +84,7 @@ def test_gradients_of_an_estimator(rng: Any) -> None:
         for found, whole in zip(
             model.predict(X[-1:], return_gradient=True), (mean, of_mean), strict=True
         ):
-            np.testing.assert_array_equal(found, whole[-1:])
+            assert_array_equal(found, whole[-1:])
     with pytest.raises(UsageError, match="augment and return_gradient cannot be combined"):
         model.predict(X, augment=(X[:90], y[:90, 0]), return_gradient=True)
     with pytest.raises(DataError, match="rows with missing values have no gradient"):

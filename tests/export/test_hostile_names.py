@@ -1,22 +1,16 @@
-"""Labels and names in a C header: no compiler reads them as anything but the bytes of a string, or
-as a comment.
+"""Labels and names in a C header are read as the bytes of a string, or as a comment, only.
 
-The default run compiles one header with a few dozen labels. Hundreds, with every compiler and
-standard, are
-
-    python -m pytest -m slow tests/export/test_hostile_names.py
+The slow tests compile hundreds of labels with every compiler and standard.
 """
-
-from __future__ import annotations
 
 import random
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from test_exports import random_model
 
 from partirvm import RVMClassifier
@@ -32,57 +26,20 @@ PIECES = [
     *("\\", "\\\\", '"', '\\"', "'", "\n", "\r", "\r\n", "\\\n", "\\\r\n", "??/\n", "\\ \n"),
     *("\t", "\v", "\f", "\b", "\a", "\x01", "\x1b[2J", "\x1a", "\x7f", "\x80", "\x85", "\xa0"),
     *("*/", "/*", "//", "/", "*", "*\\\n/", "*??/\n/", "*//*", "#include </etc/passwd>\n"),
-    *(
-        "<%",
-        "%>",
-        "<:",
-        ":>",
-        "%:",
-        "%:%:",
-        "%s",
-        "%n",
-        'R"(',
-        ')"',
-        "u8",
-        "$(touch x)",
-        "`touch x`",
-    ),
+    *("<%", "%>", "<:", ":>", "%:", "%:%:", "%s", "%n", 'R"(', ')"', "u8", "$(touch x)"),
+    "`touch x`",
     *("\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\ud800", "\udcff", "\u0301"),
-    *(
-        "Straße",
-        "価格",
-        "表",
-        "😀",
-        "é",
-        "\\u0022",
-        "\\U0000005c",
-        "\\x22",
-        "\\42",
-        "\\N{QUOTATION MARK}",
-    ),
+    *("Straße", "価格", "表", "😀", "é", "\\u0022", "\\U0000005c", "\\x22", "\\42"),
+    "\\N{QUOTATION MARK}",
     *("0", "7", "9", "a", "f", "F", "e", "{{ 7 * 7 }}", "{% raw %}"),
     *(EVIL, "", " ", "x" * 600, "?" * 600, "\\" * 600, "é" * 600),
 ]
 """What a compiler, a preprocessor, a terminal or a template could read as something else."""
 
-C = [
-    "-std=c99",
-    "-std=c99 -trigraphs",
-    "-std=gnu99 -trigraphs",
-    "-std=c11",
-    "-std=c17",
-    "-std=gnu17",
-    "-std=c2x",
-]
-CPP = [
-    "-ansi",
-    "-std=c++98",
-    "-std=c++11 -trigraphs",
-    "-std=c++14",
-    "-std=c++17",
-    "-std=gnu++17 -trigraphs",
-]
-CPP += ["-std=c++20"]
+C = ["-std=c99", "-std=c99 -trigraphs", "-std=gnu99 -trigraphs", "-std=c11", "-std=c17"]
+C += ["-std=gnu17", "-std=c2x"]
+CPP = ["-ansi", "-std=c++98", "-std=c++11 -trigraphs", "-std=c++14", "-std=c++17", "-std=c++20"]
+CPP += ["-std=gnu++17 -trigraphs"]
 COMPILERS = {"gcc": C, "clang": C, "g++": CPP, "clang++": CPP}
 WARNINGS = [
     "-Wall",
@@ -95,9 +52,8 @@ WARNINGS = [
 ]
 
 
-def labels(number: int, seed: int) -> list[str]:
-    """Return so many different labels: each piece alone, then random strings of up to eight
-    pieces."""
+def labels(number, seed):
+    """This many different labels: each piece, then random strings of up to eight pieces."""
     rng = random.Random(seed)
     found = dict.fromkeys(PIECES)
     while len(found) < number:
@@ -105,14 +61,13 @@ def labels(number: int, seed: int) -> list[str]:
     return list(found)[:number]
 
 
-def bytes_of(label: str) -> bytes:
-    """Return the bytes that a C program compares with; a lone surrogate as the three bytes of its
-    code point."""
+def bytes_of(label):
+    """The bytes that a C program compares; a lone surrogate has the bytes of its code point."""
     return label.encode("utf-8", "surrogatepass")
 
 
-def compile_and_run(compiler: str, flags: str, folder: Path, text: str) -> bytes:
-    """Return what a program of C or C++ prints; compilers warn about nothing."""
+def compile_and_run(compiler, flags, folder, text):
+    """What a program of C or C++ prints; it compiles without warnings."""
     source = folder / f"t.{'cpp' if '++' in compiler else 'c'}"
     program = folder / "t"
     source.write_text(text)
@@ -122,23 +77,16 @@ def compile_and_run(compiler: str, flags: str, folder: Path, text: str) -> bytes
     return subprocess.run([program], capture_output=True, check=True).stdout
 
 
-def header(folder: Path, name: str, found: list[str]) -> None:
+def header(folder, name, found):
     """Write a header whose classes, features and levels have hostile names."""
     model = next(made for seed in range(220) if isinstance(made := random_model(seed), ClassModel))
     C = 1 if len(found) == 2 else len(found)
     M = model.design.n_columns
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     columns = Columns(tuple(found[:3]), classes=tuple(found))
-    model = replace(
-        model,
-        columns=columns,
-        mean=rng.normal(size=(M, C)),
-        root=np.stack([np.eye(M)] * C),
-        ramp=None,
-        moderate=False,
-        likelihood="multinomial",
-    )
-    model.to_c(folder / f"{name}.h")
+    weights = {"mean": rng.normal(size=(M, C)), "root": np.stack([np.eye(M)] * C)}
+    link = {"ramp": None, "moderate": False, "likelihood": "multinomial"}
+    replace(model, columns=columns, **weights, **link).to_c(folder / f"{name}.h")
 
 
 PROGRAM = """
@@ -152,12 +100,12 @@ int main(void) {{
 """
 
 
-def printed(found: list[str]) -> bytes:
-    """Return what the program prints for labels: the number of bytes of each, and the bytes."""
+def printed(found):
+    """What the program prints for labels: the number of bytes of each, and the bytes."""
     return b"".join(b"%d:%s" % (len(each), each) for each in map(bytes_of, found))
 
 
-def test_labels_are_read_back_from_a_header(tmp_path: Path) -> None:
+def test_labels_return_from_a_header(tmp_path):
     found = labels(len(PIECES) + 20, 0)
     header(tmp_path, "m", found)
     (tmp_path / "m.h").read_bytes().decode("ascii")  # no encoding of the source changes its meaning
@@ -167,8 +115,8 @@ def test_labels_are_read_back_from_a_header(tmp_path: Path) -> None:
     assert compile_and_run("gcc", "-std=c99", tmp_path, program) == printed(found)
 
 
-def test_a_label_with_a_trigraph_runs_no_code(tmp_path: Path) -> None:
-    X = np.random.default_rng(0).normal(size=(60, 2))
+def test_a_label_with_a_trigraph_runs_no_code(tmp_path):
+    X = default_rng(0).normal(size=(60, 2))
     RVMClassifier(gamma=0.5, random_state=0).fit(X, np.where(X[:, 0] > 0, "!??/", EVIL)).to_c(
         tmp_path / "m.h"
     )
@@ -179,7 +127,7 @@ def test_a_label_with_a_trigraph_runs_no_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["a\0b", "\0", "\0*/"])
-def test_a_label_that_c_cannot_hold_is_refused(label: str, tmp_path: Path) -> None:
+def test_a_label_that_c_cannot_hold_is_refused(label, tmp_path):
     with pytest.raises(UsageError, match=r"NUL.*to_onnx or to_numpy"):
         header(tmp_path, "m", ["a", label, "b"])
     assert not list(tmp_path.iterdir())
@@ -187,7 +135,7 @@ def test_a_label_that_c_cannot_hold_is_refused(label: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_many_labels_with_every_standard(compiler: str, tmp_path: Path) -> None:
+def test_many_labels_return_with_every_standard(compiler, tmp_path):
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     for number, flags in enumerate(COMPILERS[compiler]):
@@ -200,8 +148,8 @@ def test_many_labels_with_every_standard(compiler: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_strings_of_the_oldest_standard(compiler: str, tmp_path: Path) -> None:
-    """``-ansi`` has no inline functions, but its literals are the same."""
+def test_strings_have_the_same_bytes_in_the_oldest_standard(compiler, tmp_path):
+    """``-ansi`` has no inline functions, but the same literals."""
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     found = [label for label in labels(400, 1) if len(bytes_of(label)) <= 500]

@@ -1,18 +1,15 @@
-"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra
-``ecosystem``)."""
-
-from __future__ import annotations
+"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE."""
 
 import json
 import threading
 import time
 import urllib.request
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -20,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from partirvm import RVMClassifier, RVMRegressor
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 FRAME = pd.DataFrame(
     {"a": RNG.normal(size=150), "b": RNG.normal(size=150), "c": RNG.choice(["x", "y", "z"], 150)}
 )
@@ -32,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize(("kind", "most"), [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("classes", [None, [0.0], [-0.5, 0.5]])
-def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
+def test_a_pipeline_becomes_onnx(classes, kind, most):
     skl2onnx = pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
     from partirvm.integrations.skl2onnx import register
@@ -56,16 +53,10 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
     found = runtime.InferenceSession(made.SerializeToString()).run(None, inputs)
     if classes is None:
         expected = np.column_stack(pipeline.predict(FRAME, return_std=True))
-        np.testing.assert_allclose(np.hstack(found), expected, rtol=0, atol=most * TARGET.std())
+        assert_allclose(np.hstack(found), expected, rtol=0, atol=most * TARGET.std())
     else:
-        np.testing.assert_array_equal(found[0], pipeline.predict(FRAME))
-        np.testing.assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
-
-
-def with_several_targets() -> Any:
-    return RVMRegressor(random_state=0).fit(
-        FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET})
-    )
+        assert_array_equal(found[0], pipeline.predict(FRAME))
+        assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
 
 
 LOGGED = {
@@ -76,7 +67,9 @@ LOGGED = {
     "three classes": lambda: RVMClassifier(random_state=0).fit(
         FRAME, np.digitize(TARGET, [-0.5, 0.5])
     ),
-    "several targets": with_several_targets,
+    "several targets": lambda: RVMRegressor(random_state=0).fit(
+        FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET})
+    ),
     "local residuals": lambda: RVMRegressor(residual="local", random_state=0).fit(FRAME, TARGET),
     "a model": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET).model_,
 }
@@ -84,11 +77,8 @@ LOGGED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGGED)
-def test_what_mlflow_loads_predicts_what_was_logged(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through a tracking store of files, with equal bits; rows with a missing number and an unknown
-    label count."""
+def test_models_from_mlflow_predict_the_same_bits(kind, tmp_path, monkeypatch):
+    """Rows have missing numbers and unknown labels."""
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow")
@@ -101,31 +91,28 @@ def test_what_mlflow_loads_predicts_what_was_logged(
     new.loc[5, "c"] = "unknown"
     with mlflow.start_run():
         place = log_model(fitted, "any", FRAME[:3]).model_uri
-    asked = (
-        {"level": 0.8, "quantiles": [0.1]}
-        if kind in ("regression", "local residuals", "a model")
-        else {}
-    )
-    found = mlflow.pyfunc.load_model(place).predict(new, params=asked)
+    single = kind in ("regression", "local residuals", "a model")
+    params = {"level": 0.8, "quantiles": [0.1]} if single else {}
+    found = mlflow.pyfunc.load_model(place).predict(new, params=params)
     assert len(found) == 20
     if "classes" in kind:
-        np.testing.assert_array_equal(found["label"], fitted.predict(new))
-        np.testing.assert_array_equal(
+        assert_array_equal(found["label"], fitted.predict(new))
+        assert_array_equal(
             found[[f"p_{each}" for each in fitted.classes_]], fitted.predict_proba(new)
         )
     elif kind == "several targets":
-        np.testing.assert_array_equal(found[["mean_0", "mean_1"]], fitted.predict(new))
+        assert_array_equal(found[["mean_0", "mean_1"]], fitted.predict(new))
     else:
         estimator = LOGGED["regression"]() if kind == "a model" else fitted
         moments = np.column_stack(estimator.predict(new, return_std=True))
-        np.testing.assert_array_equal(found[["mean", "std"]], moments)
-        np.testing.assert_array_equal(
+        assert_array_equal(found[["mean", "std"]], moments)
+        assert_array_equal(
             found[["lower", "upper"]], np.column_stack(estimator.predict_interval(new, 0.8))
         )
-        np.testing.assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
+        assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
 
 
-def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_serves_intervals(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow, uvicorn, io, _ = (
         pytest.importorskip(name) for name in ("mlflow", "uvicorn", "skops.io", "sqlalchemy")
@@ -142,12 +129,10 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         places = [log_model(each, "any", FRAME[:3]).model_uri for each in (model, classifier)]
         trusted = io.get_untrusted_types(data=io.dumps(model))
         own = mlflow.sklearn.log_model(model, name="own", skops_trusted_types=trusted).model_uri
-    np.testing.assert_array_equal(
-        mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME)
-    )
+    assert_array_equal(mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME))
     found = mlflow.pyfunc.load_model(places[1]).predict(FRAME)
-    np.testing.assert_array_equal(found["label"], classifier.predict(FRAME))
-    np.testing.assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
+    assert_array_equal(found["label"], classifier.predict(FRAME))
+    assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
     app = scoring_server.init(mlflow.pyfunc.load_model(places[0]))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
     threading.Thread(target=server.run, daemon=True).start()
@@ -163,13 +148,12 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     expected = np.column_stack(
         [*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)]
     )
-    np.testing.assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
-    np.testing.assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
+    assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
+    assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
 
 
-def test_intervals_in_pipelines_with_sparse_rows() -> None:
-    """The last step predicts them from transformed rows; sparse rows have the bits of dense
-    ones."""
+def test_pipelines_predict_intervals_of_sparse_rows():
+    """Sparse rows have the bits of dense ones."""
     coded = make_column_transformer(
         (OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0
     )
@@ -177,59 +161,52 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
     rows = pipeline[:-1].transform(FRAME)
     model = pipeline[-1]
     same = RVMRegressor(random_state=0).fit(rows.toarray(), TARGET)
-    np.testing.assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
+    assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
     expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[
         :, [1, 0, 2]
     ]
-    np.testing.assert_allclose(
-        model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12
-    )
+    assert_allclose(model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12)
 
     class Quantiles(
         RVMRegressor
     ):  # the pattern of the guide for libraries that call only ``predict``
-        def predict(self, X: Any) -> Any:
+        def predict(self, X):
             return self.predict_quantiles(X, (0.05, 0.5, 0.95))
 
     left_out = make_pipeline(coded, Quantiles(random_state=0))
     found = cross_val_predict(left_out, FRAME, TARGET, cv=KFold(2))
-    np.testing.assert_array_equal(
-        found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75])
-    )
+    assert_array_equal(found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75]))
 
 
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("model", [RVMRegressor(random_state=0), RVMClassifier(random_state=0)])
-def test_skops_loads_estimators(model: Any) -> None:
-    """With types of partirvm alone to be trusted."""
+def test_skops_loads_estimators(model):
+    """Only types of partirvm must be trusted."""
     io = pytest.importorskip("skops.io")
     stored = io.dumps(model.fit(FRAME, TARGET if isinstance(model, RVMRegressor) else TARGET > 0))
     trusted = io.get_untrusted_types(data=stored)
     assert {name.partition(".")[0] for name in trusted} == {"partirvm"}
     found = io.loads(stored, trusted=trusted)
-    np.testing.assert_array_equal(found.predict(FRAME), model.predict(FRAME))
+    assert_array_equal(found.predict(FRAME), model.predict(FRAME))
     assert (found.termination_, found.history_) == (model.termination_, model.history_)
 
 
-def test_shap_finds_the_values_of_explain() -> None:
+def test_shap_values_equal_those_of_explain():
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
-    np.testing.assert_allclose(
-        shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9
-    )
+    assert_allclose(shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
     classes = RVMClassifier("gaussian", random_state=0).fit(NUMBERS, TARGET > 0)
     found = shap.Explainer(classes, NUMBERS[:50])(NUMBERS[:5])
     total = found.values.sum(axis=1) + found.base_values
-    np.testing.assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
+    assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
 
 
-def test_optuna_studies_an_estimator() -> None:
-    """Each trial has another score; the best parameters have the best of them, also when they are
-    fitted again."""
+def test_optuna_optimises_an_estimator():
+    """The best parameters reproduce the best score."""
     optuna = pytest.importorskip("optuna")
 
-    def score(**parameters: Any) -> float:
+    def score(**parameters):
         model = RVMRegressor("gaussian", random_state=0, **parameters)
         return float(cross_val_score(model, NUMBERS, TARGET, cv=2).mean())
 
@@ -242,16 +219,13 @@ def test_optuna_studies_an_estimator() -> None:
     assert study.best_value == max(scores) == score(**study.best_params)
 
 
-def test_mapie_conformalises() -> None:
-    """Split conformal prediction: the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute
-    errors."""
+def test_mapie_makes_conformal_intervals():
+    """They are the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
     regression = pytest.importorskip("mapie.regression")
     model = RVMRegressor(random_state=0).fit(NUMBERS[:80], TARGET[:80])
     conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=True)
-    mean, ends = conformal.conformalize(NUMBERS[80:120], TARGET[80:120]).predict_interval(
-        NUMBERS[120:]
-    )
-    half = np.sort(np.abs(TARGET[80:120] - model.predict(NUMBERS[80:120])))[
-        int(np.ceil(0.9 * 41)) - 1
-    ]
-    np.testing.assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))
+    X = NUMBERS[80:120]
+    y = TARGET[80:120]
+    mean, ends = conformal.conformalize(X, y).predict_interval(NUMBERS[120:])
+    half = np.sort(np.abs(y - model.predict(X)))[int(np.ceil(0.9 * 41)) - 1]
+    assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))

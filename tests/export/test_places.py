@@ -1,15 +1,10 @@
-"""Exports go where they are told, also to URLs, and replace no file of somebody else."""
-
-from __future__ import annotations
-
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+"""Exports are written to files and URLs, and never replace other files."""
 
 import fsspec
 import numpy as np
 import pytest
+from exported import run_alone
+from numpy.random import default_rng
 
 from partirvm import RVMRegressor, ingest, jobs
 from partirvm.cli import main
@@ -21,10 +16,10 @@ OTHER_NAMES = [("Größe", "Gr__e"), ("'''", "___"), ("_", "_")]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+def made(tmp_path_factory):
     """A job, and an estimator."""
     folder = tmp_path_factory.mktemp("made")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(80, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
     ingest((X, y), folder / "d.zarr")
@@ -36,17 +31,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """An empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_the_command_writes_to_a_url(
-    ending: str, made: tuple[str, Any], here: Path, capsys: Any
-) -> None:
-    """The same bytes as in a file; nothing below the working folder."""
+def test_the_command_writes_to_a_url(ending, made, here, capsys):
+    """It writes the bytes of a file, and nothing in the working folder."""
     url = f"memory://exports/{ending}/m.{ending}"
     assert main(["export", made[0], url]) == 0
     assert f"{url}: written, " in capsys.readouterr().out
@@ -63,29 +56,19 @@ def test_the_command_writes_to_a_url(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_methods_write_to_urls_and_paths(ending: str, made: tuple[str, Any], here: Path) -> None:
+def test_methods_write_to_urls_and_paths(ending, made, here):
     method = {"npz": made[1].to_numpy, "h": made[1].to_c, "onnx": made[1].to_onnx}[ending]
-    for place in (
-        f"memory://methods/a.{ending}",
-        f"file://{here}/b.{ending}",
-        f"c.{ending}",
-        here / f"d.{ending}",
-    ):
-        method(place)
+    for place in ("memory://methods/a", f"file://{here}/b", "c"):
+        method(f"{place}.{ending}")
+    method(here / f"d.{ending}")
     assert fsspec.filesystem("memory").exists(f"/methods/a.{ending}")
-    assert {each.name for each in here.glob(f"*.{ending}")} == {
-        f"b.{ending}",
-        f"c.{ending}",
-        f"d.{ending}",
-    }
+    assert {path.stem for path in here.glob(f"*.{ending}")} == {"b", "c", "d"}
 
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/m.npz", "file:///x::memory://m.npz", "nowhere://a/m.npz"]
 )
-def test_other_protocols_and_chains_are_refused(
-    url: str, made: tuple[str, Any], here: Path, capsys: Any
-) -> None:
+def test_other_protocols_and_chains_are_refused(url, made, here, capsys):
     assert main(["export", made[0], url]) == 2
     said = capsys.readouterr().err
     assert "--allow-protocol" in said or "'::'" in said
@@ -97,10 +80,8 @@ def test_other_protocols_and_chains_are_refused(
 @pytest.mark.parametrize(
     "content", [b"# my own file", b"", b'"""Predict with my own code."""', b"\xff\xfe"]
 )
-def test_a_reader_replaces_no_other_file(
-    content: bytes, made: tuple[str, Any], here: Path, capsys: Any
-) -> None:
-    """Not even with --overwrite; and the model is not written either."""
+def test_a_reader_replaces_no_other_file(content, made, here, capsys):
+    """Not even --overwrite replaces it; then the model is not written either."""
     (here / "m_predict.py").write_bytes(content)
     (here / "partirvm_predict.py").write_bytes(content)
     for flags in ([], ["--overwrite"]):
@@ -115,7 +96,7 @@ def test_a_reader_replaces_no_other_file(
     assert found == {"m_predict.py": content, "partirvm_predict.py": content}
 
 
-def test_a_folder_is_not_replaced_by_a_reader(made: tuple[str, Any], here: Path) -> None:
+def test_a_folder_is_not_replaced_by_a_reader(made, here):
     (here / "m_predict.py").mkdir()
     with pytest.raises(ExistsError, match="m_predict"):
         made[1].to_numpy("m.npz")
@@ -125,18 +106,13 @@ def test_a_folder_is_not_replaced_by_a_reader(made: tuple[str, Any], here: Path)
     ("name", "module"),
     [("m", "m"), ("my-model.v2", "my_model_v2"), ("2024", "model_2024"), *OTHER_NAMES],
 )
-def test_a_reader_can_be_imported(
-    name: str, module: str, made: tuple[str, Any], here: Path
-) -> None:
+def test_a_reader_can_be_imported(name, module, made, here):
     """Its name is that of a module; an older reader is replaced."""
     for _ in range(2):
         made[1].to_numpy(here / f"{name}.npz")
     assert sorted(each.name for each in here.iterdir()) == sorted(
         [f"{name}.npz", f"{module}_predict.py"]
     )
-    text = (
-        f"import {module}_predict as m; print(m.load({f'{name}.npz'!r})([[0.5, 0.5]])['mean'][0])"
-    )
-    python = [sys.executable, "-I", "-B", "-c", f"import sys; sys.path.insert(0, '.'); {text}"]
-    said = subprocess.run(python, cwd=here, capture_output=True, text=True, check=True).stdout
-    assert float(said) == pytest.approx(float(made[1].predict([[0.5, 0.5]])[0]), abs=1e-9)
+    load = f"m.load({f'{name}.npz'!r})"
+    mean = run_alone(f"import {module}_predict as m; print({load}([[0.5, 0.5]])['mean'][0])", here)
+    assert float(mean) == pytest.approx(float(made[1].predict([[0.5, 0.5]])[0]), abs=1e-9)

@@ -1,16 +1,14 @@
-"""Shapley values are those of their definition: an average over all subsets of columns, computed
-from predictions."""
-
-from __future__ import annotations
+"""Shapley values follow their definition, an average over all subsets of columns."""
 
 import itertools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from test_exports import random_model
 
 from partirvm import RVMRegressor
@@ -23,9 +21,9 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 from partirvm.types import Columns
 
 
-def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:
-    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)) over all S without j; owners (d,):
-    features' columns."""
+def by_subsets(model, X, background, owners):
+    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)); owners (d,) are the columns of
+    features."""
     p = max(owners) + 1
     subsets = [
         frozenset(some) for size in range(p + 1) for some in itertools.combinations(range(p), size)
@@ -37,41 +35,31 @@ def by_subsets(model: Any, X: Any, background: Any, owners: Any) -> Any:
     found = np.zeros((len(X), p))
     for some, j in itertools.product(subsets, range(p)):
         if j not in some:
-            weight = (
-                math.factorial(len(some)) * math.factorial(p - len(some) - 1) / math.factorial(p)
-            )
+            weight = 1 / (p * math.comb(p - 1, len(some)))
             found[:, j] += weight * (worth[:, place[some | {j}]] - worth[:, place[some]])
     return found
 
 
-def rows_of(n: int, d: int, seed: int) -> Any:
+def rows_of(n, d, seed):
     """Rows with codes in the last two columns."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     return np.column_stack([rng.normal(size=(n, d - 2)), rng.integers(0, 3, (n, 2))])
 
 
-def model_of(
-    kernel: Any, d: int, scaling: Scaling | None = None, columns: Columns | None = None, **more: Any
-) -> Model:
-    """A model of 12 centres with random weights; by default of inputs in their own units."""
-    rng = np.random.default_rng(0)
+def model_of(kernel, d, scaling=None, columns=None, **more):
+    """A model of 12 centres with random weights, by default of raw inputs."""
+    rng = default_rng(0)
     count = len(kernel.kernels) if isinstance(kernel, k.Several) else 1
     scaling = scaling or Scaling(np.zeros(d), np.ones(d), np.array([3.0]), np.array([0.8]))
-    design = Design(
-        kernel,
-        scaling,
-        rows_of(12, d, 0),
-        np.arange(12) * count + rng.integers(0, count, 12),
-        True,
-        **more,
-    )
+    labels = np.arange(12) * count + rng.integers(0, count, 12)
+    design = Design(kernel, scaling, rows_of(12, d, 0), labels, True, **more)
     M = design.n_columns
     columns = columns or Columns(tuple(f"x{j}" for j in range(d)))
-    noise: dict[str, Any] = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
+    noise = {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
     return Model(design, rng.normal(size=M), np.eye(M), np.ones(M), 0.0, 200, columns, **noise)
 
 
-def on(kernel: Any, *columns: int) -> k.OnColumns:
+def on(kernel, *columns):
     return k.OnColumns(kernel, columns)
 
 
@@ -85,7 +73,7 @@ MIXED = k.Product(
 )
 """A kernel with factors of all kinds."""
 
-EXACT: list[Any] = [
+EXACT = [
     (k.Gaussian((0.3, 0.0, 1.2, 0.1)), 4),
     (k.Laplacian(0.3), 5),
     (k.LinearSpline(), 5),
@@ -107,55 +95,51 @@ EXACT: list[Any] = [
 
 
 @pytest.mark.parametrize(("kernel", "d"), EXACT)
-def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
+def test_exact_values_equal_those_by_subsets(kernel, d):
+    """They add up to the prediction, and those of a row do not depend on other rows."""
     model = model_of(kernel, d)
     X = rows_of(2, d, 1)
     background = rows_of(3, d, 2)
     background[0] = -X[0]
     found = model.explain(X, background)
     assert (found["error_std"], found["output_names"]) == (None, "y")
-    np.testing.assert_allclose(
+    assert_allclose(
         found["values"], by_subsets(model, X, background, np.arange(d)), rtol=0, atol=1e-10
     )
     total = found["values"].sum(axis=1) + found["base_values"]
     unit = np.abs(model.mean).sum()
-    np.testing.assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(
+    assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
+    assert_array_equal(
         found["values"][1:], model.explain(X[1:], background)["values"]
     )  # of each row alone
-    np.testing.assert_array_equal(found["data"], X)
+    assert_array_equal(found["data"], X)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
-def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
+def test_values_of_random_models_are_within_their_errors_and_add_up(seed):
     model = random_model(22 * (seed // 11) + seed % 11)
     X = rows_of(3, 3, 1)
     background = rows_of(5, 3, 2)
     found = model.explain(X, background, permutations=32)
     mean = model.moments(X, variance=False)[0]
     errors = found["error_std"]
-    np.testing.assert_allclose(
+    assert_allclose(
         found["values"].sum(axis=1) + found["base_values"], mean, rtol=1e-12, atol=1e-12
     )
     off = np.abs(found["values"] - by_subsets(model, X, background, np.arange(3)))
     assert (off <= (1e-10 if errors is None else 8 * errors + 1e-12)).all()
 
 
-def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
+def test_a_column_of_several_features_and_inputs_has_one_value():
+    """A date has several features, levels are coordinates, and regressions fill numbers."""
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
     table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])
     features = FeatureMap(
         np.zeros(5), np.array([0, 0, 0, 1.5, 0]), np.array([3]), ((4, table[None]),)
     )
-    scaling = Scaling(
-        np.full(7, 0.1),
-        np.full(7, 1.3),
-        np.array([3.0]),
-        np.array([0.8]),
-        features,
-        blank=np.ones(7),
-    )
+    of_target = np.array([3.0]), np.array([0.8])
+    scaling = Scaling(np.full(7, 0.1), np.full(7, 1.3), *of_target, features, blank=np.ones(7))
     basis = {"functions": Basis((("linear", 5),)), "active": np.array([0, 3])}
     model = model_of(k.Gaussian(0.2), 5, scaling, columns, **basis)
     owners = np.array([0, 0, 0, 1, 2])
@@ -165,7 +149,7 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     found = model.explain(X, background)
     expected = by_subsets(model, X, background, owners)
     assert (found["feature_names"], found["error_std"]) == (["day", "size", "shop"], None)
-    np.testing.assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
+    assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
     regressions = np.zeros((7, 7))
     regressions[3, 0] = 0.5  # a missing number depends on another column
     model = replace(
@@ -178,19 +162,17 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     assert (np.abs(sampled["values"] - expected) <= 8 * sampled["error_std"] + 1e-12).all()
 
 
-def test_estimators_explain_frames_and_corrections_by_local_residuals() -> None:
-    rng = np.random.default_rng(0)
+def test_estimators_explain_frames_and_corrections_by_local_residuals():
+    rng = default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=120), "b": rng.choice(["x", "y"], 120)})
     y = np.sin(4 * frame["a"]) + (frame["b"] == "x") + 0.2 * rng.normal(size=120)
     model = RVMRegressor(k.Gaussian(gamma=1.0), residual="local", random_state=0).fit(frame, y)
     found = model.explain(frame[:20], frame[:50])
     assert found["feature_names"] == ["a", "b", "local residuals"]
     total = found["values"].sum(axis=1) + found["base_values"]
-    np.testing.assert_allclose(total, model.predict(frame[:20]), rtol=0, atol=1e-12)
+    assert_allclose(total, model.predict(frame[:20]), rtol=0, atol=1e-12)
     alone = model.model_.sparse()
-    np.testing.assert_allclose(found["base_values"], alone.predict(frame[:50]).mean(), rtol=1e-12)
-    np.testing.assert_array_equal(
-        found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"]
-    )
+    assert_allclose(found["base_values"], alone.predict(frame[:50]).mean(), rtol=1e-12)
+    assert_array_equal(found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"])
     with pytest.raises(UsageError, match="background needs at least one row"):
         model.explain(frame[:20], frame[:0])

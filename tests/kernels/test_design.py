@@ -1,12 +1,13 @@
-"""The design: leading columns and kernels, labels, names, its identity, specs of basis functions,
-what is refused."""
+"""The design: leading columns and kernels, labels, names, identity, specs, and refusals."""
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import naive
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
@@ -32,31 +33,27 @@ def design(rng, basis=BASIS, m=4):
 
 
 def test_leading_columns_come_first(rng):
-    """[1 | φ(x) | k(x, Z)] of the standardised inputs, of the functions that are in."""
+    """The columns are the bias, active φ(x), and k(x, Z), all of the standardised inputs."""
     made = design(rng)
     X = rng.normal(size=(20, D))
+    close = partial(assert_allclose, rtol=1e-12)
     Z, x = ((points - made.scaling.x_shift) / made.scaling.x_scale for points in (made.centres, X))
     functions = np.column_stack([x, np.tanh(x), x[:, 0] ** 2])[:, [1, 4, 6]]
     whole = np.hstack([np.ones((20, 1)), functions, naive.gaussian(x, Z, 0.4)])
     before = X.copy()
-    np.testing.assert_allclose(made.block(X), whole, rtol=1e-12)
-    np.testing.assert_array_equal(X, before)
-    np.testing.assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
-    np.testing.assert_allclose(
-        made.take(slice(None), leading=NONE).block(X), whole[:, 4:], rtol=1e-12
-    )
-    np.testing.assert_array_equal(made.all_labels, [-1, -3, -6, -8, 0, 10, 20, 30])
+    close(made.block(X), whole)
+    assert_array_equal(X, before)
+    close(made.take(NONE).block(X), whole[:, :4])
+    close(made.take(slice(None), leading=NONE).block(X), whole[:, 4:])
+    assert_array_equal(made.all_labels, [-1, -3, -6, -8, 0, 10, 20, 30])
     other = made.take(np.array([2]), leading=np.array([-8, -2]))
-    np.testing.assert_allclose(
-        other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12
-    )
+    close(other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]))
     joined = made.take(np.array([0]), leading=np.array([-3])).join(other)
-    np.testing.assert_array_equal(joined.all_labels, [-2, -3, -8, 0, 20])
+    assert_array_equal(joined.all_labels, [-2, -3, -8, 0, 20])
     assert made.with_centres(X, np.arange(20)).n_leading == 0
 
 
-def test_without_a_kernel_only_leading_columns_stand(rng):
-    """The bias and the functions; no peaks."""
+def test_a_design_without_a_kernel_has_only_leading_columns(rng):
     scaling = design(rng).scaling
     alone = Design(
         NoKernel(),
@@ -72,32 +69,24 @@ def test_without_a_kernel_only_leading_columns_stand(rng):
     assert not len(alone.peaks())
 
 
-def test_what_was_pruned_is_offered_again(rng):
-    """The next fit is offered the leading columns that are not in: the bias, functions, none where
-    all are."""
+def test_pruned_leading_columns_are_offered_again(rng):
+    """They are the bias and the functions that are not in the design."""
     made = design(rng)
     empty = made.take(slice(None), leading=NONE)
     problem = Problem(9, empty, True, 1.0, None, 1.0, True, False, GAUSSIAN)
-    np.testing.assert_array_equal(problem.leading, -1 - np.arange(8))
+    assert_array_equal(problem.leading, -1 - np.arange(8))
     assert set(problem.missing_leading(made)) == {-2, -4, -5, -7}
-    assert set(problem.missing_leading(made.take(NONE, leading=np.array([-8])))) == {
-        -1,
-        -2,
-        -3,
-        -4,
-        -5,
-        -6,
-        -7,
-    }
+    last = made.take(NONE, leading=np.array([-8]))
+    assert set(problem.missing_leading(last)) == set(range(-7, 0))
     assert not len(problem.missing_leading(made.take(NONE, leading=problem.leading)))
 
 
-def test_specs_and_pickles():
-    """JSON there and back; a named function is the same function elsewhere."""
+def test_a_basis_returns_from_its_spec_and_pickle():
+    """A named function is the same function in another process."""
     named = Basis((("linear", 2), ("numpy:tanh", 2)))
     assert named.spec() == [["linear", 2], ["numpy:tanh", 2]]
     points = np.array([[0.5, -1.0]])
-    np.testing.assert_array_equal(
+    assert_array_equal(
         pickle.loads(pickle.dumps(named))(points), [[0.5, -1.0, *np.tanh([0.5, -1.0])]]
     )
     with pytest.raises(UsageError, match=r"<lambda>.*'module:function'"):
@@ -117,19 +106,16 @@ def test_specs_and_pickles():
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")
-def test_what_is_no_basis(function, message):
-    """Other shapes, values that are no numbers, errors of its own."""
+def test_functions_that_are_no_basis_are_refused(function, message):
+    """They have other shapes, are not finite, fail, or cannot be imported."""
     with pytest.raises(UsageError, match=message):
         Basis(((function, 1),))(np.ones((2, 1)))
-    with pytest.raises(
-        UsageError, match=r"basis numpy:no_such cannot be imported .*'numpy' has no attribute"
-    ):
+    with pytest.raises(UsageError, match=r"numpy:no_such cannot .*'numpy' has no attribute"):
         Basis((("numpy:no_such", 1),))(np.ones((2, 1)))
 
 
-def test_the_basis_is_kernel_functions_and_scaling_not_centres(rng):
-    """Equal for other centres and without the bias, different for other functions, another gamma or
-    another scaling."""
+def test_the_identity_of_a_basis_is_kernel_functions_and_scaling(rng):
+    """Other centres, or a bias, do not change it."""
     made = replace(design(rng, None, 5), active=NONE)
     scaling = made.scaling
     other = made.with_centres(np.ones((2, D)), np.arange(2))

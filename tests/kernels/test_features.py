@@ -1,7 +1,7 @@
-"""Maps of features: warps, gaps and levels as coordinates, by their formulas, and designs behind
-them."""
+"""Maps of features: warps, gaps and levels as coordinates, by their formulas."""
 
 import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -17,23 +17,21 @@ SCALING = Scaling(
 )
 
 
-def test_features_become_inputs():
-    """asinh((x − 1)/2); the table's last two rows are for unknown and missing levels; a gap is 1 in
-    a further input."""
+def test_features_are_warped_levels_are_looked_up_and_gaps_are_inputs():
+    """The last two rows of a table are for unknown and missing levels."""
     warp = np.arcsinh((X[:, 0] - 1) / 2)
     level = np.array([2.0, 1, 0, 3])
     second = np.array([-2.0, -1, 0, -3])
     expected = np.column_stack([warp, level, X[:, 2], second, [1.0, 0, 0, 0]])
-    np.testing.assert_array_equal(MAP(X), expected)
+    assert_array_equal(MAP(X), expected)
     assert MAP.sources.tolist() == [0, 1, 2, 1, 2]
     assert MAP.names(["a", "b", "c"]) == ("asinh((a − 1)/2)", "b (1)", "c", "b (2)", "c missing")
 
 
-def test_a_missing_number_has_its_mean_or_its_blank():
-    """Scaled inputs are (x − shift)/scale; NaN becomes 0, or the value that the scaling states."""
+def test_a_missing_number_is_its_mean_or_the_blank_of_the_scaling():
     scaled = (MAP(X) - SCALING.x_shift) / SCALING.x_scale
     scaled[0, 2] = 0.0
-    np.testing.assert_array_equal(SCALING.inputs(X), scaled)
+    assert_array_equal(SCALING.inputs(X), scaled)
     plain = Scaling(
         np.zeros(3), np.ones(3), np.zeros(1), np.ones(1), blank=np.array([0.0, -1.0, 9.0])
     )
@@ -41,13 +39,13 @@ def test_a_missing_number_has_its_mean_or_its_blank():
     assert np.isnan(X).sum() == 2  # the rows themselves are not changed
 
 
-def test_a_design_sees_the_inputs():
-    """exp(−gamma r²) of mapped centres and rows; designs of other maps have another hash."""
+def test_a_design_maps_rows_and_centres():
+    """Designs with other maps have another key."""
     design = Design(Gaussian(0.3), SCALING, X[1:3], np.arange(2), bias=True, origin=np.zeros(5))
     points = SCALING.inputs(X)
     centres = SCALING.inputs(X[1:3])
     square = ((points[:, None] - centres[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(
+    assert_allclose(
         design.block(X), np.column_stack([np.ones(4), np.exp(-0.3 * square)]), rtol=1e-12
     )
     assert SCALING.key != Scaling(SCALING.x_shift, SCALING.x_scale, np.zeros(1), np.ones(1)).key

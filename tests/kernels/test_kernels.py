@@ -1,13 +1,16 @@
-"""All kernels, fed from one list: values, gradients, blocks, views, far inputs, specs."""
+"""All kernels, from one list: values, gradients, blocks, views, distant inputs, specs."""
 
 import json
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_cases import CASES, IMPOSSIBLE, NAMED, D, slopes
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.errors import UsageError
 from partirvm.kernels import (
@@ -25,11 +28,12 @@ from partirvm.kernels import (
 
 
 def those(cases):
-    """A parameter ``case`` that takes each of these."""
+    """Parametrise ``case`` with these cases."""
     return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
 
 
 kernels = those(CASES)
+close = partial(assert_allclose, rtol=1e-11, atol=1e-13)
 
 
 def block(kernel, X, Z, origin=None):
@@ -40,14 +44,13 @@ def block(kernel, X, Z, origin=None):
 
 
 def drawn(rng, n, d=D):
-    """Points of which some share coordinates, as codes do."""
+    """Points, some of which share coordinates, as codes do."""
     X = rng.normal(size=(n, d))
     shared = rng.random(X.shape) < 0.4
     return np.where(shared, np.round(X), X)
 
 
 def test_every_kernel_has_cases():
-    """A kernel that joins the registry joins these tests; the absence of one has no values."""
     assert {case.kernel.spec()["name"] for case in NAMED} == set(IMPOSSIBLE) - {Several.name}
     assert set(IMPOSSIBLE) == set(KERNELS) - {NoKernel.name}
     assert all(KERNELS[name].name == name for name in KERNELS)
@@ -57,26 +60,20 @@ def test_every_kernel_has_cases():
 
 @kernels
 def test_a_block_has_the_value_of_every_pair(rng, case):
-    """k(x, z) = k(z, x) of each pair, by its formula, one pair at a time and all at once; tiles may
-    be read-only and strided. ``diagonal`` is k(x, x); Mercer kernels have no negative eigenvalue,
-    the others do."""
+    """It is symmetric, ``diagonal`` is k(x, x), and Mercer kernels are positive."""
     X = np.asfortranarray(drawn(rng, 40))
     Z = drawn(rng, 37)
     X.flags.writeable = False
     found = block(case.kernel, X, Z)
-    np.testing.assert_allclose(found, case.twin(X, Z), rtol=1e-11, atol=1e-13)
+    close(found, case.twin(X, Z))
     for i, j in [(0, 0), (39, 36), (12, 16)]:
-        np.testing.assert_allclose(
-            found[i, j], block(case.kernel, X[[i]], Z[[j]])[0, 0], rtol=1e-11, atol=1e-13
-        )
+        close(found[i, j], block(case.kernel, X[[i]], Z[[j]])[0, 0])
     X = drawn(rng, 30)
     X[0] = 0.0
     K = block(case.kernel, X, X)
-    np.testing.assert_allclose(K, K.T, rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(np.diagonal(K), case.kernel.diagonal(X), rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(
-        case.kernel.diagonal(X), np.diagonal(case.twin(X, X)), rtol=1e-11, atol=1e-13
-    )
+    close(K, K.T)
+    close(np.diagonal(K), case.kernel.diagonal(X))
+    close(case.kernel.diagonal(X), np.diagonal(case.twin(X, X)))
     least = np.linalg.eigvalsh(K).min()
     assert least > -1e-9 * np.abs(K).max() if case.mercer else least < -1e-3
     assert not case.kernel.local or case.unit or (case.kernel.diagonal(X) > 0).all()
@@ -84,8 +81,8 @@ def test_a_block_has_the_value_of_every_pair(rng, case):
 
 @kernels
 @pytest.mark.parametrize("order", ["F", "C"])
-def test_the_gradient_is_that_of_finite_differences(rng, case, order):
-    """Central differences in the logarithm of each parameter, of points that lie on centres too."""
+def test_gradients_in_log_parameters_equal_finite_differences(rng, case, order):
+    """Some points are centres."""
     X, Z = drawn(rng, 40), drawn(rng, 37)
     X[:9] = Z[:9]
     kernel = case.kernel
@@ -94,120 +91,110 @@ def test_the_gradient_is_that_of_finite_differences(rng, case, order):
     given = np.asarray(weights, order=order)
     before = values.copy()
     found = kernel.prepare(Z).gradient(X, values, given)
-    np.testing.assert_array_equal(values, before)
-    np.testing.assert_array_equal(given, weights)
+    assert_array_equal(values, before)
+    assert_array_equal(given, weights)
     assert found.shape == kernel.logs.shape == (len(kernel.parameters),)
     expected = slopes(lambda each: np.vdot(weights, block(each, X, Z)), kernel, 1e-4)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 @those([case for case in CASES if not isinstance(case.kernel, FunctionKernel)])
-def test_the_gradient_in_the_inputs_is_that_of_finite_differences(rng, case):
-    """Away from centres, where the Laplacian kernel has a kink; a category has the derivative 0."""
+def test_gradients_in_the_inputs_equal_finite_differences(rng, case):
+    """Points are not centres, where Laplacian kernels have a kink; categories have the derivative
+    0."""
     X = rng.normal(size=(40, D))
     Z = rng.normal(size=(37, D))
     weights = rng.normal(size=(40, 37))
     found = case.kernel.prepare(Z).input_gradient(X, block(case.kernel, X, Z), weights)
     expected = np.zeros_like(X)
     step = 1e-4
+
+    def total(move):
+        return (weights * block(case.kernel, X + move, Z)).sum(axis=1)
+
     for j, move in enumerate(step * np.eye(D)):
-        near, far = (
-            (
-                weights
-                * (block(case.kernel, X + size * move, Z) - block(case.kernel, X - size * move, Z))
-            ).sum(axis=1)
-            for size in (1, 2)
-        )
+        near, far = (total(size * move) - total(-size * move) for size in (1, 2))
         expected[:, j] = (8 * near - far) / (12 * step)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 @kernels
-def test_parameters_and_their_logarithms(case):
-    """``with_logs`` is inverse to ``logs``; what is switched off stays off; names are different. A
-    factor is of gamma alone. Relevances are gamma of each feature, of parts by their columns and
-    weights, None where there is no gamma."""
+def test_logarithms_of_parameters_rescaling_and_relevances(case):
+    """``with_logs`` is inverse to ``logs``; zeros remain zero; a factor changes gamma only."""
     kernel = case.kernel
     again = kernel.with_logs(kernel.logs)
     assert type(again) is type(kernel)
     assert again.parameters == kernel.parameters
     assert len(set(kernel.parameters)) == len(kernel.parameters)
-    np.testing.assert_allclose(again.logs, kernel.logs, rtol=1e-14, atol=1e-14)
+    assert_allclose(again.logs, kernel.logs, rtol=1e-14, atol=1e-14)
     moved = kernel.with_logs(kernel.logs + 0.3)
-    np.testing.assert_allclose(moved.logs, kernel.logs + 0.3, rtol=1e-14, atol=1e-14)
+    assert_allclose(moved.logs, kernel.logs + 0.3, rtol=1e-14, atol=1e-14)
     if kernel.parameters:
         with pytest.raises(ValueError, match=r"logarithms for|reshape"):
             kernel.with_logs(np.zeros(len(kernel.parameters) + 1))
     narrow = kernel.rescaled(4.0)
     there = np.isfinite(kernel.logs)
     of_gamma = np.array(["gamma" in name for name in kernel.parameters], dtype=bool)
-    np.testing.assert_allclose(
+    assert_allclose(
         narrow.logs[there], (kernel.logs + np.log(4) * of_gamma)[there], rtol=1e-12, atol=1e-14
     )
     assert narrow.parameters == kernel.parameters
     found = kernel.relevances(D)
     assert (found is None) == (case.relevances is None)
     if found is not None:
-        np.testing.assert_allclose(found, case.relevances, rtol=1e-14)
+        assert_allclose(found, case.relevances, rtol=1e-14)
 
 
 @kernels
-def test_a_block_may_be_a_run_of_columns_of_a_wider_array(rng, case):
-    """``out`` with strides: the neighbours stay as they were, the bits are those of a block of its
-    own."""
+def test_a_block_may_be_written_into_columns_of_a_wider_array(rng, case):
+    """The neighbouring columns are unchanged."""
     X = drawn(rng, 20)
     Z = drawn(rng, 21)
     for order in ("C", "F"):
         wide = np.full((20, 25), 7.0, order=order)
         case.kernel.prepare(Z)(X, wide[:, 2:23])
-        np.testing.assert_array_equal(wide[:, 2:23], block(case.kernel, X, Z))
+        assert_array_equal(wide[:, 2:23], block(case.kernel, X, Z))
         assert (wide[:, [0, 1, 23, 24]] == 7.0).all()
 
 
 @those([case for case in CASES if case.distant])
 @pytest.mark.parametrize("offset", [1e3, 1e6, 1e9])
 def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
-    """k depends on differences: coordinates of 1e9 with differences of about 1, compared with
-    differences of pairs."""
+    """The coordinates are up to 1e9 and differ by about 1."""
     X = offset + rng.normal(size=(30, D))
     Z = offset + rng.normal(size=(6, D))
     far = block(case.kernel, X, Z)
-    np.testing.assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
+    assert_allclose(far, case.twin(X - offset, Z - offset), rtol=1e-10)
     weights = rng.normal(size=far.shape)
     near = case.kernel.prepare(Z - offset).gradient(X - offset, far, weights)
-    np.testing.assert_allclose(
-        case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12
-    )
+    assert_allclose(case.kernel.prepare(Z).gradient(X, far, weights), near, rtol=1e-9, atol=1e-12)
 
 
 @those([case for case in CASES if case.unit])
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
-def test_values_stay_between_zero_and_one(case, seed, power):
-    """Rounding never gives k > 1, for coordinates of any size, copies of the centres among the
-    points."""
-    rng = np.random.default_rng(seed)
+def test_values_are_between_zero_and_one(case, seed, power):
+    """The coordinates have any size, and points are copies of centres."""
+    rng = default_rng(seed)
     Z = rng.normal(size=(6, D)) * 10.0**power
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])
     K = block(case.kernel, X, Z)
     assert ((K >= 0) & (K <= 1 + 1e-15)).all()
-    np.testing.assert_allclose(K, case.twin(X, Z), rtol=1e-8, atol=1e-10)
+    assert_allclose(K, case.twin(X, Z), rtol=1e-8, atol=1e-10)
 
 
 @kernels
 @pytest.mark.parametrize(("n", "m"), [(1, 0), (1, 1), (3, 70)])
 def test_blocks_of_any_shape(rng, case, n, m):
-    """No centre, one point: a block is its pairs, and no centre has no gradient."""
+    """Without centres there is no gradient."""
     X = drawn(rng, n)
     Z = drawn(rng, m)
     found = block(case.kernel, X, Z)
-    np.testing.assert_allclose(
-        found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12
-    )
+    assert_allclose(found, case.twin(X, Z) if m else np.zeros((n, 0)), rtol=1e-9, atol=1e-12)
     assert m or not case.kernel.prepare(Z).gradient(X, found, found).any()
 
 
 @those(NAMED)
-def test_a_spec_is_json_and_brings_the_kernel_back(case):
+def test_a_kernel_returns_from_its_spec_and_pickle(case):
     """spec and kernel_from_spec are inverse through a text; the key is the spec."""
     kernel = case.kernel
     assert kernel_from_spec(json.loads(json.dumps(kernel.spec()))) == kernel
@@ -221,19 +208,18 @@ def test_a_spec_is_json_and_brings_the_kernel_back(case):
 @pytest.mark.parametrize(
     ("name", "fields"), [(name, fields) for name in IMPOSSIBLE for fields in IMPOSSIBLE[name]]
 )
-def test_parameters_that_cannot_be(name, fields):
-    """UsageError that names the field and what it must be."""
+def test_impossible_parameters_are_refused(name, fields):
+    """The error names the field and what it must be."""
     with pytest.raises(UsageError, match=r"must|lacks|has|unknown|not a kernel"):
         kernel_from_spec({"name": name, **fields})
 
 
-def test_features_that_the_data_do_not_have():
-    """Columns are counted from 0; gamma is one, or one per feature."""
+def test_features_that_the_data_lack_are_refused():
     with pytest.raises(UsageError, match="2 values but the data have 3 features"):
         Gaussian((1.0, 2.0)).prepare(np.zeros((1, 3)))
     kernel = OnColumns(Gaussian(1.0), (0, 3))
     with pytest.raises(
-        UsageError, match=r"columns \[0, 3\], but the data have 3 features, counted from 0"
+        UsageError, match=r"columns \[0, 3\], but the data have 3 features, counted"
     ):
         kernel.prepare(np.zeros((1, 3)))
     with pytest.raises(UsageError, match="3 features"):
@@ -251,15 +237,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("path", BROKEN)
-def test_a_function_that_is_no_kernel(path):
-    """What cannot be imported or called, fails, or returns another shape, by its name."""
+def test_functions_that_are_no_kernel_are_refused_by_name(path):
     kernel = FunctionKernel(path)
     with pytest.raises(UsageError, match=BROKEN[path]):
         block(kernel, np.ones((2, 3)), np.ones((1, 3)))
 
 
 def test_a_callable_has_no_spec():
-    """Neither has a kernel that it is part of."""
+    """Nor has a kernel that contains it."""
     kernel = FunctionKernel(lambda X, Z: X @ Z.T)
     for each in (kernel, Sum((Gaussian(1.0), kernel)), OnColumns(kernel, (0,))):
         with pytest.raises(UsageError, match=r"<lambda>.* name it as 'module:function'"):
@@ -269,13 +254,12 @@ def test_a_callable_has_no_spec():
 
 
 @kernels
-def test_a_gamma_for_each_feature_is_the_same_function(case, rng):
-    """One gamma is repeated for all features that the kernel sees; a second time changes
-    nothing."""
+def test_one_gamma_per_feature_gives_the_same_values(case, rng):
+    """Doing so twice changes nothing."""
     X = drawn(rng, 9)
     Z = drawn(rng, 5)
     each = case.kernel.per_feature(D)
-    np.testing.assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)
+    assert_allclose(block(each, X, Z), block(case.kernel, X, Z), rtol=1e-12, atol=1e-14)
     assert each.per_feature(D) == each
     assert (len(each.logs) > len(case.kernel.logs)) == any(
         name == "gamma" or name.endswith(".gamma") for name in case.kernel.parameters

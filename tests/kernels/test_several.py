@@ -1,10 +1,10 @@
-"""Several kernels for the same centres: columns, labels, bits, gradients, what counts as the same
-function."""
+"""Several kernels for the same centres: columns, labels, gradients, and equal functions."""
 
 import naive
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from partirvm.kernels import Gaussian, Laplacian, Linear, Several, kernel_from_spec
@@ -17,7 +17,7 @@ THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()))
 
 
 def made(rng, rows=70):
-    """Columns of these rows in any order, as a fit leaves them, and the bias."""
+    """The columns of these rows in any order, as a fit leaves them, and the bias."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
     empty = Design(THREE, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False)
     design = empty.with_centres(rng.normal(size=(rows, D)), 10 + np.arange(rows), bias=True)
@@ -40,33 +40,30 @@ def phi(design, X):
 
 
 def test_a_row_offers_a_column_for_each_kernel(rng):
-    """Labels are row·K + kernel; the column is that kernel's at the row; its peak is k(z, z)."""
+    """Labels are row·K + kernel; the peak of a column is k(z, z)."""
     design = made(rng)
     X = rng.normal(size=(40, D))
-    np.testing.assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
-    np.testing.assert_array_equal(design.rows, design.labels // 3)
-    np.testing.assert_array_equal(design.which, design.labels % 3)
-    np.testing.assert_allclose(
-        design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11
-    )
+    assert_allclose(design.block(X), phi(design, X), rtol=1e-11, atol=1e-12)
+    assert_array_equal(design.rows, design.labels // 3)
+    assert_array_equal(design.which, design.labels % 3)
+    assert_allclose(design.peaks(), np.diagonal(phi(design, design.centres)[:, 1:]), rtol=1e-11)
     assert not THREE.local
     assert Several(THREE.kernels[:2]).local
 
 
-def test_spec_and_parameters():
-    """Round trip; names; the sum of the gammas of each feature, unless a kernel has none."""
+def test_several_kernels_return_from_their_spec():
+    """Relevances are sums over kernels, unless a kernel has none."""
     assert kernel_from_spec(THREE.spec()) == THREE
     assert THREE.parameters == ("kernels[0].gamma", *(f"kernels[1].gamma[{j}]" for j in range(3)))
     assert THREE.relevances(3) is None
-    np.testing.assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
+    assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
 
 
 @given(
     st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5), st.booleans()
 )
-def test_functions_that_are_the_same(points, present, several):
-    """Columns of a kernel at the first of each point that has none yet, in order; columns of others
-    are others."""
+def test_equal_functions_join_once(points, present, several):
+    """The first column of a kernel joins at each new point, in order."""
     kernel = Several((Gaussian(0.4), Gaussian(1.0))) if several else Gaussian(0.4)
     scaling = Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1))
     empty = Design(kernel, scaling, np.zeros((0, 1)), np.zeros(0, np.int64), bias=False)

@@ -1,10 +1,11 @@
-"""Samples of rows for tests of small fits: gathered, and passes over them written down."""
+"""Samples of rows for tests of small fits, and records of the passes over them."""
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
@@ -18,52 +19,38 @@ from partirvm.spec.problem import Problem
 
 
 def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
-    """Rows of inputs that are standard already; targets (n,), or codes of K classes."""
+    """Rows of standardised inputs with targets (n,), or codes of K classes."""
     d = X.shape[1]
     scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
     kernel = kernel or Gaussian((1 / d,) * d)
     empty = Design(
         kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d)
     )
-    classes = (
-        {
-            "likelihood": LIKELIHOODS["bernoulli" if K == 2 else "pooled"],
-            "n_classes": K,
-            "codes": y.astype(np.int8),
-        }
-        if K
-        else {"likelihood": GAUSSIAN}
-    )
     target_variance = 1.0 if K else float(np.mean(y**2))
-    return Problem(
-        len(X),
-        empty,
-        bias,
-        target_variance,
-        None,
-        1.0,
-        shuffled=shuffled,
-        held_out=False,
-        **classes,
+    problem = Problem(
+        len(X), empty, bias, target_variance, None, 1.0, shuffled, False, likelihood=GAUSSIAN
     )
+    if not K:
+        return problem
+    likelihood = LIKELIHOODS["bernoulli" if K == 2 else "pooled"]
+    return replace(problem, likelihood=likelihood, n_classes=K, codes=y.astype(np.int8))
 
 
 def arm(n, d, seed=0, noise=0.2):
-    """A smooth function of features 0 and 1 among d, with noise, its sd 1 nearly."""
-    rng = np.random.default_rng(seed)
+    """A smooth function of two of d features, with noise and a standard deviation near 1."""
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + noise * rng.normal(size=n)
     return X, y - y.mean()
 
 
 class Stopped(Exception):
-    """Somebody wants the end."""
+    """A request to stop."""
 
 
 @dataclass
 class Passes:
-    """What was asked of a sample: passes, each with the numbers of the rows that it saw; raises
-    after ``most``."""
+    """Passes over a sample, each with the row numbers it read; raises after ``most``."""
 
     most: float = np.inf
     made: list[tuple[Any, np.ndarray]] = field(default_factory=list)
@@ -76,7 +63,7 @@ class Passes:
 def sample_of(
     X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None
 ):
-    """Some rows (all, if None) of a source in tiles of so many."""
+    """These rows (all, if None) of a source with tiles of this size."""
     executor = LocalExecutor(threads)
     seen = passes or Passes()
     run = executor.run

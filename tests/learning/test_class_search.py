@@ -1,10 +1,11 @@
-"""The search for the kernel of classes: indicators, one width or one per feature, features in their
-own units."""
+"""The kernel search for classes: indicators, one width or several, features in raw units."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.kernels import Categorical, Gaussian, OnColumns, Product
@@ -25,7 +26,7 @@ from partirvm.likelihoods.passes import SlopePass
 
 
 def learned(X, codes, K, **hooks):
-    """The last line of history and the problem that is returned."""
+    """The last line of the history, and the returned problem."""
     lines = []
     learning = learning_options(len(X), n_classes=K)
     with sample_of(X, codes, lines=lines, **hooks) as sample:
@@ -37,30 +38,28 @@ def learned(X, codes, K, **hooks):
 
 
 def two_of(n, d, seed=0):
-    """Classes that two of d features part."""
+    """Two classes that two of d features separate."""
     X, f = arm(n, d, seed=seed, noise=0.02)
     return X, (f > np.quantile(f, 0.6)).astype(float)
 
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
-    """(1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k); of two classes that of the second
-    alone."""
-    codes = np.random.default_rng(1).integers(0, K, 60).astype(float)
+    """They are (1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k)."""
+    codes = default_rng(1).integers(0, K, 60).astype(float)
     X = np.zeros((60, 1))
     rows = np.arange(5, 30)
     with sample_of(X, codes) as sample:
         found = ProcessRows.of(sample, problem_of(X, codes, K=K), rows).t
     every = np.stack([codes == k for k in range(K)], axis=1)[:, K == 2 :]
     shares = every.mean(axis=0)
-    np.testing.assert_allclose(
+    assert_allclose(
         found, ((every - shares) / np.sqrt((shares * (1 - shares)).mean()))[rows], rtol=1e-12
     )
 
 
-def test_one_width_keeps_the_ratios_of_all():
-    """One number is added to all log parameters; a move of it either way lowers what was
-    climbed."""
+def test_a_common_width_keeps_the_ratios_of_gammas():
+    """The found width is a maximum."""
     X, codes = two_of(80, 3)
     with sample_of(X, codes) as sample:
         rows = ProcessRows.of(sample, problem_of(X, codes, K=2), np.arange(80))
@@ -77,21 +76,19 @@ def test_one_width_keeps_the_ratios_of_all():
             assert value(replace(found, kernel=found.kernel.rescaled(factor))) < found.value
 
 
-def test_features_in_their_own_units_have_gammas_in_proportion_to_their_variances():
-    """gamma_j v_j / mean(v) over the numeric features; categories stay."""
+def test_unscaled_features_have_gammas_proportional_to_their_variances():
+    """They are gamma_j v_j / mean(v) over numeric features; categories are unchanged."""
     X = np.zeros((3, 4))
     kernel = Product((OnColumns(Gaussian(0.5), (0, 2, 3)), OnColumns(Categorical(0.7), (1,))))
     problem = problem_of(X, np.zeros(3), kernel, K=3)
     scale = np.array([1.0, 9.0, 2.0, 0.5])
     found = unscaled(problem.with_scaling(replace(problem.empty.scaling, x_scale=scale)))
-    np.testing.assert_allclose(
-        found.parts[0].kernel.gamma, np.array([0.5, 2.0, 0.125]) / 1.75, rtol=1e-12
-    )
+    assert_allclose(found.parts[0].kernel.gamma, np.array([0.5, 2.0, 0.125]) / 1.75, rtol=1e-12)
     assert found.parts[1] == kernel.parts[1]
 
 
-def test_a_width_of_each_must_be_ahead_of_chance():
-    """By more than one standard error of the mean gain; the errors are roots of means."""
+def test_widths_per_feature_must_gain_more_than_a_standard_error():
+    """The error is that of the mean gain; recorded errors are roots of means."""
     gain = np.array([1.0, -1.0, 1.0, 0.0])  # mean .25, standard error √.6875 / 2 = .41
     for more, form in ((0.1, ONE), (0.2, EACH)):
         found = choose(np.array([4.0 + gain + more, np.full(4, 4.0)]), ONE)
@@ -100,9 +97,8 @@ def test_a_width_of_each_must_be_ahead_of_chance():
         assert found["errors"] == pytest.approx({ONE: np.sqrt(4.25 + more), EACH: 2.0})
 
 
-def test_no_row_decides_about_itself(monkeypatch):
-    """No process that predicts a row has seen it; each row counts once, by the error of its
-    indicators."""
+def test_rows_are_judged_by_processes_that_have_not_seen_them(monkeypatch):
+    """Each row counts once."""
     X, codes = two_of(60, 2)
     seen = []
     own = class_search.ProcessRows
@@ -117,29 +113,22 @@ def test_no_row_decides_about_itself(monkeypatch):
     monkeypatch.setattr(class_search, "ProcessRows", Watched)
     with sample_of(X, codes) as sample:
         one = ProcessFit(Gaussian((0.5, 0.5)), 0.0, -1.0)
-        found = left_out(
-            sample, problem_of(X, codes, K=2), one, np.random.default_rng(0).permutation(60), 60
-        )
+        found = left_out(sample, problem_of(X, codes, K=2), one, default_rng(0).permutation(60), 60)
     assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
-    np.testing.assert_allclose(
+    assert_allclose(
         found[0], np.concatenate([errors[:, 0] ** 2 for *_, errors in seen[::2]]), rtol=1e-12
     )
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_features_that_tell_nothing_are_found(K):
-    """Two of six features part the classes; a width per feature predicts better, and the others are
-    nearly off."""
+def test_irrelevant_features_are_switched_off(K):
+    """Two of six features separate the classes, and a width per feature predicts better."""
     X, f = arm(240, 6, seed=3, noise=0.02)
     best = []
-    line, found = learned(
-        X,
-        np.digitize(f, np.quantile(f, [0.6] if K == 2 else [0.3, 0.7])).astype(float),
-        K,
-        on_best=best,
-    )
+    codes = np.digitize(f, np.quantile(f, [0.6] if K == 2 else [0.3, 0.7])).astype(float)
+    line, found = learned(X, codes, K, on_best=best)
     assert line.choice["form"] == EACH
     assert line.choice["errors"][EACH] < line.choice["errors"][ONE] < 1
     assert line.choice["rows"] == 240
@@ -148,10 +137,9 @@ def test_features_that_tell_nothing_are_found(K):
     assert best[-1].kernel == found.empty.kernel
 
 
-def test_features_of_one_unit_are_compared_in_it():
-    """Two features of large variance matter alike, ten of small variance do not: one width of
-    unscaled features."""
-    X = np.random.default_rng(2).normal(size=(150, 12))
+def test_features_of_one_unit_are_unscaled_if_that_is_better():
+    """Two features of large variance matter equally, ten of small variance do not."""
+    X = default_rng(2).normal(size=(150, 12))
     codes = (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0)
     scale = np.array([10.0] * 2 + [1.0] * 10)
     problem = problem_of(X, codes, K=4)
@@ -159,15 +147,12 @@ def test_features_of_one_unit_are_compared_in_it():
     with sample_of(X * scale, codes) as sample:
         *_, one, form = one_width(sample, problem, np.arange(150), 150, warp=False)
     assert form == UNSCALED
-    np.testing.assert_allclose(
-        np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12
-    )
+    assert_allclose(np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12)
 
 
 def test_skewed_features_are_warped_together():
-    """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a
-    category."""
-    rng = np.random.default_rng(5)
+    """Classes depend on a sum of logarithms; codes of a category are not warped."""
+    rng = default_rng(5)
     Z = rng.normal(size=(300, 8))
     codes = rng.integers(9, size=300) ** 2.0
     y = (Z.sum(axis=1) > 0).astype(float)
@@ -186,9 +171,8 @@ def test_skewed_features_are_warped_together():
 
 
 @pytest.mark.parametrize("K", [2, 4])
-def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
-    """Above ``FEW`` rows the last line is that of a search with fewer centres; two classes are not
-    asked for a form."""
+def test_many_rows_use_the_tied_evidence(K, monkeypatch):
+    """Above ``FEW`` rows the search has fewer centres."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
     passes = Passes()
@@ -200,14 +184,13 @@ def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
     assert passes.of(SlopePass)
 
 
-def test_one_width_of_many_rows_is_the_last_line_if_it_is_chosen(monkeypatch):
-    """The tied search has lines of its own before it; each row is left out once where there are
-    few."""
+def test_a_common_width_of_many_rows_is_recorded_last_if_chosen(monkeypatch):
+    """Each row is left out once."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(
         class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]}
     )
-    X = np.random.default_rng(4).normal(size=(300, 2))
+    X = default_rng(4).normal(size=(300, 2))
     line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
     assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
     assert len(set(found.empty.kernel.gamma)) == 1

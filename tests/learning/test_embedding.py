@@ -1,11 +1,13 @@
-"""Features of many levels: planted effects are found as coordinates, rare levels stay near the
-common point."""
+"""Features of many levels: their effects become coordinates, rare levels are near the origin."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from naive import rmse
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 from scipy import stats
 
@@ -18,9 +20,8 @@ from partirvm.types import Columns
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
-    """Rows (x, level) whose targets have the effect a_l + b_l x of the level, and the effects (L,
-    2)."""
-    rng = np.random.default_rng(seed)
+    """Rows (x, level) with targets a_l + b_l x + noise, and the effects (L, 2)."""
+    rng = default_rng(seed)
     effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
     x = rng.normal(size=n)
     codes = rng.integers(0, L, n)
@@ -33,15 +34,13 @@ def columns_of(L):
 
 
 def embedding_of(X, y, L, w=None):
-    """The scaling of a sample, and the notes."""
     with sample_of(X, y, w) as sample:
         found = embedded(sample, problem_of(X, y), columns_of(L), {1: L}, 0)
     return found.scaling, found.notes
 
 
 def test_planted_effects_are_found_up_to_a_rotation():
-    """Two coordinates, whose distances are the root mean square differences of the effects a + bx,
-    x ~ N(0, 1)."""
+    """Distances of two coordinates are root mean square differences of a + bx, x ~ N(0, 1)."""
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
     assert notes == ("c: 2 coordinates of 40 levels",)
@@ -52,17 +51,16 @@ def test_planted_effects_are_found_up_to_a_rotation():
     def distances(points):
         return np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
 
-    np.testing.assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
+    assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
     assert not table[40:].any()  # unknown and missing levels: the common point
     inputs = scaling.inputs(folded_inputs(X, scaling.features, folds_of_rows(np.arange(len(X)))))
-    np.testing.assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
+    assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
+    assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
 
 
-def test_posterior_means_follow_the_shares_of_known_variances():
-    """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own
-    errors."""
-    rng = np.random.default_rng(1)
+def test_random_effects_have_the_known_posterior():
+    """w_l = n_l m_l / (n_l + σ²/τ²), and τ² and σ² are within their errors."""
+    rng = default_rng(1)
     counts = np.tile([2, 8, 32], 200)
     tau = 1.5
     sigma = 2.0
@@ -72,19 +70,16 @@ def test_posterior_means_follow_the_shares_of_known_variances():
     found = random_effects(
         LevelSums(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t))
     )
-    np.testing.assert_allclose(
-        found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05
-    )
+    assert_allclose(found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05)
     variances = 1 / (counts / sigma**2 + 1 / tau**2)
-    np.testing.assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
-    np.testing.assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
+    assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
+    assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
 
 
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
-def test_intervals_of_new_levels_hold_on_average(n_levels):
-    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1: Student's t has 95 % over
-    the draws."""
-    rng = np.random.default_rng(n_levels)
+def test_intervals_of_new_levels_cover_on_average(n_levels):
+    """There are 400 draws of effects of sd 3, with 50 rows each and noise of sd 1."""
+    rng = default_rng(n_levels)
     shares = []
     for _ in range(400):
         effects = 3.0 * rng.normal(size=n_levels)
@@ -101,26 +96,22 @@ def test_intervals_of_new_levels_hold_on_average(n_levels):
     assert 0.94 < np.mean(shares) < 0.98
 
 
-def test_the_spread_of_a_new_level_is_known_and_bounded():
-    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range; the variance
-    for one level."""
-    rng = np.random.default_rng(0)
+def test_the_variance_of_a_new_level_follows_its_formula():
+    """It is (1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range."""
+    rng = default_rng(0)
     found = replace(
         random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)),
         prior=np.array([[0.25]]),
     )
     targets = rng.normal(size=1000)
     expected = 0.25 * 4 / 2 * (stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)) ** 2
-    np.testing.assert_allclose(of_unknown(found, 3, targets), [[expected]], rtol=1e-12)
-    np.testing.assert_allclose(
-        of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12
-    )
-    np.testing.assert_allclose(of_unknown(found, 1, targets), [[targets.var()]], rtol=1e-12)
+    assert_allclose(of_unknown(found, 3, targets), [[expected]], rtol=1e-12)
+    assert_allclose(of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12)
+    assert_allclose(of_unknown(found, 1, targets), [[targets.var()]], rtol=1e-12)
 
 
 def test_levels_without_an_effect_are_switched_off():
-    """Four rows a level, and no effect: one input that is constant."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     X = np.column_stack([rng.normal(size=2000), rng.integers(0, 500, 2000)])
     scaling, notes = embedding_of(X, np.sin(2 * X[:, 0]), 500)
     assert "switched off" in notes[0]
@@ -128,20 +119,20 @@ def test_levels_without_an_effect_are_switched_off():
 
 
 def test_weights_count_as_rows():
-    """Rows of weight 2 are as two rows, those of weight 0 as none."""
+    """A row of weight 2 equals two rows, one of weight 0 none."""
     X, y, _ = planted(1500)
-    w = np.random.default_rng(3).integers(0, 3, 1500).astype(float)
-    weighted, _ = embedding_of(X, y, 40, w)
-    repeated, _ = embedding_of(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)), 40)
-    table = weighted.features.tables[0][1][0]
-    other = repeated.features.tables[0][1][0]
-    products = [each[:, :1] @ each[:, :1].T for each in (table, other)]
-    np.testing.assert_allclose(*products, atol=0.03)
+    w = default_rng(3).integers(0, 3, 1500).astype(float)
+    rows = np.repeat(np.arange(1500), w.astype(int))
+    products = []
+    for scaling, _ in (embedding_of(X, y, 40, w), embedding_of(X[rows], y[rows], 40)):
+        first = scaling.features.tables[0][1][0][:, :1]
+        products.append(first @ first.T)
+    assert_allclose(*products, atol=0.03)
 
 
-def test_an_effect_of_a_level_is_a_function_of_the_numbers():
-    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels
-    have none."""
+def test_effects_of_levels_are_functions_of_the_numbers():
+    """They are w₀ + w₁z + w₂ cos πu with z = (x − 1)/2, u = (1 + tanh .8z)/2; unknown levels have
+    0."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
     weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
@@ -152,15 +143,14 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
     expected = np.column_stack(
         [[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)]
     )
-    np.testing.assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(features(X[1:2]), features(X)[1:2])
+    assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
+    assert_array_equal(features(X[1:2]), features(X)[1:2])
     assert features.names(("x", "c")) == ("x", "c (1)", "effect of c")
     assert features.sources.tolist() == [0, 1, 1]
 
 
 def test_a_row_has_the_effects_learned_without_its_fold():
-    """A code names level and fold: block f + 1 of a table; new rows have block 0; unknown, missing
-    and odd codes."""
+    """A code names level and fold: block f + 1 of a table; new rows use block 0."""
     table = np.arange(2 * 5 * 1.0).reshape(
         2, 5, 1
     )  # three levels, unknown, missing; all rows, without fold 0
@@ -170,20 +160,18 @@ def test_a_row_has_the_effects_learned_without_its_fold():
     codes = np.array([0.0, 2, 3, -1, np.nan, 99, 4, 1.5])
     expected = np.array([0.0, 2, 3, 3, 4, 3, 3, 1])
     missing = np.array([0.0, 0, 0, 0, 1, 0, 0, 0])
-    np.testing.assert_array_equal(features(codes[:, None]), np.column_stack([expected, missing]))
-    np.testing.assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
+    assert_array_equal(features(codes[:, None]), np.column_stack([expected, missing]))
+    assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
     known = np.array([0.0, 2, 3, np.nan])
     folded = with_folds(known, 3, np.zeros(4))
-    np.testing.assert_array_equal(
-        features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]])
-    )
-    np.testing.assert_array_equal(without_folds(folded, 3), known)
+    assert_array_equal(features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]]))
+    assert_array_equal(without_folds(folded, 3), known)
 
 
 def test_effects_without_a_fold_are_those_of_the_other_rows():
-    """With the variances of all rows: n_l m_l / (n_l + σ²/τ²) over the rows of a level outside the
-    fold."""
-    rng = np.random.default_rng(4)
+    """They are n_l m_l / (n_l + σ²/τ²) over rows outside the fold, with the variances of all
+    rows."""
+    rng = default_rng(4)
     codes = np.repeat(np.arange(300), 3)
     t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)
     X = np.column_stack([np.zeros(900), codes]).astype(float)
@@ -192,7 +180,7 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
     ((_, blocks),) = scaling.features.tables
     ((_, doubts),) = scaling.features.doubts
     inputs = folded_inputs(X, scaling.features, folds_of_rows(np.arange(900)))
-    np.testing.assert_allclose(scaling.noise_factor(inputs).mean(), 1.0, rtol=1e-9)
+    assert_allclose(scaling.noise_factor(inputs).mean(), 1.0, rtol=1e-9)
     doubts = doubts / scaling.features.share
     folds = folds_of_rows(np.arange(900))
     outside = folds != 2
@@ -205,9 +193,9 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
     slope = np.polyfit(sums / (counts + 1 / full), signs * blocks[3, :300, 0], 1)[0]
     assert 0.9 < slope < 1.1
     assert not blocks[3, :300, 0][counts == 0].any()
-    np.testing.assert_allclose(doubts[3, :300], 1 / (counts + 1 / full), rtol=1e-4)
+    assert_allclose(doubts[3, :300], 1 / (counts + 1 / full), rtol=1e-4)
     new = full * (stats.t.ppf(0.975, 299) / stats.norm.ppf(0.975)) ** 2 * 301 / 299
-    np.testing.assert_allclose(doubts[:, 300:], new, rtol=1e-4)
+    assert_allclose(doubts[:, 300:], new, rtol=1e-4)
     assert 2 < full < 7  # (1/.5)² = 4
 
 
@@ -217,20 +205,19 @@ def frame(X, L):
     )
 
 
-def test_a_fit_uses_the_coordinates_and_keeps_them(tmp_path):
-    """The error is that of the noise; a level without rows is predicted as a + bx of all; a saved
-    model is the same."""
+def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
+    """The error is that of the noise; a level without rows has no effect."""
     X, y, _ = planted(400, 12, noise=0.1)
     model = RVMRegressor(
         kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant"
     )
     model.fit(frame(X, 13), y)
     new, t, _ = planted(400, 12, noise=0.0)
-    assert np.sqrt(np.mean((model.predict(frame(new, 13)) - t) ** 2)) < 0.1
+    assert rmse(model.predict(frame(new, 13)), t) < 0.1
     assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
     assert model.model_.design.scaling.embedded == [1]
     save_model(model, tmp_path / "model")
-    np.testing.assert_array_equal(
+    assert_array_equal(
         load_model(tmp_path / "model").predict(frame(new, 13)), model.predict(frame(new, 13))
     )
     unseen = frame(np.column_stack([[0.0], [12]]), 13)

@@ -1,10 +1,10 @@
-"""The exact process of some rows: its covariance, the slopes of its evidence, its gradient, and the
-ascent."""
+"""The exact process: its covariance, slopes of its evidence, its gradient, and the ascent."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sampling import arm, problem_of, sample_of
 from scipy.stats import multivariate_normal
 
@@ -31,7 +31,7 @@ def rows_of(problem, X, y, w=None, numbers=None):
 
 
 def dense(X, w, kernel, problem, fit):
-    """s² k + σ² W⁻¹ + v 11ᵀ by its formula, for a Gaussian kernel and a bias."""
+    """s² k + σ² W⁻¹ + v 11ᵀ, for a Gaussian kernel and a bias."""
     square = (kernel.gamma * (X[:, None] - X[None]) ** 2).sum(axis=2)
     return (
         np.exp(fit.signal) * np.exp(-square)
@@ -40,8 +40,8 @@ def dense(X, w, kernel, problem, fit):
     )
 
 
-def test_the_evidence_is_that_of_the_covariance_with_row_weights_and_bias():
-    """The density of a normal."""
+def test_the_evidence_is_the_normal_density_of_the_covariance():
+    """The covariance has row weights and a bias."""
     X, y = arm(20, 2)
     w = np.array([4.0, 0.5, 1.0, 2.0] * 5)
     problem = problem_of(X, y)
@@ -56,8 +56,8 @@ def test_the_evidence_is_that_of_the_covariance_with_row_weights_and_bias():
     "kernel",
     [Gaussian((0.4, 0.2)), Matern32(0.3), Directions(Gaussian((0.5, 0.1)), [[1, 1], [1, -1]])],
 )
-def test_slopes_are_differences_of_the_evidence(kernel, noise):
-    """In each log parameter of the kernel, log s² and log σ²; a given noise variance has none."""
+def test_slopes_equal_differences_of_the_evidence(kernel, noise):
+    """The parameters are those of the kernel, log s² and log σ², unless σ² is given."""
     X, y = arm(15, 2)
     rows = rows_of(
         replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5)
@@ -72,13 +72,12 @@ def test_slopes_are_differences_of_the_evidence(kernel, noise):
     differences = [
         (value(theta + e)[0] - value(theta - e)[0]) / (2 * step) for e in step * np.eye(len(theta))
     ]
-    np.testing.assert_allclose(slopes, differences, rtol=2e-6, atol=1e-6)
+    assert_allclose(slopes, differences, rtol=2e-6, atol=1e-6)
     assert (slopes[-1] == 0) == (noise is not None)
 
 
 def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
-    """The factor c = tᵀK⁻¹t/n, up to the constant n/2 (1 + log 2π − log n); both variances times c
-    are the level."""
+    """The factor is c = tᵀK⁻¹t/n, and the constant n/2 (1 + log 2π − log n) is left out."""
     X, y = arm(20, 2)
     problem = problem_of(X, y)
     K = dense(X, np.ones(20), FIT.kernel, problem, FIT)
@@ -99,7 +98,7 @@ def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
 
 
 def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
-    """Central differences of the process' mean at its rows, without the constant."""
+    """The gradient is compared with central differences at the rows."""
     X, y = arm(12, 2)
     problem = problem_of(X, y)
     rows = rows_of(problem, X, y)
@@ -112,11 +111,11 @@ def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
     gradient = np.stack(
         [(mean(X + e) - mean(X - e)) / (2 * step) for e in step * np.eye(2)], axis=1
     )
-    np.testing.assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
+    assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
 
 
 def test_densities_of_new_rows_are_those_of_the_joint_normal():
-    """log p(all, new) − log p(all), for each new row alone."""
+    """Each is log p(all, new) − log p(all)."""
     X, y = arm(14, 2)
     problem = problem_of(X, y)
     rows, new = (rows_of(problem, X, y, numbers=np.arange(*each)) for each in ((0, 10), (10, 14)))
@@ -131,7 +130,7 @@ def test_densities_of_new_rows_are_those_of_the_joint_normal():
 
 
 def test_the_ascent_ends_where_slopes_are_zero():
-    """From wide widths and much noise; the noise found is that of the data."""
+    """It begins with wide widths and high noise, and finds the noise of the data."""
     X, y = arm(150, 2, noise=0.2)
     rows = rows_of(problem_of(X, y), X, y)
     start = ProcessFit(Gaussian((0.05, 0.05)), 0.0, np.log(0.5))
@@ -143,9 +142,8 @@ def test_the_ascent_ends_where_slopes_are_zero():
     assert np.exp(found.noise / 2) == pytest.approx(0.2, rel=0.2)
 
 
-def test_priors_act_on_narrow_widths_and_small_noise_alone():
-    """Half normals in the logs: γ above half of the initial gamma, σ² below a tenth of the variance
-    of the target."""
+def test_priors_affect_only_narrow_widths_and_small_noise():
+    """They are half normals of log γ above half its initial value and of log σ² below a limit."""
     X, y = arm(30, 2)
     problem = problem_of(X, y, Gaussian((0.5, 0.5)))
     rows = rows_of(problem, X, y)
@@ -155,12 +153,12 @@ def test_priors_act_on_narrow_widths_and_small_noise_alone():
     value, slope = rows.log_prior(np.array([np.log(0.25) + 3.0, 0.0, 0.0, noise - 1.0]))
     over = np.array([3.0, np.log(4.0)])
     assert value == pytest.approx(-0.5 * (over**2).sum() / NARROW_SD**2 - 0.5 / NOISE_SD**2)
-    np.testing.assert_allclose(slope, [*(-over / NARROW_SD**2), 0.0, 1 / NOISE_SD**2])
+    assert_allclose(slope, [*(-over / NARROW_SD**2), 0.0, 1 / NOISE_SD**2])
 
 
 @pytest.mark.parametrize("w", [np.ones(40), np.array([4.0, 0.5, 1.0, 2.0] * 10)])
 def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
-    """The largest density over a grid of λ, at the noise of each, minus that of noise alone."""
+    """It is the largest density over λ, at the best noise of each, less that of noise only."""
     X, y = arm(40, 2)
     rows = replace(rows_of(problem_of(X, y), X, y, w), columns=np.zeros((40, 0)))
     kernel = Gaussian((2.0, 0.3))
@@ -179,5 +177,5 @@ def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
 
 
 def test_a_covariance_that_is_not_definite_has_no_evidence():
-    """None instead of an error, so that a search can take a smaller step."""
+    """The search then takes a smaller step."""
     assert process_evidence(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones((2, 1))) is None

@@ -1,11 +1,11 @@
-"""Learning a kernel: which features it finds, what it asks for, that evidence never falls, and
-classes."""
+"""Learning a kernel: relevant features, number of centres, evidence that never falls, classes."""
 
 from dataclasses import asdict, replace
 
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sampling import arm, problem_of, sample_of
 
 from partirvm.core.ascent import OFF
@@ -17,8 +17,7 @@ from partirvm.strategies.fit_rows import posterior_rows
 
 
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
-    """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its
-    spec."""
+    """The lines of history (as dicts, with the kernel itself) that learning leaves."""
     problem = problem_of(X, y, **about)
     lines = []
     learning = learning_options(rows or len(X), n_classes=problem.n_classes)
@@ -40,8 +39,8 @@ def gammas(entries):
     return found / found.max()
 
 
-def test_the_features_that_matter_are_found():
-    """2 of 10: both stay on, each of the others is off."""
+def test_relevant_features_are_found():
+    """Two of ten features are relevant."""
     entries = learned(*arm(1200, 10), centres=100)
     found = gammas(entries)
     assert (found[:2] > 0.05).all()
@@ -51,10 +50,9 @@ def test_the_features_that_matter_are_found():
     assert line["gain"] > 100
 
 
-def test_one_width_is_sought_from_several_starts():
-    """A trend with ripples: uphill from gamma 1 lies the width of the trend, 280 nats below that of
-    the ripples."""
-    rng = np.random.default_rng(5)
+def test_one_width_is_searched_from_several_starts():
+    """The width of a trend with ripples is a local maximum, 280 nats below the best."""
+    rng = default_rng(5)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
     near, far = (
@@ -64,10 +62,8 @@ def test_one_width_is_sought_from_several_starts():
     assert near["kernel"].gamma[0] == pytest.approx(far["kernel"].gamma[0], rel=0.1)
 
 
-def test_classes_are_learned():
-    """Of two classes and of three, each against the rest: the two features of six that part
-    them."""
-    rng = np.random.default_rng(4)
+def test_relevant_features_of_classes_are_found():
+    rng = default_rng(4)
     X = rng.normal(size=(500, 6))
     f = X[:, 1] ** 2 + X[:, 4] + 0.3 * rng.normal(size=500)
     for K in (2, 3):
@@ -81,14 +77,13 @@ def test_classes_are_learned():
 
 
 def dense(X, y, w, line, kernel, centres, alpha):
-    """log p(t | α, β) of eq. 15 with these centres."""
+    """The log evidence (eq. 15) with these centres."""
     design = problem_of(X, y, kernel).empty.with_centres(X[centres], centres, bias=True)
     return naive.log_evidence(design.block(X), y, alpha, 1 / line["noise_variance"], w)
 
 
-def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monkeypatch):
-    """A wavy function almost without noise: twice the centres each time; every stage ends no lower
-    than it began, and its evidence is that of the dense formula."""
+def test_centres_double_and_the_evidence_never_falls(monkeypatch):
+    """The evidence of each stage is that of the dense formula."""
     bests = []
     old = KernelSearch.record
 
@@ -97,7 +92,7 @@ def test_centres_grow_while_the_data_ask_for_them_and_evidence_never_falls(monke
         return old(stage, problem)
 
     monkeypatch.setattr(KernelSearch, "record", spy)
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-2, 2, size=(700, 2))
     w = rng.choice([0.0, 0.5, 2.0], size=700)
     y = np.sin(4 * X[:, 0]) * np.cos(3 * X[:, 1]) + 0.02 * rng.normal(size=700)

@@ -1,8 +1,10 @@
-"""Judges of kernels: what they predict from, when a kernel is lost, and what a lost search finds on
-more rows."""
+"""Judging kernels by left-out rows: predictions, when a kernel is lost, and learning from more
+rows."""
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from sampling import problem_of, sample_of
 from test_process_search import learned
 
@@ -14,9 +16,8 @@ from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 
 def product(n, d=6, seed=1):
-    """sin(2 x_0) x_1 + cos(x_2 x_3), which a process of 400 rows takes for noise in part, and its
-    targets."""
-    rng = np.random.default_rng(seed)
+    """Inputs, and sin(2 x_0) x_1 + cos(x_2 x_3), part of which 400 rows mistake for noise."""
+    rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3])
     y = f + 0.1 * rng.normal(size=n)
@@ -24,12 +25,11 @@ def product(n, d=6, seed=1):
 
 
 def test_left_out_rows_are_predicted_by_the_exact_process():
-    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23) of the known rows
-    alone."""
+    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23), with a bias in k."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.3))
     with sample_of(X, y) as sample:
-        judge = judge_of(sample, problem, np.random.default_rng(0).permutation(500))
+        judge = judge_of(sample, problem, default_rng(0).permutation(500))
         losses = judge.losses(ProcessFit(Gaussian(0.3), np.log(2.0), np.log(0.05)))
     known = np.sort(judge.known)
     new = np.sort(judge.new)
@@ -39,28 +39,22 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
     def kernel(A, B):
         return 2.0 * np.exp(-0.3 * ((A[:, None] - B) ** 2).sum(axis=2))
 
-    # the leading columns of the problem are part of the covariance
-    leading = problem.empty.take(np.arange(0), leading=problem.leading).block(X)
-    scale = 100.0 * problem.target_variance / np.maximum((leading[known] ** 2).mean(axis=0), 1e-300)
-    scale_new = (
-        100.0 * problem.target_variance / np.maximum((leading[new] ** 2).mean(axis=0), 1e-300)
-    )
-    np.testing.assert_allclose(scale, scale_new, rtol=1e-12)  # a bias
-    extra = (leading * scale) @ leading.T
-    K = kernel(X[known], X[known]) + extra[np.ix_(known, known)] + 0.05 * np.eye(len(known))
-    mean = (kernel(X[new], X[known]) + extra[np.ix_(new, known)]) @ np.linalg.solve(K, y[known])
-    np.testing.assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
+    bias = 100.0 * problem.target_variance
+    K = kernel(X[known], X[known]) + bias + 0.05 * np.eye(len(known))
+    mean = (kernel(X[new], X[known]) + bias) @ np.linalg.solve(K, y[known])
+    assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
 
 
 def judge_with(rivals):
-    """A judge whose rivals have given squared errors."""
+    """A judge whose rivals have these squared errors."""
     judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))
     judge.__dict__["rivals"] = {name: np.array(loss) for name, loss in rivals.items()}
     return judge
 
 
 def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
-    """By more than 5 % of the error, and by more than one standard error of the mean difference."""
+    """The rival must gain 5 % of the error and more than one standard error of the mean
+    difference."""
     judge = judge_with(
         {"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]}
     )
@@ -81,12 +75,12 @@ def test_few_rows_are_not_judged():
 
 
 def test_a_lost_search_continues_on_more_rows():
-    """The rows that judge teach no level; the error of new rows falls below half of the rival's."""
+    """Rows for judging are not learned from; the final error is below half of the rival's."""
     X, y = product(1600)
     lines = []
     with sample_of(X, y, lines=lines) as sample:
         problem = problem_of(X, y).with_kernel(Gaussian(1 / 6).per_feature(6))
-        order = np.random.default_rng(0).permutation(1600)
+        order = default_rng(0).permutation(1600)
         judge = judge_of(sample, problem, order)
         wide = ProcessFit(Gaussian((0.01,) * 6), 0.0, np.log(0.5))
         found = escalated(judge, order, [wide], 400, families=False)
@@ -122,7 +116,7 @@ def test_forests_give_starts_on_the_features_that_matter():
             assert (start < start.max()).any()
 
 
-def test_the_history_says_what_the_judge_found():
+def test_the_history_records_the_judgement():
     X, y = product(1000)
     line = learned(X, y)
     judged = line.choice["judged"]
@@ -132,8 +126,7 @@ def test_the_history_says_what_the_judge_found():
 
 
 def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
-    """After the tied search, the process's kernel is kept if its error of left-out rows is lower by
-    2 %."""
+    """The process's kernel is kept after the tied search if its left-out error is lower by 2 %."""
     monkeypatch.setattr(process_search, "FEW", 500)
     monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
     monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)
@@ -146,13 +139,12 @@ def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
 
 
 def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
-    """With r_i = α_i/(K⁻¹)_ii, the left-out errors of known rows (ibid. eq. 5.12), and their means
-    over 8 rows."""
+    """The correction is a mean over 8 rows of left-out errors α_i/(K⁻¹)_ii (ibid., eq. 5.12)."""
     X, y = product(500)
     problem = problem_of(X, y, Gaussian(0.02), bias=False)
     fit = ProcessFit(Gaussian(0.02), 0.0, np.log(0.5))
     with sample_of(X, y) as sample:
-        judge = judge_of(sample, problem, np.random.default_rng(0).permutation(500), residuals=True)
+        judge = judge_of(sample, problem, default_rng(0).permutation(500), residuals=True)
         judge.__dict__["rivals"] = {"boosted trees": np.zeros(125)}
         losses = judge.losses(fit)
     known = np.sort(judge.known)
@@ -176,4 +168,4 @@ def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
         - kernel(X[new], X[known]) @ alpha
         - multiple * mean_of_similar(kernel(X[new], X[known]))
     )
-    np.testing.assert_allclose(losses, errors**2, rtol=1e-6, atol=1e-9)
+    assert_allclose(losses, errors**2, rtol=1e-6, atol=1e-9)

@@ -1,7 +1,9 @@
-"""Directions: gradients of the mean, the search's start, what is taken and what is left."""
+"""Directions: gradients of the mean, the start of the search, and when directions are used."""
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from sampling import Passes, problem_of, sample_of
 
 from partirvm.kernels import (
@@ -21,16 +23,16 @@ from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
 def ridge(n, d, seed=0, noise=0.1):
-    """A wave along (1, 1, 0, ...)/√2, which no single feature shows, and a slow trend along (1, −1,
-    0, ...)."""
-    rng = np.random.default_rng(seed)
+    """A wave along (1, 1, 0, ...)/√2, invisible in single features, and a trend along (1, −1, 0,
+    ...)."""
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(2 * (X[:, 0] + X[:, 1])) + 0.3 * (X[:, 0] - X[:, 1]) + noise * rng.normal(size=n)
     return X, y - y.mean()
 
 
 def learned(X, y, kernel, metric="auto", passes=None):
-    """The last line of history and the kernel."""
+    """The last line of the history, and the kernel."""
     lines = []
     options = learning_options(len(X), metric=metric)
     with sample_of(X, y, passes=passes, lines=lines) as sample:
@@ -40,9 +42,8 @@ def learned(X, y, kernel, metric="auto", passes=None):
 
 
 def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
-    """Central differences of Φμ at the rows, with row weights, summed over two columns of μ; a bias
-    does not count."""
-    rng = np.random.default_rng(1)
+    """It is compared with central differences of Φμ, with row weights and two columns of μ."""
+    rng = default_rng(1)
     X = rng.normal(size=(30, 3))
     w = rng.choice([0.5, 2.0], size=30)
     mean = rng.normal(size=(6, 2))
@@ -59,12 +60,12 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
         ]
         gradient = np.stack(slopes, axis=1)
         total = total + (w[:, None] * gradient).T @ gradient
-    np.testing.assert_allclose(found, total, rtol=1e-7)
+    assert_allclose(found, total, rtol=1e-7)
 
 
 @pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
-def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input(family):
-    """Largest eigenvalue first; gamma_i = family's factor / (d · variance along the direction)."""
+def test_directions_start_at_eigenvectors_with_the_width_of_an_input(family):
+    """gamma_i is the factor of the family / (d · variance along the direction), largest first."""
     X, y = ridge(60, 3)
     X *= [1.0, 2.0, 0.5]
     with sample_of(X, y) as sample:
@@ -73,22 +74,18 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
         found = forms.directed(stage)
         (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     axes = np.linalg.eigh(outer)[1].T[::-1]
-    np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
+    assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
     variance = np.array([a @ np.cov(X, rowvar=False) @ a for a in axes])
-    np.testing.assert_allclose(
-        found.kernel.gamma, family.typical_gamma / (3 * variance), rtol=1e-10
-    )
+    assert_allclose(found.kernel.gamma, family.typical_gamma / (3 * variance), rtol=1e-10)
     assert not found.free
 
 
 def test_only_numeric_columns_get_directions():
-    """In a product with categories, and not where a kernel sees one feature or is not radial."""
+    """Kernels of one feature, and kernels that are not radial, have none."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
     found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
-    np.testing.assert_allclose(
-        np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15
-    )
+    assert_allclose(np.abs(found.parts[0].kernel.axes), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15)
     assert found.parts[0].columns == (0, 2)
     assert found.parts[1] == mixed.parts[1]
     assert not turnable(Laplacian(0.5), 3)
@@ -99,8 +96,6 @@ def test_only_numeric_columns_get_directions():
 
 
 def test_a_wave_along_a_diagonal_is_found():
-    """The direction of the largest gamma is that of the wave, and the evidence is far above that of
-    widths."""
     line, kernel = learned(*ridge(600, 4), Gaussian((0.25,) * 4))
     assert line.choice["form"] == DIRECTIONS
     assert line.choice["directions"] > 0.5 * 4 * 4 * np.log(
@@ -111,10 +106,9 @@ def test_a_wave_along_a_diagonal_is_found():
 
 
 @pytest.mark.slow
-def test_directions_that_gain_nothing_are_left():
-    """A sum of functions of single features: the last line is the width per feature, and its kernel
-    is what counts."""
-    rng = np.random.default_rng(3)
+def test_directions_that_gain_nothing_are_not_used():
+    """The target is a sum of functions of single features."""
+    rng = default_rng(3)
     X = rng.normal(size=(500, 3))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2 / 4 + 0.1 * rng.normal(size=500)
     line, kernel = learned(X, y - y.mean(), Gaussian((1 / 3,) * 3))
@@ -124,12 +118,8 @@ def test_directions_that_gain_nothing_are_left():
 
 @pytest.mark.slow
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N for each
-    angle; else not.
-
-    Otherwise an entry keeps its value, or becomes 0 where the end of the search switches a feature
-    off.
-    """
+    """Above ``FREE_ROWS`` entries may change if they gain half a log N each; else they are
+    fixed."""
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
     monkeypatch.setattr(forms, "FREE_ROWS", 100)
@@ -146,7 +136,7 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert any((axes != moved[0]).any() for axes in moved)
     for axes in kept:
         used = axes.any(axis=0)
-        np.testing.assert_array_equal(axes[:, used], kept[0][:, used])
+        assert_array_equal(axes[:, used], kept[0][:, used])
     gain = line.log_evidence - before.log_evidence
     assert not still.free
     assert kernel.free == (gain > 0.5 * 3 * np.log(500))  # the metric has three further parameters

@@ -1,9 +1,10 @@
-"""The fit that measures how sparse a problem is."""
+"""The small fit that measures how sparse a problem is."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sampling import Passes, arm, problem_of, sample_of
 
 from partirvm.data import ArraySource
@@ -15,13 +16,12 @@ from partirvm.spec.problem import Options
 from partirvm.strategies.rounds import BasicRound
 from partirvm.types import Columns
 
-ROWS = np.sort(np.random.default_rng(2).permutation(200)[:40])
+ROWS = np.sort(default_rng(2).permutation(200)[:40])
 
 
 @pytest.mark.parametrize("K", [0, 2])
-def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
-    """The vectors, evidence and error that ``basic`` comes to where these rows are all there
-    are."""
+def test_the_probe_equals_a_basic_fit_to_its_rows(K):
+    """Vectors, evidence and error are equal."""
     X, f = arm(200, 2, noise=0.3)
     y = (f > 0.2).astype(float) if K else f
     problem = problem_of(X, y, Gaussian(0.5), K)
@@ -48,9 +48,8 @@ def test_the_probe_is_a_basic_rvm_on_its_rows_alone(K):
     assert found.train_rmse == (None if K else pytest.approx(alone["train_rmse"], rel=1e-9))
 
 
-def test_a_target_without_noise_is_measured_again_by_its_residual():
-    """In the span of few columns: the noise comes from a residual, which a difference of squares
-    cannot tell."""
+def test_the_noise_of_an_exact_target_comes_from_a_residual():
+    """A difference of squares would have no digits."""
     X, _ = arm(200, 2)
     y = np.exp(-0.5 * ((X[:, None] - X[None, ROWS[:3]]) ** 2).sum(axis=2)) @ [1.0, -2.0, 1.5]
     with sample_of(X, y, rows=ROWS) as sample:

@@ -1,10 +1,11 @@
-"""The search with an exact process: starts, families, directions, what left-out rows decide, and
-many rows."""
+"""The search with an exact process: starts, families, directions, left-out rows, many rows."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from sampling import Stopped, problem_of, sample_of
 from scipy.stats import ortho_group
 
@@ -27,7 +28,7 @@ def learned(
     on_best=None,
     **options,
 ):
-    """The last line of history of ``learn_regression`` for standard inputs."""
+    """The last line of the history of ``learn_regression`` for standardised inputs."""
     lines = []
     learning = learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
@@ -40,15 +41,14 @@ def learned(
 
 def waves(n, d=4, seed=0, noise=0.1):
     """A product of two waves without main effects among d features, and its targets."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     f = np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])
     return X, f + noise * rng.normal(size=n)
 
 
 def test_a_product_of_waves_is_found():
-    """Two features that tell nothing alone; the others are off, and the noise is that of the
-    data."""
+    """Neither feature explains anything alone; the noise is that of the data."""
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths")
     gamma = np.array(line.kernel["gamma"])
@@ -59,10 +59,9 @@ def test_a_product_of_waves_is_found():
 @pytest.mark.parametrize(
     ("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))]
 )
-def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
-    """Draws of Gaussian processes of one input, smooth and rough; the history states the evidence
-    of each family."""
-    rng = np.random.default_rng(4)
+def test_the_family_of_the_generating_process_is_found(name, twin):
+    """The processes of one input are smooth or rough."""
+    rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 1))
     K = np.empty((150, 150)).T
     twin.prepare(X)(X, K)
@@ -75,8 +74,8 @@ def test_the_family_of_the_process_that_made_the_target_is_found(name, twin):
     assert line.choice["families"][name] == max(line.choice["families"].values())
 
 
-def test_directions_are_taken_where_rows_left_out_gain():
-    """A wave along a diagonal; of features that act one by one, directions are left."""
+def test_directions_are_used_if_left_out_rows_gain():
+    """A wave along a diagonal needs them; features that act one by one do not."""
     X, y = waves(160, 3)
     Q = ortho_group.rvs(3, random_state=5)
     turned = learned(X @ Q, y - y.mean())
@@ -84,20 +83,18 @@ def test_directions_are_taken_where_rows_left_out_gain():
     assert turned.choice["rows"] == 160
     assert turned.choice["gain"] > turned.choice["error"] > 0
     axes = np.array(turned.kernel["axes"])[np.argsort(turned.kernel["kernel"]["gamma"])[::-1][:2]]
-    np.testing.assert_allclose((axes @ Q.T)[:, 2], 0, atol=0.15)
+    assert_allclose((axes @ Q.T)[:, 2], 0, atol=0.15)
     plain = learned(X[:80], y[:80] - y[:80].mean())
     assert (plain.choice["form"] == DIRECTIONS) == (plain.choice["gain"] > plain.choice["error"])
 
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
-def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
-    """Each counts once, and no process that predicts it has seen it: folds of few rows, one split
-    of many."""
+def test_left_out_rows_are_predicted_without_them(monkeypatch, n, expected):
+    """Few rows are split into folds, many are split once; each row counts once."""
     X, y = waves(n, 2)
     seen = []
-    own = process_search.ProcessRows
 
-    class Watched(own):
+    class Watched(process_search.ProcessRows):
         def predicted(self, fit, new):
             seen.append((set(map(tuple, self.X)), set(map(tuple, new.X))))
             return super().predicted(fit, new)
@@ -105,7 +102,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     monkeypatch.setattr(process_search, "ProcessRows", Watched)
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
-        order = np.random.default_rng(0).permutation(n)
+        order = default_rng(0).permutation(n)
         most = min(n, 500)
         first = first_widths(sample, problem, order, most)
         widths, turned, _ = search(sample, problem, order, most, first, family=False, turned=True)
@@ -115,9 +112,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
 
-def test_more_rows_start_the_tied_search(monkeypatch):
-    """Above ``FEW`` rows the last line is that of the tied search, which begins at the widths of
-    the process."""
+def test_the_tied_search_of_many_rows_begins_at_the_widths_of_the_process(monkeypatch):
     monkeypatch.setattr(process_search, "FEW", 120)
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths", family=True)
@@ -127,9 +122,8 @@ def test_more_rows_start_the_tied_search(monkeypatch):
     assert gamma[2:].max() < 0.1 * gamma[:2].min()
 
 
-def test_a_stop_leaves_the_best_so_far():
-    """The time limit is asked before each evaluation; the widths are told before directions are
-    searched."""
+def test_a_stop_keeps_the_best_kernel_so_far():
+    """Widths are reported before directions are searched."""
     X, y = waves(60, 2)
     best, learning = [], learning_options(60, metric="auto")
 

@@ -1,10 +1,13 @@
-"""What decides on local residuals: rows left out in folds, and neighbours whose errors do not
-contain them."""
+"""When local residuals are used: rows left out in folds, and neighbours whose errors exclude
+them."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from naive import posterior, rmse
+from numpy.testing import assert_allclose, assert_array_equal
+from tables import rough
 
 from partirvm import RVMRegressor
 from partirvm.core.left_out_together import FOLDS
@@ -18,18 +21,10 @@ from partirvm.spec.history import Spent
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 
 
-def rough(n, seed=0):
-    """A function with details that a few wide basis functions cannot describe, and noise of
-    deviation .05."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1, 1, size=(n, 2))
-    y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
-    return X, y + 0.05 * rng.standard_normal(n)
-
-
 @pytest.fixture(scope="module")
 def left_out():
-    """The fit, the rows left out in folds, and the records of all rows of a small regression."""
+    """What ``residual_trials`` gets in a small regression, with the design matrix and the
+    target."""
     seen = {}
 
     with pytest.MonkeyPatch.context() as patch:
@@ -44,61 +39,61 @@ def left_out():
             gamma=0.5, random_state=0, residual="local", noise="constant", reference="none"
         ).fit(X, y)
     maker = seen["maker"]
-    return X, y, maker.request, maker.folds, maker.records, maker.metric.width
+    request = maker.request
+    rows = maker.records[:, NUMBER].astype(int)
+    return SimpleNamespace(
+        asked=request,
+        folds=maker.folds,
+        records=maker.records,
+        rank=maker.metric.width,
+        Phi=request.design.block(X[rows]),
+        t=request.design.scaling.targets(y[rows, None])[:, 0],
+    )
 
 
-def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(left_out):
-    """Leave-one-out errors, at the same α and β, of the fit to the rows outside the fold: computed
-    from Φ directly."""
-    X, y, asked, folds, records, rank = left_out
-    design = asked.design
-    beta = float(asked.fit.beta)
-    numbers = records[:, NUMBER].astype(int)
-    block = design.block(X[numbers])
-    t = design.scaling.targets(y[numbers, None])[:, 0]
-    near = folds.near(records, rank, 5)
-    own = np.isin(asked.left_out[0].rows, design.rows)
-    for places in folds.members[:3]:
-        rows = folds.rows[places]
-        others = np.setdiff1d(np.arange(len(t)), rows)
-        precision = beta * block[others].T @ block[others] + np.diag(asked.fit.alpha)
-        covariance = np.linalg.inv(precision)
-        leverage = beta * np.einsum("nm,mk,nk->n", block, covariance, block)
-        errors = (t - block @ (beta * covariance @ block[others].T @ t[others])) / (1.0 - leverage)
-        found = near[places].reshape(-1, records.shape[1])
-        positions = np.array([np.flatnonzero(numbers == number)[0] for number in found[:, NUMBER]])
-        assert not np.isin(positions, rows).any()
-        plain = ~own[positions]
-        assert plain.sum() > 50
-        # the leverage of a neighbour is that of the whole fit
-        np.testing.assert_allclose(
-            found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01
+def without(left_out, places):
+    """Rows of a fold, and Σ (M, M) and residuals (N,) of the fit to the other rows."""
+    rows = left_out.folds.rows[places]
+    others = np.setdiff1d(np.arange(len(left_out.t)), rows)
+    fit = left_out.asked.fit
+    mean, Sigma = posterior(left_out.Phi[others], left_out.t[others], fit.alpha, float(fit.beta))
+    return rows, Sigma, left_out.t - left_out.Phi @ mean
+
+
+def test_neighbours_are_outside_the_fold_and_have_errors_without_it(left_out):
+    """Leave-one-out errors of a dense fit to the rows outside the fold, at the same α and β."""
+    records = left_out.records
+    rank = left_out.rank
+    near = left_out.folds.near(records, rank, 5)
+    centres = np.isin(left_out.asked.left_out[0].rows, left_out.asked.design.rows)
+    for places in left_out.folds.members[:3]:
+        rows, Sigma, residuals = without(left_out, places)
+        leverage = float(left_out.asked.fit.beta) * (left_out.Phi @ Sigma * left_out.Phi).sum(
+            axis=1
         )
+        errors = residuals / (1.0 - leverage)
+        found = near[places].reshape(-1, records.shape[1])
+        order = np.argsort(records[:, NUMBER])
+        positions = order[np.searchsorted(records[order, NUMBER], found[:, NUMBER])]
+        assert not np.isin(positions, rows).any()
+        plain = ~centres[positions]
+        assert plain.sum() > 50
+        # the leverage of a neighbour is that of the fit to all rows
+        assert_allclose(found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01)
     assert records.shape[1] == rank + 1 + RESIDUAL_COLUMNS
 
 
-def test_errors_of_a_fold_are_those_of_a_fit_to_the_other_rows(left_out):
-    X, y, asked, folds, records, rank = left_out
-    design = asked.design
-    beta = float(asked.fit.beta)
-    numbers = records[:, NUMBER].astype(int)
-    block = design.block(X[numbers])
-    t = design.scaling.targets(y[numbers, None])[:, 0]
-    errors = folds.own_records(records, rank)[:, rank]
+def test_errors_of_a_fold_equal_those_of_a_fit_to_the_other_rows(left_out):
+    folds = left_out.folds
+    errors = folds.own_records(left_out.records, left_out.rank)[:, left_out.rank]
     for places in folds.members:
-        rows = folds.rows[places]
-        others = np.setdiff1d(np.arange(len(t)), rows)
-        precision = beta * block[others].T @ block[others] + np.diag(asked.fit.alpha)
-        expected = t[rows] - block[rows] @ np.linalg.solve(
-            precision, beta * block[others].T @ t[others]
-        )
+        rows, _, residuals = without(left_out, places)
         plain = folds.left_out[0].owner[places] < 0
-        np.testing.assert_allclose(errors[places][plain], expected[plain], rtol=1e-5, atol=1e-8)
+        assert_allclose(errors[places][plain], residuals[rows][plain], rtol=1e-5, atol=1e-8)
     assert len(folds.members) == FOLDS
 
 
-def constant(value, m=400):
-    return np.full((1, m), value)
+ONE = np.ones((1, 400))
 
 
 @pytest.mark.parametrize(
@@ -120,19 +115,19 @@ def constant(value, m=400):
         "less dense",
     ],
 )
-def test_what_justifies_the_correction(rise, after, expected):
-    """A gain in the density, or in the error while the density does not fall."""
-    assert helps(np.full(400, rise), constant(1.0), constant(after)) is expected
+def test_gains_in_density_or_error_justify_the_correction(rise, after, expected):
+    """A smaller error counts only if the density does not fall."""
+    assert helps(np.full(400, rise), ONE, after * ONE) is expected
 
 
-def test_chance_does_not_justify_the_correction():
-    """The density rises by .04 nats, less than its standard error; the error falls by less than two
-    of its own."""
+def test_chance_gains_do_not_justify_the_correction():
+    """The density rises by less than its standard error, the error falls by less than two of
+    these."""
     rise = 0.04 + np.where(np.arange(400) % 2, 1.0, -1.0)
     assert rise.std() / 20 > 0.04
-    assert not helps(rise, constant(1.0), constant(1.0))
+    assert not helps(rise, ONE, ONE)
     lucky = np.where(np.arange(400) < 1, 4.0, 1.0)[None]
-    gain, error = error_gain(lucky, constant(1.0))
+    gain, error = error_gain(lucky, ONE)
     assert 0.01 < gain < 2 * error
 
 
@@ -140,29 +135,25 @@ def test_chance_does_not_justify_the_correction():
     ("nats", "after", "expected"),
     [(0.0, 1.02, False), (0.0, 1.05, True), (0.1, 1.05, False), (0.1, 1.2, True)],
 )
-def test_errors_that_rise_by_more_than_the_density(nats, after, expected):
-    """A loss counts if it exceeds three per cent, its standard errors, and the gain in nats."""
-    assert spoils(nats, constant(1.0), constant(after)) is expected
+def test_larger_errors_count_beyond_the_gain_in_density(nats, after, expected):
+    """They must exceed three per cent, their standard errors, and the gain in nats."""
+    assert spoils(nats, ONE, after * ONE) is expected
 
 
-def test_a_small_table_gets_them_where_they_help():
-    """400 rows: the error of new rows falls by more than a tenth, and nothing asked for it."""
+def test_local_residuals_are_used_by_default_where_they_help():
+    """400 rows: the error of new rows falls by more than a tenth."""
     model = RVMRegressor(
         gamma=0.5, random_state=0, max_vectors=20, strategy="working-set", reference="none"
     )
     model.fit(*rough(400))
     X, y = rough(1000, seed=1)
     assert model.model_.residuals is not None
-    errors = [
-        np.sqrt(np.mean((y - each.predict(X)) ** 2))
-        for each in (model.model_, model.model_.sparse())
-    ]
-    assert errors[0] < 0.9 * errors[1]
+    assert rmse(y, model.predict(X)) < 0.9 * rmse(y, model.model_.sparse().predict(X))
 
 
 @pytest.mark.parametrize("n", [100, PANEL_ROWS, 2 * PANEL_ROWS + 7])
 def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
-    """It holds a kernel value for each row and centre: 50 MB of 50,000 rows, in no plan."""
+    """It needs a kernel value for each row and centre, which no plan counts."""
     X, y = rough(n)
     sizes = []
 
@@ -182,5 +173,5 @@ def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
     executor.close()
     assert sum(sizes) == n
     assert max(sizes) <= PANEL_ROWS
-    np.testing.assert_array_equal(rows, X)
-    np.testing.assert_array_equal(records[:, LOG_FACTOR], np.log(np.exp(X[:, 0])))
+    assert_array_equal(rows, X)
+    assert_array_equal(records[:, LOG_FACTOR], np.log(np.exp(X[:, 0])))

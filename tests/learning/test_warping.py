@@ -1,10 +1,12 @@
-"""Warps of skewed features, where the evidence rises, and their continuation beyond the rows of the
-training."""
+"""Warps of skewed features, where the evidence rises, and missing numbers from regressions."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from naive import rmse
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor
@@ -15,9 +17,8 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 
 
 def spread_of(X, y):
-    """The spreads of features (d,) after the choice of warps, from an isotropic process with little
-    noise."""
-    order = np.random.default_rng(0).permutation(len(X))
+    """The spreads (d,) of features after the choice of warps, from an isotropic process."""
+    order = default_rng(0).permutation(len(X))
     with sample_of(X, y) as sample:
         problem = problem_of(X, y - y.mean())
         found, _ = warped(
@@ -28,8 +29,8 @@ def spread_of(X, y):
 
 
 def test_a_logarithm_is_found():
-    """y depends on log x of a log-normal feature; the other one has no tail."""
-    rng = np.random.default_rng(1)
+    """y depends on log x of a log-normal feature; the other feature has no tail."""
+    rng = default_rng(1)
     X = np.column_stack([rng.lognormal(0, 1.5, 400), rng.normal(size=400)])
     X /= X.std(axis=0)
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.3 * X[:, 1]
@@ -37,9 +38,8 @@ def test_a_logarithm_is_found():
 
 
 @pytest.mark.parametrize("kind", ["normal", "binary", "constant"])
-def test_features_without_a_tail_are_left(kind):
-    """Normal values, rare ones of a switch, and one value are never warped."""
-    rng = np.random.default_rng(2)
+def test_features_without_a_tail_are_not_warped(kind):
+    rng = default_rng(2)
     x = {
         "normal": rng.normal(size=300),
         "binary": (rng.random(300) < 0.02) * 1.0,
@@ -50,9 +50,8 @@ def test_features_without_a_tail_are_left(kind):
 
 
 def test_a_missing_number_is_predicted_from_the_others():
-    """Of standard normal inputs x, y, z with correlation .8 of x and y: .8 y, and of x and y the
-    means if both lack."""
-    rng = np.random.default_rng(4)
+    """x and y have the correlation .8; if both are missing, they are the mean."""
+    rng = default_rng(4)
     z = rng.normal(size=(20_000, 3))
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -62,13 +61,13 @@ def test_a_missing_number_is_predicted_from_the_others():
     scaling = with_regressions(Scaling(shift, scale, np.zeros(1), np.ones(1), features), X)
     new = np.array([[np.nan, 1.5, 0.0], [1.0, np.nan, 0.0], [np.nan, np.nan, 2.0], [1.0, 2.0, 3.0]])
     found = scaling.inputs(new)[:, :3]
-    np.testing.assert_allclose(found, [[1.2, 1.5, 0], [1, 0.8, 0], [0, 0, 2], [1, 2, 3]], atol=0.12)
-    np.testing.assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
+    assert_allclose(found, [[1.2, 1.5, 0], [1, 0.8, 0], [0, 0, 2], [1, 2, 3]], atol=0.12)
+    assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
 
 
 def judged_warps(monkeypatch, spread):
-    """Whether a warp of x around 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
-    rng = np.random.default_rng(6)
+    """Whether a warp of x about 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
+    rng = default_rng(6)
     X = rng.uniform(-3, 3, size=(800, 1))
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=800)
 
@@ -81,7 +80,7 @@ def judged_warps(monkeypatch, spread):
     monkeypatch.setattr(process_search, "warped", forced)
     with sample_of(X, y) as sample:
         problem = problem_of(X, y)
-        order = np.random.default_rng(0).permutation(800)
+        order = default_rng(0).permutation(800)
         widths = process_search.first_widths(sample, problem, order, 400)
         found, _, errors = process_search.warped_if_better(
             sample, problem, order, 400, widths, judged=True
@@ -90,8 +89,7 @@ def judged_warps(monkeypatch, spread):
 
 
 def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
-    """A logarithm crowds the waves of large x together; nearly linear warps (spread 100) change
-    nothing."""
+    """A logarithm compresses the waves of large x; a nearly linear warp changes nothing."""
     used, errors = judged_warps(monkeypatch, 1e-4)
     assert not used
     assert errors["warped"] > 1.2 * errors["plain"]
@@ -100,9 +98,8 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
 
 
 def test_left_out_rows_confirm_a_useful_warp():
-    """Waves of log x of a log-normal x, 800 rows: the history states smaller errors with warps, and
-    the formula."""
-    rng = np.random.default_rng(7)
+    """The target is a wave of log x; the history states the errors and the formula."""
+    rng = default_rng(7)
     X = rng.lognormal(0, 1.5, size=(800, 1))
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)
     line = RVMRegressor(random_state=0, reference="none").fit(X, y).history_[0]
@@ -113,15 +110,13 @@ def test_left_out_rows_confirm_a_useful_warp():
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit():
-    """A log-normal input: the error falls to that of its logarithm; the history states the
-    formula."""
-    rng = np.random.default_rng(3)
+    """The error for a log-normal input falls to that for its logarithm."""
+    rng = default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
     y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)
 
     def error(model, columns=lambda X: X):
-        mean = model.fit(columns(X[:200]), y[:200]).predict(columns(X[200:]))
-        return np.sqrt(np.mean((mean - y[200:]) ** 2))
+        return rmse(model.fit(columns(X[:200]), y[:200]).predict(columns(X[200:])), y[200:])
 
     how = {"random_state": 0, "reference": "none"}
     own = RVMRegressor(**how)

@@ -1,18 +1,19 @@
-"""Classes by least squares on indicators: dense formulas of shared α and β, left-out rows, the
-ramp, whole fits."""
+"""Classes by least squares on indicators: shared α and β, left-out rows, the ramp, fits."""
 
 from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
+from fits import statistics_of
+from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
 from sklearn.datasets import load_digits
 
 from partirvm import RVMClassifier
 from partirvm.core.ramp import LeftOutClasses, Ramp
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock
 from partirvm.core.updates import HyperState, step
 from partirvm.likelihoods import likelihood_for
 from partirvm.model import load_model, save_model
@@ -26,38 +27,30 @@ N = 40
 
 @pytest.fixture(scope="module")
 def rows():
-    """Three classes, two of them with two parts each, hardly mixed."""
-    rng = np.random.default_rng(3)
+    """Three classes that hardly overlap; two of them have two parts."""
+    rng = default_rng(3)
     part = rng.integers(0, 5, 300)
     return MIDDLES[part] + 0.6 * rng.normal(size=(300, 2)), CLASSES[part]
 
 
 @pytest.fixture
 def dense(rng):
-    """Columns, codes, indicators, weights of rows, α, and the state of a fit at β = 3."""
+    """Columns, codes, indicators, row weights, α, and the state of a fit at β = 3."""
     Phi = rng.normal(size=(N, M))
     codes = rng.integers(K, size=N)
     w = rng.choice([0.5, 1.0, 2.0], N)
     alpha = rng.uniform(0.5, 2.0, M)
     T = np.eye(K)[codes]
-    statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
-    return (
-        Phi,
-        codes,
-        T,
-        w,
-        alpha,
-        HyperState(statistics, alpha, 3.0, target_variance=0.2, n_classes=K),
-    )
+    state = HyperState(statistics_of(Phi, T, w), alpha, 3.0, target_variance=0.2, n_classes=K)
+    return Phi, codes, T, w, alpha, state
 
 
 def test_the_evidence_is_that_of_independent_targets(dense):
-    """Means are those of each indicator alone at these α and β, and the evidence is the sum."""
+    """The means are those of each indicator alone."""
     Phi, _, T, w, alpha, state = dense
-    for k in range(K):
-        mean, Sigma = naive.posterior(Phi, T[:, k], alpha, 3.0, w)
-        assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-9)
-        assert_allclose(state.posterior.variance, np.diagonal(Sigma), rtol=1e-9)
+    mean, Sigma = naive.posterior(Phi, T, alpha, 3.0, w)
+    assert_allclose(state.posterior.mean, mean, rtol=1e-9)
+    assert_allclose(state.posterior.variance, np.diagonal(Sigma), rtol=1e-9)
     expected = sum(naive.log_evidence(Phi, T[:, k], alpha, 3.0, w) for k in range(K))
     assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
@@ -65,18 +58,17 @@ def test_the_evidence_is_that_of_independent_targets(dense):
 def test_an_update_takes_means_over_the_indicators(dense):
     """α_i = K γ_i / Σ_k μ_ik², β = K (N − Σγ) / Σ_k w(t_k − Φμ_k)² (Thayananthan et al. 2006)."""
     Phi, _, T, w, alpha, state = dense
-    mean = np.column_stack([naive.posterior(Phi, T[:, k], alpha, 3.0, w)[0] for k in range(K)])
-    gamma = naive.determinedness(Phi, T[:, 0], alpha, 3.0, w)
+    mean, _ = naive.posterior(Phi, T, alpha, 3.0, w)
+    gamma = naive.determinedness(Phi, T, alpha, 3.0, w)
     after, _ = step(state)
     assert_array_equal(after.labels, np.arange(M))
     assert_allclose(after.alpha, K * gamma / (mean**2).sum(axis=1), rtol=1e-8)
-    assert_allclose(
-        after.beta, K * (N - gamma.sum()) / (w[:, None] * (T - Phi @ mean) ** 2).sum(), rtol=1e-8
-    )
+    squares = (w @ (T - Phi @ mean) ** 2).sum()
+    assert_allclose(after.beta, K * (N - gamma.sum()) / squares, rtol=1e-8)
 
 
 def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
-    """At its optimal α one more column raises the sum of the evidences by its gain."""
+    """The column has its best α."""
     Phi, _, T, w, alpha, state = dense
     new = T[:, :1] + 0.2 * rng.normal(size=(N, 1))
     (gain,) = state.gains(GramBlock.of(Phi, new, T, w, diagonal=True))
@@ -94,43 +86,31 @@ def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
 
 
 def test_rows_left_out_are_predicted_without_them(dense):
-    """Refits without a row, of one of weight 2 without half of it; a row of no weight is not
-    counted."""
+    """Of a row of weight 2 half is left out; centres are predicted without their columns, too."""
     Phi, codes, T, w, alpha, state = dense
     w[:2] = 1.0, 2.0
-    statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
-    state = replace(state, statistics=statistics)
-    found = LeftOutClasses.of(
-        Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ()
-    )
-    for row in (0, 1):
-        rest = w.copy()
-        rest[row] -= 1.0
-        for k in range(K):
-            mean, _ = naive.posterior(Phi, T[:, k], alpha, 3.0, rest)
-            assert_allclose(found.f[row, k], Phi[row] @ mean, rtol=1e-7)
-    own = [(0, np.array([1])), (1, np.array([2, 3]))]  # centres are also without their columns
-    found = LeftOutClasses.of(
-        Phi.copy(), codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, own
-    )
-    for row, columns in own:
-        rest = w.copy()
-        others = np.setdiff1d(np.arange(M), columns)
-        rest[row] -= 1.0
-        expected = [
-            naive.posterior(Phi[:, others], T[:, k], alpha[others], 3.0, rest)[0] for k in range(K)
-        ]
-        assert_allclose(found.f[row], Phi[row, others] @ np.transpose(expected), rtol=1e-7)
+    posterior = replace(state, statistics=statistics_of(Phi, T, w)).posterior
+
+    def left_out(centres):
+        numbers = codes.astype(float)
+        return LeftOutClasses.of(
+            Phi.copy(), numbers, posterior.mean, posterior.root(), 3.0, w, centres
+        )
+
+    for centres in ((), [(0, np.array([1])), (1, np.array([2, 3]))]):
+        found = left_out(centres)
+        for row in (0, 1):
+            weights = w.copy()
+            weights[row] -= 1.0
+            columns = np.setdiff1d(np.arange(M), dict(centres).get(row, []))
+            mean, _ = naive.posterior(Phi[:, columns], T, alpha[columns], 3.0, weights)
+            assert_allclose(found.f[row], Phi[row, columns] @ mean, rtol=1e-7)
     w[3] = 0.0
-    one = LeftOutClasses.of(
-        Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ()
-    )
-    assert len(one.codes) == N - 1
+    assert len(left_out(()).codes) == N - 1
 
 
 def test_the_least_determined_vectors_are_deleted(dense):
-    """Of four kernel columns and a bias (label −1), half of the kernels: those of least γ, at the
-    same α."""
+    """Half of the kernel columns goes, those of smallest γ; the bias and α are unchanged."""
     Phi, _, T, w, alpha, state = dense
     labels = np.arange(M) - 1
     fit = replace(state, statistics=replace(state.statistics, labels=labels))
@@ -144,8 +124,7 @@ def test_the_least_determined_vectors_are_deleted(dense):
 
 
 def test_the_ramp_has_the_least_smoothed_log_loss(rng):
-    """No other width or power near it is better, and true probabilities p ∝ log(1 + exp(f/τ))^ρ are
-    recovered."""
+    """It finds true probabilities p ∝ log(1 + exp(f/τ))^ρ."""
     f = rng.dirichlet([0.5, 0.5, 0.5], 4000)
     truth = np.log1p(np.exp(f / 0.2)) ** 2
     truth /= truth.sum(axis=1, keepdims=True)
@@ -178,8 +157,8 @@ def test_predictors_of_any_size_have_logits():
     )
 
 
-def test_the_sharper_ramp_for_classes_that_part(rng):
-    """All rows right: the smoothed targets keep the power finite."""
+def test_the_ramp_of_separable_classes_is_finite(rng):
+    """Because targets are smoothed."""
     codes = np.arange(60) % 3
     left_out = LeftOutClasses(
         np.eye(3)[codes] + 0.05 * rng.normal(size=(60, 3)), codes.astype(float), np.ones(60)
@@ -191,9 +170,8 @@ def test_the_sharper_ramp_for_classes_that_part(rng):
 
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
-def test_models_predict_the_classes(rows, strategy, tmp_path):
-    """Near the error of the nearest middle; one α for all classes; saved and loaded alike; logits
-    are log p."""
+def test_every_strategy_predicts_the_classes(rows, strategy, tmp_path):
+    """The error is near that of the nearest middle, and a saved model predicts the same bits."""
     X, y = rows
     fit = RVMClassifier(gamma=0.5, strategy=strategy, partition_size=60, random_state=0).fit(
         X[:200], y[:200]
@@ -210,9 +188,7 @@ def test_models_predict_the_classes(rows, strategy, tmp_path):
     assert_array_equal(load_model(tmp_path / "model").predict_proba(X), fit.predict_proba(X))
 
 
-def test_two_classes_may_have_indicators_too(rows):
-    """``pooled`` of two classes: probabilities near those of the logistic link, in one dense fit a
-    round."""
+def test_pooled_probabilities_of_two_classes_are_near_the_logistic_ones(rows):
     X, y = rows
     one = RVMClassifier(gamma=0.5, multi_class="pooled", random_state=0).fit(X, y > 0)
     other = RVMClassifier(gamma=0.5, random_state=0).fit(X, y > 0)
@@ -222,7 +198,7 @@ def test_two_classes_may_have_indicators_too(rows):
 
 
 def test_two_classes_of_many_rows_are_pooled():
-    """By default alone, and not at the limit."""
+    """By default they are if they have more than 50,000 rows."""
     assert likelihood_for(2, "auto", 50_000).name == "bernoulli"
     assert likelihood_for(2, "auto", 50_001).name == "pooled"
     assert likelihood_for(2, "multinomial", 50_001).name == "bernoulli"
@@ -230,9 +206,8 @@ def test_two_classes_of_many_rows_are_pooled():
 
 @pytest.mark.slow
 def test_two_classes_that_hardly_overlap_are_pooled():
-    """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is
-    smooth."""
-    rng = np.random.default_rng(1)
+    """Even and odd digits are, unless a fifth of the labels is wrong or the boundary is smooth."""
+    rng = default_rng(1)
     (pixels, digit) = load_digits(return_X_y=True)
     X = rng.normal(size=(300, 2))
     even = digit[:300] % 2 == 0

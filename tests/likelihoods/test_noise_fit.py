@@ -1,8 +1,8 @@
-"""A variance that depends on the inputs, against the functions it is drawn from and formulas in a
-few lines."""
+"""A variance that depends on the inputs, against the functions it is drawn from and formulas."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest, norm
 
@@ -33,28 +33,26 @@ def log_likelihood(g, squares, variances):
 
 
 def test_slope_and_curvature_are_those_of_the_density(rng):
-    """The slope by differences; the curvature as the variance of the slope over drawn errors
-    (Fisher)."""
+    """The curvature is the variance of the slope over drawn errors (Fisher)."""
     g = rng.normal(size=7)
     variances = rng.uniform(0, 2, 7)
     squares = rng.normal(size=7) ** 2 * 3
     value, slope, curvature = _likelihood(g, squares, variances)
     assert value == pytest.approx(log_likelihood(g, squares, variances) + 3.5 * np.log(2 * np.pi))
-    np.testing.assert_allclose(
+    assert_allclose(
         slope, approx_fprime(g, lambda g: log_likelihood(g, squares, variances), 1e-6), atol=1e-4
     )
     errors = rng.normal(size=(200_000, 7)) * np.sqrt(variances + np.exp(g))
     slopes = _likelihood(np.tile(g, 200_000), (errors**2).ravel(), np.tile(variances, 200_000))[
         1
     ].reshape(-1, 7)
-    np.testing.assert_allclose(slopes.mean(axis=0), 0, atol=0.01)
-    np.testing.assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
+    assert_allclose(slopes.mean(axis=0), 0, atol=0.01)
+    assert_allclose(slopes.var(axis=0), curvature, rtol=0.03)
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
 def test_a_known_log_variance_is_found(rng, variance):
-    """Over 4,000 rows the log of the whole variance is within .15 of the truth, also beside a known
-    variance."""
+    """It is within .15 over 4,000 rows, also if a known variance is added."""
     x, squares = drawn(rng, 4000, lambda x: 1.5 * np.sin(x) - 1, variance)
     found = fit(bumps(x), squares, np.full(4000, variance))
     noise = found.level * np.exp(bumps(x) @ found.weights)
@@ -63,7 +61,7 @@ def test_a_known_log_variance_is_found(rng, variance):
 
 
 def test_a_constant_variance_is_one_level(rng):
-    """Few columns of small weights remain, and the level is the mean of e² − v."""
+    """The level is the mean of e² − v."""
     _, squares = drawn(rng, 2000, lambda x: np.zeros(len(x)), 0.5)
     block = bumps(rng.uniform(-3, 3, 2000))
     found = fit(block, squares, np.full(2000, 0.5))
@@ -71,9 +69,7 @@ def test_a_constant_variance_is_one_level(rng):
     assert np.abs(block @ found.weights).max() < 0.5
 
 
-def test_the_evidence_compares_kernels_and_units(rng):
-    """Columns of the true width have more evidence than very narrow ones; another unit shifts
-    it."""
+def test_the_evidence_prefers_the_true_width_and_follows_the_unit(rng):
     x, squares = drawn(rng, 1000, lambda x: 1.5 * np.sin(x))
     nothing = np.zeros(1000)
     right, narrow = (
@@ -84,19 +80,19 @@ def test_the_evidence_compares_kernels_and_units(rng):
     assert scaled == pytest.approx(right - 1000 * np.log(10), abs=1e-6)
 
 
-def test_a_row_is_not_seen_by_its_own_prediction(rng):
-    """An error changed in one row leaves the variance of the rows of its fold."""
+def test_the_variance_of_a_row_does_not_depend_on_its_error(rng):
+    """It depends on the other folds only."""
     x, squares = drawn(rng, 200, np.sin)
     other = squares.copy()
     other[5] *= 100
     before, after = (cross_fitted(bumps(x), each, np.zeros(200)) for each in (squares, other))
     own = np.arange(200) % FOLDS == 5 % FOLDS
-    np.testing.assert_array_equal(before[own], after[own])
+    assert_array_equal(before[own], after[own])
     assert (before[~own] != after[~own]).all()
 
 
 def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):
-    """300 samples of 150 rows, of normal errors and of heavy tails."""
+    """There are 300 samples of 150 rows, of normal and of heavy-tailed errors."""
     for draw in (rng.standard_normal, lambda n: rng.standard_t(3, n)):
         found = [
             dependence(bumps(rng.uniform(-3, 3, 150)), draw(150) ** 2, np.zeros(150))

@@ -1,7 +1,8 @@
-"""Which rows of a panel are eligible, and starts of two fits together."""
+"""Which rows of a panel are eligible, and a start from two fits."""
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from partirvm.core.priors import JOINING
 from partirvm.spec.passes import Panel, eligible
@@ -15,7 +16,6 @@ ROWS = np.array([4, 5, 7, 9])
 )
 @pytest.mark.parametrize("weights", [None, np.array([0.0, 1.0, 2.0, 1e-300])])
 def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
-    """Row by row, those at both ends of the panel among them."""
     X = np.zeros((4, 1))
     found = eligible(Panel(ROWS, X, X, weights), np.array(excluded, dtype=np.int64))
     weight = np.ones(4) if weights is None else weights
@@ -24,12 +24,11 @@ def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
     ]
 
 
-def test_two_fits_together_begin_with_half_their_weights():
-    """Both explain the same data: f = ½f₁ + ½f₂ on columns of either; α is JOINING × that of its
-    fit; the larger β."""
+def test_a_merge_begins_with_half_the_weights_of_both_fits():
+    """f = ½f₁ + ½f₂, α is JOINING × that of its fit, and β is the larger one."""
     left = Start(np.array([5, 1]), np.array([2.0, 3.0]), 4.0, np.array([[1.0, 4.0], [2.0, 6.0]]))
     right = Start(np.array([7, 3]), np.array([0.5, 8.0]), 2.0, np.array([[-1.0, 0.5], [10.0, 1.0]]))
     merged = left.merge(right, np.array([1, 5, 7]))
     assert (merged.labels.tolist(), merged.beta) == ([1, 5, 7], 4.0)
-    np.testing.assert_array_equal(merged.alpha, JOINING * np.array([3.0, 2.0, 0.5]))
-    np.testing.assert_array_equal(merged.weights, [[1.0, 3.0], [0.5, 2.0], [-0.5, 0.25]])
+    assert_array_equal(merged.alpha, JOINING * np.array([3.0, 2.0, 0.5]))
+    assert_array_equal(merged.weights, [[1.0, 3.0], [0.5, 2.0], [-0.5, 0.25]])

@@ -1,10 +1,9 @@
-"""A likelihood that a test alone registers is asked for by its word, and fitted by every strategy
-and estimators.
+"""A likelihood that only a test registers is selected by its name and fitted by every strategy.
 
 Student's t with ν = 4 degrees of freedom, for targets with outliers: a residual is a Gaussian one
-whose row has the weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). So a fit goes on
-by passes that bring the Gram statistics of the rows as they are weighted at the last mean, and a
-mean that stays is the mode of the weights.
+whose row has the weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). A fit continues
+with passes that return the Gram statistics of the rows weighted at the last mean; a mean that no
+longer changes is the mode.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from partirvm import Noise, RVMRegressor, ingest, jobs
@@ -83,8 +84,7 @@ class StudentFit(PassFit):
 
 @dataclass(frozen=True)
 class StudentLikelihood(GaussianLikelihood):
-    """A number with t-distributed noise; the evidence is that of the weighted rows, which change
-    with the mean."""
+    """A number with t-distributed noise; the evidence is that of the weighted rows."""
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)
@@ -126,14 +126,14 @@ ASKED = {
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """Nothing of the package is changed but the registry."""
+    """Only the registry of the package is changed."""
     monkeypatch.setitem(LIKELIHOODS, "student", StudentLikelihood())
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """A sine with little noise, one row in ten far off."""
-    rng = np.random.default_rng(7)
+    """A sine with little noise; one row in ten is an outlier."""
+    rng = default_rng(7)
     X = np.sort(rng.uniform(-4, 4, (N, 1)), axis=0)
     clean = np.sin(1.5 * X[:, 0])
     off = rng.uniform(size=N) < 0.1
@@ -142,15 +142,14 @@ def rows():
 
 @pytest.fixture(scope="module")
 def data(rows, tmp_path_factory):
-    """The same as DATA."""
+    """The same rows as DATA."""
     place = tmp_path_factory.mktemp("third") / "d.zarr"
     ingest((rows[0], rows[1]), place, tile_rows=64, shuffle=3)
     return str(place)
 
 
 def assert_mode(model, X, y):
-    """log p(w | t) = −½(ν + 1) Σ log(1 + β r² / ν) − ½ wᵀAw + const, maximised densely by BFGS, has
-    its mode there."""
+    """The mean maximises −½(ν + 1) Σ log(1 + β r²/ν) − ½ wᵀAw, found by BFGS."""
     scaling = model.design.scaling
     Phi = model.design.block(X)
     t = (y - scaling.t_shift) / scaling.t_scale
@@ -162,7 +161,7 @@ def assert_mode(model, X, y):
         return value, model.alpha * w - Phi.T @ ((NU + 1) * beta * r / (NU + beta * r**2))
 
     dense = minimize(negative, model.mean + 1e-3, jac=True, method="BFGS", options={"gtol": 1e-8})
-    np.testing.assert_allclose(Phi @ model.mean, Phi @ dense.x, atol=1e-4)
+    assert_allclose(Phi @ model.mean, Phi @ dense.x, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def assert_mode(model, X, y):
 def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
     rows, data, strategy, selection, tmp_path
 ):
-    """By every strategy, with candidates that are chosen by the verbs of the likelihood."""
+    """The candidates may come from any selection."""
     X, y, clean = rows
     asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}
     robust, plain = (
@@ -192,9 +191,8 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
     assert off < 0.5 * np.abs(plain.predict(X) - clean).mean()
 
 
-def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
-    """The kernel is learned with Gaussian noise; the partition size is measured by the likelihood
-    itself."""
+def test_an_estimator_uses_a_registered_likelihood_by_name(rows):
+    """The kernel is learned with Gaussian noise, the partition size with the likelihood."""
     X, y, clean = rows
     model = RVMRegressor(noise=Noise(variance="student"), random_state=0).fit(X, y)
     assert np.abs(model.predict(X) - clean).mean() < 0.1

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
@@ -14,7 +16,7 @@ from partirvm.local.cells import Cells, leaf_order
 
 def records(points, targets=1):
     """Records of points, with random numbers and errors."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     return np.column_stack(
         [points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))]
     )
@@ -25,7 +27,7 @@ def found(cells, points, k, own=None):
 
 
 def brute(rows, points, k, own=None):
-    """The nearest rows by all distances, of equal ones those of smaller numbers."""
+    """The nearest rows by all distances; of equal ones those of smaller numbers."""
     squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
     if own is not None:
         squares[own[:, None] == rows[:, -1]] = np.inf
@@ -34,7 +36,7 @@ def brute(rows, points, k, own=None):
 
 
 def made(rows, place=None, targets=1):
-    """The cells of records in pieces, in memory or in a new folder."""
+    """Cells made from pieces of the records, in memory or in a new folder."""
     keep = place and (lambda make: make(str(place)))
     return sorted_cells(
         np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets
@@ -52,65 +54,57 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
-    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the
-    nearest first.
-
-    Errors of further targets change no distance.
-    """
-    points = np.random.default_rng(levels).integers(levels, size=(601, width)).astype(float)
+    """Ties, duplicates, categories and errors of further targets do not matter."""
+    points = default_rng(levels).integers(levels, size=(601, width)).astype(float)
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
     assert len(in_memory.boxes) == len(on_disk.boxes) == -(-601 // some_rows)
-    new = (
-        rows[::7, :width]
-        if own
-        else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
-    )
+    new = default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    if own:
+        new = rows[::7, :width]
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):
-        np.testing.assert_array_equal(found(cells, new, 9, own), expected)
+        assert_array_equal(found(cells, new, 9, own), expected)
 
 
 def test_leaves_divide_points_evenly():
-    """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal
-    points are one."""
-    points = np.random.default_rng(0).normal(size=(800, 2))
+    """A leaf depends on the point only; equal points share a leaf."""
+    points = default_rng(0).normal(size=(800, 2))
     places = leaf_order(points, 8)
     found, counts = np.unique(places(points), return_counts=True)
-    np.testing.assert_array_equal(found, np.arange(8) / 8)
-    np.testing.assert_array_equal(counts, 8 * [100])
-    np.testing.assert_array_equal(places(points[::3]), places(points)[::3])
+    assert_array_equal(found, np.arange(8) / 8)
+    assert_array_equal(counts, 8 * [100])
+    assert_array_equal(places(points[::3]), places(points)[::3])
     assert leaf_order(np.ones((50, 2)), 8)(points).tolist() == 800 * [0.0]
 
 
-def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
-    """Those of 600 rows of six numbers, with trees as large, in the memory of three cells of 50
-    rows."""
+def test_the_cells_in_memory_are_limited(tmp_path, monkeypatch):
+    """The memory holds three cells of 50 rows with their trees."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
-    rows = records(np.random.default_rng(0).normal(size=(600, 2)))
+    rows = records(default_rng(0).normal(size=(600, 2)))
     cells = made(rows, tmp_path / "cells")
-    np.testing.assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
+    assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
     assert cells._searched.cache_info().currsize == 3
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("n", [1, 12])
 @pytest.mark.usefixtures("some_rows")
-def test_of_few_rows_all_are_neighbours(n, own):
-    rows = records(np.random.default_rng(0).normal(size=(n, 2)))
+def test_all_of_few_rows_are_neighbours(n, own):
+    rows = records(default_rng(0).normal(size=(n, 2)))
     own = rows[:, -1] if own else None
     near = found(made(rows), rows[:, :2], 20, own)
-    np.testing.assert_array_equal(near, brute(rows, rows[:, :2], n if own is None else n - 1, own))
+    assert_array_equal(near, brute(rows, rows[:, :2], n if own is None else n - 1, own))
 
 
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
 def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
-    """A changed byte, a valid chunk in the place of another one, and a missing chunk."""
+    """A byte is changed, a chunk is that of another cell, or a chunk is missing."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
-    rows = records(np.random.default_rng(0).normal(size=(200, 2)))
+    rows = records(default_rng(0).normal(size=(200, 2)))
     cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])
     chunk, other = (tmp_path / "records" / "c" / number / "0" for number in "12")
     if damage == "changed":

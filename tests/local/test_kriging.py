@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
@@ -23,13 +25,13 @@ SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
 def plain(n, k):
-    """Factors and weights of one."""
+    """Log factors of zero and weights of one."""
     return np.zeros((n, k)), np.ones((n, k)), np.zeros(n), np.ones(n)
 
 
 def rows(n=30, k=8, seed=0):
     """Neighbourhoods of n rows among random points, and the errors of the rows."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     steps = rng.normal(size=(n, k, 2))
     others = (
         rng.normal(size=(n, k)),
@@ -43,7 +45,7 @@ def rows(n=30, k=8, seed=0):
 @pytest.mark.parametrize("family", CORRELATIONS)
 @pytest.mark.parametrize("noisy", [True, False])
 def test_moments_are_those_of_a_dense_process(family, noisy):
-    """Equation 6 of Shah et al. for each row, with scikit-learn's Matérn correlation, to 1e-10."""
+    """They follow eq. 6 of Shah et al. with scikit-learn's Matérn correlation."""
     found = rows()
     kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
     mean, variance = moments(kernel, found, noisy=noisy)
@@ -63,7 +65,7 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
 
 
 def test_noisy_errors_have_a_least_variance():
-    """Beside neighbours without errors the level falls to ν/(ν + k) of s², and ω with it."""
+    """With errors of zero around it, the variance of a row would fall to ν/(ν + k) of s²."""
     found = replace(rows(), errors=np.zeros((30, 8)))
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.01, 0.0, 0.5)
     assert moments(kernel, found)[1].min() < 0.3
@@ -72,9 +74,9 @@ def test_noisy_errors_have_a_least_variance():
 
 
 @pytest.mark.parametrize("family", CORRELATIONS)
-def test_derivatives_are_finite_differences(family):
+def test_derivatives_equal_finite_differences(family):
     found = rows()
-    errors = np.random.default_rng(1).normal(size=30)
+    errors = default_rng(1).normal(size=30)
     logs = np.array([-0.5, 0.2, -1.5, 0.8, 1.0, 0.3, -0.4])
 
     def density(logs):
@@ -84,14 +86,13 @@ def test_derivatives_are_finite_differences(family):
         )
 
     ends = [[density(logs + sign * step)[0].sum() for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
-    np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
+    assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.slow
 def test_the_search_finds_the_parameters_of_a_draw():
-    """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a
-    third."""
-    rng = np.random.default_rng(0)
+    """Length and share of noise of a Gaussian process are found within a third."""
+    rng = default_rng(0)
     points = rng.uniform(size=(1500, 2))
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
@@ -107,26 +108,27 @@ def test_the_search_finds_the_parameters_of_a_draw():
     assert density > learned(([found], [errors]), starts_of(([found], [errors]), "exponential"))[2]
 
 
-def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_noise():
-    """At a given ω/s², ℓ and b no other s² and ν within the bounds have a larger density."""
+def test_variance_and_freedom_maximise_the_density():
+    """ω/s², ℓ and b are given."""
     found = rows(300)
-    errors = 0.5 * np.random.default_rng(1).standard_t(3, size=300)
+    errors = 0.5 * default_rng(1).standard_t(3, size=300)
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
     conditional = Conditional(kernel, found)
     variance, freedom = best_levels([conditional], errors, 1.0, (1e-3, 1e3))
-    best = conditional.log_density(errors, replace(kernel, variance=variance, freedom=freedom))[
-        0
-    ].sum()
-    for log_variance in np.log(variance) + np.linspace(-2, 2, 21):
-        for log_freedom in np.clip(
-            np.log(freedom) + np.linspace(-2, 2, 21), np.log(0.5), np.log(1e4)
-        ):
-            other = replace(kernel, variance=np.exp(log_variance), freedom=np.exp(log_freedom))
-            assert conditional.log_density(errors, other)[0].sum() <= best + 1e-3
+
+    def density(variance, freedom):
+        other = replace(kernel, variance=variance, freedom=freedom)
+        return conditional.log_density(errors, other)[0].sum()
+
+    best = density(variance, freedom)
+    factors = np.exp(np.linspace(-2, 2, 21))
+    for other_variance in variance * factors:
+        for other_freedom in np.clip(freedom * factors, 0.5, 1e4):
+            assert density(other_variance, other_freedom) <= best + 1e-3
 
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
-def test_errors_without_variation_leave_finite_answers(errors):
+def test_errors_without_variation_give_finite_moments(errors):
     found = Neighbourhoods(
         Offsets(np.zeros((30, 8, 2))), np.full((30, 8), errors[0]), *plain(30, 8)
     )

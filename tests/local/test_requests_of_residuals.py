@@ -1,10 +1,9 @@
-"""residual="local" where it cannot be: refused at once, or a warning after the fit, and never a
-line of the plan."""
+"""Requests of residual="local" that are refused, or are a warning after the fit."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from numpy.random import default_rng
 
 import partirvm.kernels as k
 from partirvm import Local, Polynomial, RVMClassifier, RVMRegressor, ingest, plan
@@ -16,13 +15,13 @@ from partirvm.quoting import format_bytes
 
 
 def table(n=120, d=2):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(n, d))
     return X, X[:, 0] + 0.1 * rng.normal(size=n)
 
 
 def product(X, Z):
-    """An inner product, as a function of a user."""
+    """An inner product, as a function of the user."""
     return X @ Z.T
 
 
@@ -44,14 +43,14 @@ def test_a_kernel_without_distances_is_refused(kernel):
         RVMRegressor(kernel, residual="local").fit(*table())
 
 
-def test_the_advice_of_nearest_rows_is_not_circular():
-    """A model whose kernel has no distances cannot have local residuals, whatever its options."""
+def test_nearest_rows_without_distances_advise_another_kernel():
+    """Such a model cannot have local residuals, whatever its options."""
     model = RVMRegressor(Polynomial(degree=2, gamma=1.0), random_state=0).fit(*table())
     with pytest.raises(UsageError, match="measures no distances: choose another kernel"):
         model.nearest_rows(table()[0])
 
 
-def test_a_plan_says_nothing_of_neighbours_without_distances(tmp_path):
+def test_a_plan_without_distances_does_not_mention_neighbours(tmp_path):
     data = str(tmp_path / "data.zarr")
     ingest(table(1500), data)
     polynomial = RVMRegressor(Polynomial(degree=2, gamma=1.0), random_state=0)
@@ -60,7 +59,7 @@ def test_a_plan_says_nothing_of_neighbours_without_distances(tmp_path):
 
 
 @pytest.mark.parametrize("residual", ["local", Local(neighbours=5)])
-def test_given_noise_and_classes_are_refused(residual):
+def test_local_residuals_with_a_given_noise_or_classes_are_refused(residual):
     X, y = table()
     with pytest.raises(UsageError, match="residual='local' needs an estimated noise variance"):
         RVMRegressor(gamma=1.0, noise=0.01, residual=residual).fit(X, y)
@@ -68,9 +67,9 @@ def test_given_noise_and_classes_are_refused(residual):
         RVMClassifier(residual=residual)
 
 
-def test_little_memory_is_refused_with_what_it_needs():
-    """Ten times 8·(2·n·w + n·k·(k + w)) bytes for n = 600 rows, k = 40 neighbours and w = 200 + 1 +
-    3 numbers a row."""
+def test_too_little_memory_is_refused_with_the_need():
+    """It is ten times 8·(2·n·w + n·k·(k + w)) bytes, n = 600, k = 40, w = 200 + 1 + 3 numbers a
+    row."""
     shape = DataShape(600, 200, 1, 600)
     machine = Machine(threads=1, base=0, limit=600 << 20)
     least = 10 * 8 * (2 * 600 * 204 + 4096 * 40 * (40 + 204))

@@ -1,4 +1,4 @@
-"""Local residuals of several targets: neighbours in common, errors and a kernel of each."""
+"""Local residuals of several targets: common neighbours, errors and a kernel of each target."""
 
 from dataclasses import replace
 from functools import partial
@@ -6,6 +6,8 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import Local, RVMRegressor, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS as LEVELS
@@ -18,16 +20,13 @@ RESIDUAL = Local(neighbours=20)
 
 
 def rough(n, seed=0):
-    """Two functions with details that wide basis functions cannot describe, in units of their own,
-    with noise."""
-    rng = np.random.default_rng(seed)
+    """Two noisy functions with details that a few wide functions miss, in different units."""
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
-    first = (
-        np.sin(3 * X[:, 0])
-        + 0.5 * np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1])
-        + 0.05 * rng.standard_normal(n)
-    )
-    second = X[:, 1] ** 2 + 0.5 * np.sin(9 * X[:, 1]) + 0.1 * rng.standard_normal(n)
+    first = np.sin(3 * X[:, 0]) + 0.5 * np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1])
+    second = X[:, 1] ** 2 + 0.5 * np.sin(9 * X[:, 1])
+    first += 0.05 * rng.standard_normal(n)
+    second += 0.1 * rng.standard_normal(n)
     return X, np.column_stack([first, 100 + 20 * second])
 
 
@@ -39,8 +38,8 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), X_val=NEW[0], y_val=NEW[1])
 
 
-def test_new_rows_of_each_target(fitted):
-    """Errors fall, deviations are honest, and the history has the scores of what is predicted."""
+def test_each_target_has_smaller_errors_and_calibrated_deviations(fitted):
+    """The history has the scores of the corrected predictions."""
     (X, Y) = NEW
     line = fitted.history_[-1]
     sparse = fitted.model_.sparse()
@@ -55,8 +54,8 @@ def test_new_rows_of_each_target(fitted):
     assert line["residuals"]["rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=0.2)
 
 
-def test_intervals_of_each_target(fitted):
-    """Those of held-out rows are counted in the history; other kinds need one target."""
+def test_intervals_of_each_target_cover(fitted):
+    """The history counts those of held-out rows; other kinds need a single target."""
     (X, Y) = NEW
     model = fitted.model_
     for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
@@ -78,26 +77,24 @@ def test_intervals_of_each_target(fitted):
             fitted.predict_interval(X, **how)
 
 
-def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
+def test_targets_share_neighbours_and_have_different_weights(fitted):
     found = fitted.nearest_rows(NEW[0])
     k = fitted.model_.residuals.neighbours
     assert found["rows"].shape == found["distances"].shape == (len(NEW[0]), k)
     corrections = fitted.predict(NEW[0]) - fitted.model_.sparse().predict(NEW[0])
-    np.testing.assert_allclose(
+    assert_allclose(
         (found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9
     )
-    for target, each in enumerate(fitted.history_[-1]["diagnostics"]):
-        near = fitted.nearest_rows(NEW[0][[row for row, *_ in each["largest"]]])
-        for values, part in zip(
-            np.moveaxis(np.array(each["neighbours"]), 2, 0), near.values(), strict=True
-        ):
-            np.testing.assert_array_equal(
-                values, (part if part.ndim == 2 else part[:, :, target])[:, :3]
-            )
+    for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
+        near = fitted.nearest_rows(NEW[0][[row for row, *_ in shown["largest"]]])
+        recorded = np.moveaxis(np.array(shown["neighbours"]), 2, 0)
+        for values, part in zip(recorded, near.values(), strict=True):
+            of_target = part if part.ndim == 2 else part[:, :, target]
+            assert_array_equal(values, of_target[:, :3])
 
 
-def test_each_target_has_the_corrections_of_it_alone(fitted):
-    """To the bit, by its errors and its kernel."""
+def test_corrections_of_a_target_equal_those_without_the_others(fitted):
+    """The bits are the same."""
     residuals = fitted.model_.residuals
     points = fitted.model_.design.scaling.inputs(NEW[0])
     records = residuals.cells.records
@@ -110,11 +107,11 @@ def test_each_target_has_the_corrections_of_it_alone(fitted):
         alone = replace(residuals, **own, calibrations=residuals.calibrations[:1]).moments(
             points, 1.0
         )
-        np.testing.assert_array_equal(np.array(both)[:, :, target], alone)
+        assert_array_equal(np.array(both)[:, :, target], alone)
 
 
-def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
-    """By the posterior of each target alone at the shared columns and α."""
+def test_errors_are_left_out_errors_of_each_target(fitted):
+    """They follow from the posterior of each target at the shared columns and α."""
     (X, Y) = rough(1500)
     model = fitted.model_
     design = model.design
@@ -131,22 +128,20 @@ def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
         mean, Sigma = naive.posterior(Phi, t[:, target], model.alpha, beta)
         root = np.linalg.cholesky(Sigma)
         expected = LeftOut.of(Phi.copy(), t[:, target], mean, root, beta, None, own).expected()[0]
-        np.testing.assert_allclose(
+        assert_allclose(
             errors[:, target], expected, rtol=1e-3, atol=1e-5
         )  # before the last step of β
 
 
-def test_files_keep_all_errors(fitted, tmp_path):
+def test_a_saved_model_predicts_the_same_bits(fitted, tmp_path):
     save_model(fitted, tmp_path / "model")
     again = load_model(tmp_path / "model")
     X = rough(60, seed=2)[0]
-    np.testing.assert_array_equal(
-        again.predict(X, return_std=True), fitted.predict(X, return_std=True)
-    )
+    assert_array_equal(again.predict(X, return_std=True), fitted.predict(X, return_std=True))
     assert again.model_.digest() == fitted.model_.digest()
 
 
-def test_many_targets_have_them_only_if_asked():
+def test_many_targets_have_local_residuals_only_on_request():
     X, Y = rough(1000)
     many = np.column_stack([np.roll(Y[:, 0], k) for k in range(5)])
     assert RVMRegressor(**OPTIONS, max_rounds=1).fit(X, many).history_[-1]["residuals"] is None

@@ -1,10 +1,12 @@
-"""Models of classes: against the formulas at every row, and back from disk bit for bit."""
+"""Models of classes: their formulas, and equal bits after saving."""
 
 from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import load_model
 from partirvm.core.ramp import Ramp
@@ -34,9 +36,8 @@ KINDS += [("pooled", LABELS["text"])]
 def classifier(
     likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0
 ):
-    """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a
-    ramp."""
-    rng = np.random.default_rng(seed)
+    """A random model of two features; predictors of ``pooled`` share Σ and have a ramp."""
+    rng = default_rng(seed)
     M = m + bias
     outputs = 1 if likelihood == "bernoulli" else len(classes)
     scaling = Scaling(rng.normal(size=2), rng.uniform(0.5, 2, 2), np.zeros(1), np.ones(1))
@@ -49,17 +50,13 @@ def classifier(
     root = np.triu(rng.normal(size=(1 if pooled else outputs, M, M)))
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
     facts = design, mean, root, alpha, -12.345678901234567, 10**6, columns
-    return ClassModel(
-        *facts,
-        "multinomial" if pooled else likelihood,
-        moderate,
-        Ramp(0.3, 2.0) if pooled else None,
-    )
+    if pooled:
+        return ClassModel(*facts, "multinomial", moderate, Ramp(0.3, 2.0))
+    return ClassModel(*facts, likelihood, moderate, None)
 
 
 def dense(model, X):
-    """f (n, C), φᵀΣ_kφ (n, C) and the kernels as fractions of their peak (n, m), each row by
-    itself."""
+    """f (n, C), φᵀΣ_kφ (n, C), and kernels as fractions of their peak (n, m)."""
     s = model.design.scaling
     K = naive.gaussian(
         (X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7)
@@ -72,41 +69,41 @@ def dense(model, X):
 @pytest.mark.parametrize("moderate", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
-def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
+def test_probabilities_follow_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)
-    X = np.random.default_rng(1).normal(size=(5000, 2))
+    X = default_rng(1).normal(size=(5000, 2))
     f, variance, K = dense(model, X)
     found = model.moments(X)
-    np.testing.assert_allclose(found[0], f, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found[1], variance, rtol=1e-9)
-    np.testing.assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
+    assert_allclose(found[0], f, rtol=1e-9, atol=1e-12)
+    assert_allclose(found[1], variance, rtol=1e-9)
+    assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
     assert model.moments(X, variance=False)[1] is None
     linked = f / np.sqrt(1 + np.pi * variance / 8) if moderate else f
     linked = 2.0 * np.log(np.logaddexp(0, linked / 0.3)) if likelihood == "pooled" else linked
-    np.testing.assert_allclose(model.predictors(X)[0], linked, rtol=1e-9, atol=1e-12)
+    assert_allclose(model.predictors(X)[0], linked, rtol=1e-9, atol=1e-12)
     if likelihood == "bernoulli":
         p = 1 / (1 + np.exp(-linked))
         p = np.hstack([1 - p, p])
     else:
         p = np.exp(linked)
         p /= p.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
+    assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
+    assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_model_without_vectors_says_the_same_everywhere(bias):
+def test_a_model_without_vectors_is_constant(bias):
     model = classifier("bernoulli", (0, 1), m=0, bias=bias)
-    X = np.random.default_rng(2).normal(size=(3, 2))
+    X = default_rng(2).normal(size=(3, 2))
     assert np.ptp(model.predict_proba(X), axis=0).max() == 0.0
     assert bias or (model.predict_proba(X) == 0.5).all()
-    np.testing.assert_array_equal(model.moments(X)[2], 1.0)
+    assert_array_equal(model.moments(X)[2], 1.0)
 
 
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
-def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
-    """Labels with their types, likelihood, ramp and moderation; predictions too."""
+def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
+    """Labels have their types, and predictions are equal."""
     model = classifier(likelihood, classes, moderate=likelihood != "pooled")
     save_model(model, tmp_path / "model")
     found = load_model(tmp_path / "model")
@@ -114,18 +111,16 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
     assert (found.log_evidence, found.n_rows) == (model.log_evidence, model.n_rows)
     assert [type(label) for label in found.classes] == [type(label) for label in classes]
     assert found.digest() == model.digest()
-    X = np.random.default_rng(1).normal(size=(20, 2))
-    np.testing.assert_array_equal(found.predict_proba(X), model.predict_proba(X))
+    X = default_rng(1).normal(size=(20, 2))
+    assert_array_equal(found.predict_proba(X), model.predict_proba(X))
     labels = found.predict(X)
     assert set(labels.tolist()) <= set(classes)
-    assert labels.dtype.kind == {"text": "U", "numbers": "i", "fractions": "f", "mixed": "O"}.get(
-        next((name for name in LABELS if LABELS[name] == classes), ""),
-        "b" if classes == (False, True) else "U",
-    )
+    kinds = {str: "U", int: "i", float: "f", bool: "b"}
+    mixed = len(set(map(type, classes))) > 1
+    assert labels.dtype.kind == ("O" if mixed else kinds[type(classes[0])])
 
 
-def test_the_digest_tells_models_apart():
-    """Everything that predictions depend on, and nothing else."""
+def test_the_digest_depends_on_what_predictions_depend_on():
     model = classifier("pooled")
     other = replace(model.columns, classes=("blue", "n/a", "red"))
     changed = [
@@ -139,14 +134,14 @@ def test_the_digest_tells_models_apart():
     assert replace(model, log_evidence=0.0).digest() == model.digest()
 
 
-def test_rows_that_cannot_be_predicted():
+def test_rows_with_other_features_are_refused():
     for method in ("predict", "predict_proba"):
         with pytest.raises(DataError, match=r"2 features.*\(4, 3\)"):
             getattr(classifier(), method)(np.zeros((4, 3)))
 
 
 def test_a_model_of_an_unknown_likelihood_is_not_read(tmp_path):
-    """Such as one that only another process has registered."""
+    """Another process may have registered it."""
     save_model(replace(classifier(), likelihood="probit"), tmp_path / "m")
     with pytest.raises(FormatError, match="likelihood 'probit' is unknown"):
         load_model(tmp_path / "m")

@@ -1,4 +1,4 @@
-"""A model on disk: the same bits back, no code inside, and every kind of damage said."""
+"""A model on disk: equal bits, no code inside, and every kind of damage is found."""
 
 import errno
 import shutil
@@ -9,6 +9,8 @@ import naive
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model, open_job
 from partirvm.core.left_out import Calibration
@@ -24,8 +26,8 @@ from partirvm.types import Columns
 
 
 def made(m=6, d=3, bias=True, seed=0):
-    """A model of any numbers."""
-    rng = np.random.default_rng(seed)
+    """A random model."""
+    rng = default_rng(seed)
     M = m + bias
     scaling = Scaling(rng.normal(size=d), rng.uniform(0.5, 2, d), np.array([12.3]), np.array([4.5]))
     design = Design(
@@ -33,38 +35,30 @@ def made(m=6, d=3, bias=True, seed=0):
     )
     columns = Columns(("a", "ü b", "c"), "fare", {"c": ("x", "y", 3)}, None)
     root = np.triu(rng.normal(size=(M, M)))
-    return Model(
-        design,
-        rng.normal(size=M),
-        root,
-        rng.uniform(0.1, 1e9, M),
-        -123.456789012345678,
-        10**7,
-        columns,
-        0.1 + 0.2,
-        0.7,
-    )
+    mean = rng.normal(size=M)
+    alpha = rng.uniform(0.1, 1e9, M)
+    evidence = -123.456789012345678
+    return Model(design, mean, root, alpha, evidence, 10**7, columns, 0.1 + 0.2, 0.7)
 
 
 @pytest.mark.parametrize(("m", "bias"), [(6, True), (6, False), (0, True), (0, False), (1, False)])
-def test_a_model_comes_back_bit_for_bit(place, m, bias):
-    """Every array, number and name; predictions too."""
+def test_a_saved_model_has_the_same_bits(place, m, bias):
+    """Every array, number and name is equal, and so are predictions."""
     model = made(m, bias=bias)
     save_model(model, place)
     found = load_model(place)
     assert found.digest() == model.digest()
-    np.testing.assert_array_equal(found.design.labels, model.design.labels)
+    assert_array_equal(found.design.labels, model.design.labels)
     assert (found.evidence_noise, found.log_evidence) == (0.7, -123.456789012345678)
-    X = np.random.default_rng(1).normal(size=(20, 3))
+    X = default_rng(1).normal(size=(20, 3))
     for one, other in zip(found.predict(X), model.predict(X), strict=True):
-        np.testing.assert_array_equal(one, other)
+        assert_array_equal(one, other)
 
 
 def test_a_missing_value_is_the_mean_with_a_wider_deviation():
-    """To the variance comes that of the means with the values of the vectors; a feature of gamma 0
-    brings none."""
+    """The variance includes that of means with the values of the vectors, if gamma is not 0."""
     model = made()
-    X = np.random.default_rng(1).normal(size=(4, 3))
+    X = default_rng(1).normal(size=(4, 3))
     gaps = X.copy()
     filled = X.copy()
     gaps[1:, 2] = np.nan
@@ -72,19 +66,18 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
     filled[1:, 2], filled[0, 1] = model.design.scaling.x_shift[2], model.design.scaling.x_shift[1]
     (mean, variance) = model.moments(gaps)[:2]
     (expected, own) = model.moments(filled)[:2]
-    np.testing.assert_array_equal(mean, expected)
+    assert_array_equal(mean, expected)
     means = [
         model.moments(np.column_stack([X[:, :2], np.full(4, z)]))[0]
         for z in model.design.centres[:, 2]
     ]
-    np.testing.assert_allclose(variance[1:], own[1:] + np.var(means, axis=0)[1:], rtol=1e-10)
+    assert_allclose(variance[1:], own[1:] + np.var(means, axis=0)[1:], rtol=1e-10)
     assert variance[0] == own[0]
 
 
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
-    """No training data, without local residuals, and no code: only JSON and the bytes of
-    numbers."""
-    X = np.random.default_rng(0).normal(size=(3000, 3))
+    """Files have no training data and no code, only JSON and the bytes of numbers."""
+    X = default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
     options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
     estimator = RVMRegressor(gamma=0.3, residual="none", **options).fit(X, y)
@@ -98,19 +91,18 @@ def test_a_model_holds_only_what_prediction_needs(tmp_path):
         assert b"partirvm." not in path.read_bytes()
 
 
-def test_what_is_there_is_never_written_over(place):
-    """ExistsError, and the model that was there stays; before there is a FileNotFoundError."""
+def test_an_existing_model_is_never_overwritten(place):
     with pytest.raises(MissingDataError, match="no model") as caught:
         load_model(place)
     assert isinstance(caught.value, FileNotFoundError)
     save_model(made(seed=0), place)
     with pytest.raises(ExistsError, match="already"):
         save_model(made(seed=1), place)
-    np.testing.assert_array_equal(load_model(place).mean, made(seed=0).mean)
+    assert_array_equal(load_model(place).mean, made(seed=0).mean)
 
 
 def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
-    """A full disk before the last object: the place is free for the next try."""
+    """After a full disk another save succeeds."""
 
     def full(folder, name, data):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -120,25 +112,21 @@ def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
         with pytest.raises(StorageError, match="No space left"):
             save_model(made(), place)
     save_model(made(), place)
-    np.testing.assert_array_equal(load_model(place).mean, made().mean)
+    assert_array_equal(load_model(place).mean, made().mean)
 
 
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed", "longer"])
 def test_damage_is_found_in_every_part(tmp_path, number, damage, monkeypatch):
-    """MissingDataError that names the part; a missing one never reads as numbers."""
+    """The error names the part; a missing one never reads as numbers."""
     monkeypatch.setattr(codec, "PART", 150_000)
     save_model(made(200), str(tmp_path / "model"))
     part = tmp_path / "model" / f"{number:06d}"
     data = part.read_bytes()
-    if damage == "missing":
-        part.unlink()
-    else:
-        part.write_bytes(
-            {"cut": data[:5], "changed": data[:-1] + bytes([data[-1] ^ 1]), "longer": data + b"1"}[
-                damage
-            ]
-        )
+    changed = data[:-1] + bytes([data[-1] ^ 1])
+    part.unlink()
+    if damage != "missing":
+        part.write_bytes({"cut": data[:5], "changed": changed, "longer": data + b"1"}[damage])
     with pytest.raises(MissingDataError, match=f"part {part.name} of the model"):
         load_model(str(tmp_path / "model"))
 
@@ -146,35 +134,24 @@ def test_damage_is_found_in_every_part(tmp_path, number, damage, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["centres", "labels", "mean", "root", "alpha", "x_shift", "x_scale", "t_shift"]
 )
-def test_arrays_that_do_not_belong_together(name, tmp_path):
-    """FormatError that names the array, although all checksums agree."""
+def test_arrays_of_inconsistent_lengths_are_refused_by_name(name, tmp_path):
+    """All checksums agree."""
     model = made()
-    longer = {
-        "centres": model.design.centres,
-        "labels": model.design.labels,
-        **vars(model.design.scaling),
-    }
-    longer = {**longer, "mean": model.mean, "root": model.root, "alpha": model.alpha}[name]
-    longer = np.concatenate([longer, longer[:1]])
-    if name in ("mean", "root", "alpha"):
-        model = replace(model, **{name: longer})
-    elif name in ("centres", "labels"):
-        model = replace(model, design=replace(model.design, **{name: longer}))
-    else:
-        model = replace(
-            model,
-            design=replace(model.design, scaling=replace(model.design.scaling, **{name: longer})),
-        )
+    owner = next(one for one in (model, model.design, model.design.scaling) if hasattr(one, name))
+    array = getattr(owner, name)
+    changed = replace(owner, **{name: np.concatenate([array, array[:1]])})
+    if owner is model.design.scaling:
+        changed = replace(model.design, scaling=changed)
+    model = changed if owner is model else replace(model, design=changed)
     save_model(model, str(tmp_path / "model"))
     with pytest.raises(FormatError, match="labels" if name == "centres" else name):
         load_model(str(tmp_path / "model"))
 
 
-def test_predictions_are_the_formulas():
-    """Mean t_shift + t_scale·φᵀμ and variance σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22),
-    panel by panel."""
+def test_predictions_follow_the_formulas():
+    """They are t_shift + t_scale·φᵀμ and σ² + t_scale²·φᵀΣφ (Tipping 2001, eqs. 20 to 22)."""
     model = made()
-    X = np.random.default_rng(2).normal(size=(5000, 3))
+    X = default_rng(2).normal(size=(5000, 3))
     s = model.design.scaling
     gamma = np.array([0.1, 0.0, 0.7])
     K = naive.gaussian(
@@ -182,18 +159,16 @@ def test_predictions_are_the_formulas():
     )
     Phi = np.hstack([np.ones((5000, 1)), K])
     mean, variance, nearness = model.moments(X)
-    np.testing.assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
+    assert_allclose(mean, 12.3 + 4.5 * Phi @ model.mean, rtol=1e-10)
     Sigma = model.root @ model.root.T
-    np.testing.assert_allclose(
-        variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10
-    )
+    assert_allclose(variance, 0.3 + 4.5**2 * np.einsum("nm,mk,nk->n", Phi, Sigma, Phi), rtol=1e-10)
     assert model.moments(X, variance=False)[1] is None
-    np.testing.assert_array_equal(model.predict(X), mean)
+    assert_array_equal(model.predict(X), mean)
     stated = np.sqrt(model.predictive.moments(X)[1])
-    np.testing.assert_array_equal(model.predict(X.tolist(), return_std=True), [mean, stated])
+    assert_array_equal(model.predict(X.tolist(), return_std=True), [mean, stated])
     assert model.intercept == pytest.approx(12.3 + 4.5 * model.mean[0])
-    np.testing.assert_allclose(nearness, K.max(axis=1), rtol=1e-10)
-    np.testing.assert_array_equal(made(m=0).moments(X)[2], 1.0)
+    assert_allclose(nearness, K.max(axis=1), rtol=1e-10)
+    assert_array_equal(made(m=0).moments(X)[2], 1.0)
 
 
 class Tall(Gaussian):
@@ -217,15 +192,15 @@ class Tall(Gaussian):
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_nearness_is_a_fraction_of_the_peak(bias):
-    """Whatever the kernel's height; each row's kernels are evaluated once."""
+    """The kernel may have any height, and is evaluated once a row."""
     plain = made(bias=bias)
     tall = replace(plain, design=replace(plain.design, kernel=Tall(plain.design.kernel.gamma)))
     X = np.concatenate([plain.design.centres, np.full((3, 3), 1e3)])
     Tall.evaluated = 0
     nearness = tall.moments(X)[2]
     assert Tall.evaluated == len(X)
-    np.testing.assert_allclose(nearness, plain.moments(X)[2], rtol=1e-10)
-    np.testing.assert_array_equal(nearness < 1e-4, [False] * 6 + [True] * 3)
+    assert_allclose(nearness, plain.moments(X)[2], rtol=1e-10)
+    assert_array_equal(nearness < 1e-4, [False] * 6 + [True] * 3)
 
 
 @pytest.mark.parametrize(
@@ -240,14 +215,13 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
         ),
     ],
 )
-def test_rows_that_cannot_be_predicted(X, says):
-    """DataError."""
+def test_impossible_rows_are_refused(X, says):
     with pytest.raises(DataError, match=says):
         made().predict(X)
 
 
-def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
-    """Equal but for the quantiles, models state other deviations, and have another digest."""
+def test_a_calibration_is_saved_and_is_part_of_the_digest(tmp_path):
+    """Other quantiles predict other deviations."""
     model = replace(made(), calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 1.9)))
     save_model(model, tmp_path / "m")
     found = load_model(tmp_path / "m")
@@ -255,7 +229,7 @@ def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
     assert found.digest() == model.digest()
     wider = replace(model, calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 2.9)))
     assert wider.digest() != model.digest()
-    X = np.random.default_rng(2).normal(size=(5, 3))
+    X = default_rng(2).normal(size=(5, 3))
     assert (wider.predict(X, return_std=True)[1] > model.predict(X, return_std=True)[1]).all()
 
 
@@ -263,8 +237,7 @@ def test_a_calibration_comes_back_and_counts_for_the_digest(tmp_path):
     "version", sorted(Path(__file__).with_name("stored").iterdir()), ids=lambda path: path.name
 )
 def test_files_of_earlier_versions_are_read(version, tmp_path):
-    """Means t_shift + t_scale·φᵀμ, P(second class) = 1/(1 + exp(−φᵀμ/√(1 + πφᵀΣφ/8))); a job is
-    resumed."""
+    """Means and probabilities follow the formulas, and a job is resumed."""
     job = open_job(shutil.copytree(version / "job", tmp_path / "job"))
     for name in ("job", "regressor", "classifier"):
         model = load_model(version / name) if name != "job" else job.model()
@@ -282,6 +255,6 @@ def test_files_of_earlier_versions_are_read(version, tmp_path):
             variance = np.sum(Phi @ own["covariance"] * Phi, axis=1)
             found = model.predict_proba(own["X"])[:, 1]
             expected = 1 / (1 + np.exp(-f / np.sqrt(1 + np.pi * variance / 8)))
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        assert_allclose(found, expected, rtol=1e-9)
     job.resume(data=version / "data.zarr", max_rounds=2)
     assert (job.wait(timeout=120), job.model().n_rows) == ("done", 100)

@@ -1,10 +1,10 @@
-"""Fewer vectors: what they cost is the evidence and the error that a computation from all rows
-finds."""
+"""Pruning: its cost in evidence and error equals a computation from all rows."""
 
 import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.testing import assert_allclose, assert_array_equal
 from test_class_models import classifier
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
@@ -16,15 +16,13 @@ from partirvm.errors import UsageError
 def rows(rng):
     """400 rows of two features and two targets, and weights."""
     X = rng.uniform(-3, 3, size=(400, 2))
-    y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])]) + 0.3 * rng.normal(
-        size=X.shape
-    )
+    y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])])
+    y += 0.3 * rng.normal(size=X.shape)
     return X, y, rng.choice([0.5, 2.0], size=len(X))
 
 
 def from_rows(model, X, y, w):
-    """Log evidence in the units of the model's map, weighted mean squared errors (T,), μ (M, T), Σ
-    (T, M, M)."""
+    """Log evidence in mapped units, weighted squared errors (T,), μ (M, T), Σ (T, M, M)."""
     scaling = model.design.scaling
     Phi = model.design.block(X)
     t = scaling.targets(y)
@@ -60,8 +58,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", some(CASES, {"one target, weights", "several targets"}))
 def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
-    """log N(t | 0, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ) and Σ w r² before and after; twice is once, and files and
-    exports keep it."""
+    """Pruning twice equals pruning once; files and exports hold the result."""
     options, T, weighted = CASES[case]
     X = rows[0]
     y = rows[1][:, :T]
@@ -83,39 +80,32 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     assert fitted.model_ is whole
     evidence, errors, mu, Sigma = from_rows(model, X, y, w)
     assert pruned.log_evidence == pytest.approx(before[0] - evidence, rel=1e-8, abs=1e-5)
-    np.testing.assert_allclose(
+    assert_allclose(
         pruned.squared_error, (errors - before[1]).reshape(np.shape(pruned.squared_error)), 1e-7
     )
-    np.testing.assert_allclose(before[1] + np.square(pruned.rmse), errors, rtol=1e-9)
-    np.testing.assert_allclose(
-        model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max()
-    )
+    assert_allclose(before[1] + np.square(pruned.rmse), errors, rtol=1e-9)
+    assert_allclose(model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12)
+    assert_allclose(model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max())
     roots = model.root.reshape(T, *Sigma.shape[1:])
-    np.testing.assert_allclose(
+    assert_allclose(
         roots @ roots.transpose(0, 2, 1), Sigma, rtol=0, atol=1e-6 * np.abs(Sigma).max()
     )
     assert not np.tril(roots, -1).any()
     twice = fitted.prune(count + 2).prune(count).model_
-    np.testing.assert_allclose(twice.mean, model.mean, rtol=1e-6, atol=1e-9)
+    assert_allclose(twice.mean, model.mean, rtol=1e-6, atol=1e-9)
     save_model(small, tmp_path / "small")
-    np.testing.assert_array_equal(load_model(tmp_path / "small").predict(X), small.predict(X))
+    assert_array_equal(load_model(tmp_path / "small").predict(X), small.predict(X))
     assert load_model(tmp_path / "small").model_.pruned.log_evidence == pruned.log_evidence
     small.to_numpy(tmp_path / "small.npz")
     small.to_c(tmp_path / "small.h")
 
 
 def test_each_deletion_is_the_one_of_least_loss(rng):
-    """The loss is that of log N(t | 0, C) summed over outputs that share Σ; leading columns stay; M
-    to none."""
-    Phi, t, alpha, beta = (
-        rng.normal(size=(40, 9)),
-        rng.normal(size=(40, 2)),
-        rng.uniform(0.1, 9.0, 9),
-        2.0,
-    )
+    """The loss is that of log N(t | 0, C), summed over outputs that share Σ."""
+    Phi = rng.normal(size=(40, 9))
+    t = rng.normal(size=(40, 2))
+    alpha = rng.uniform(0.1, 9.0, 9)
+    beta = 2.0
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
     root = np.linalg.cholesky(Sigma[::-1, ::-1])[::-1, ::-1][None]
 
@@ -136,12 +126,12 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
             ((t - Phi[:, own] @ each) ** 2).sum(axis=0)
             for own, each in ((left, mean), (slice(None), mu))
         ]
-        np.testing.assert_allclose(growth, beta * (squares[0] - squares[1]), rtol=1e-9, atol=1e-10)
+        assert_allclose(growth, beta * (squares[0] - squares[1]), rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
-def test_classes(likelihood):
-    """The weights have the normal distribution of the others given those at 0, of each class."""
+def test_pruned_classes_have_the_conditional_distribution(likelihood):
+    """The weights are distributed as if the pruned ones were 0."""
     model = classifier(likelihood, ("a", "b") if likelihood == "bernoulli" else ("a", "b", "c"))
     small = model.prune(2)
     left = np.flatnonzero(np.isin(model.design.all_labels, small.design.all_labels))
@@ -150,17 +140,17 @@ def test_classes(likelihood):
         Sigma = root @ root.T
         own = small.root[k]
         gain = Sigma[np.ix_(left, gone)] @ np.linalg.inv(Sigma[np.ix_(gone, gone)])
-        np.testing.assert_allclose(
+        assert_allclose(
             own @ own.T, (Sigma[np.ix_(left, left)] - gain @ Sigma[gone][:, left]), rtol=1e-5
         )
         outputs = slice(None) if len(model.root) == 1 else k
         expected = model.mean[left][:, outputs] - gain @ model.mean[gone][:, outputs]
-        np.testing.assert_allclose(small.mean[:, outputs], expected, rtol=1e-6)
+        assert_allclose(small.mean[:, outputs], expected, rtol=1e-6)
     assert (small.n_vectors, small.pruned.vectors, small.pruned.squared_error) == (2, 3, 0.0)
 
 
 @pytest.mark.slow
-def test_what_is_refused_and_what_changes_nothing(rows):
+def test_pruning_refuses_local_residuals_and_negative_numbers(rows):
     X, y, _ = rows
     local = RVMRegressor(residual="local", random_state=0).fit(X, y[:, 0])
     with pytest.raises(UsageError, match=r"prune model_\.sparse\(\)"):

@@ -1,4 +1,4 @@
-"""Options as values: the request they make, scikit-learn's conventions, what is refused."""
+"""Options as values: the request they make, scikit-learn's conventions, refusals."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sklearn.base import clone
 
 import partirvm
@@ -57,8 +58,8 @@ ASKED = {
 
 
 @pytest.mark.parametrize("case", ASKED)
-def test_values_make_the_request_of_the_flags(case):
-    """Both faces make the same flat request, and ``grouped`` is the inverse."""
+def test_values_and_flags_make_the_same_request(case):
+    """``grouped`` is the inverse."""
     given, expected = ASKED[case]
     assert RVMRegressor(**given, random_state=0).parameters() == replace(
         Request(classify=False), **expected
@@ -67,7 +68,7 @@ def test_values_make_the_request_of_the_flags(case):
     assert made == replace(Request(classify=False), **expected)
 
 
-def test_a_family_with_numbers_is_a_kernel():
+def test_a_family_with_a_numeric_gamma_is_a_kernel():
     """Its multiples are options of the request."""
     asked = RVMRegressor(
         kernel=Matern52(np.array([0.5, 2.0]), multiples=(1, 8)), random_state=0
@@ -78,8 +79,8 @@ def test_a_family_with_numbers_is_a_kernel():
 
 
 @pytest.mark.parametrize("kind", [*VALUES, *WITH_GAMMA.values()])
-def test_values_keep_scikit_learns_conventions(kind):
-    """clone, get_params and set_params; equal by what they hold; public names."""
+def test_values_follow_scikit_learns_conventions(kind):
+    """They have clone, get_params and set_params, and are equal by value."""
     made = kind()
     assert getattr(partirvm, kind.__name__) is kind
     assert clone(made) == made
@@ -90,8 +91,8 @@ def test_values_keep_scikit_learns_conventions(kind):
         made.set_params(nothing=1)
 
 
-def test_nested_names():
-    """As scikit-learn writes them; a clone has values of its own."""
+def test_nested_parameters_are_set_by_scikit_learns_names():
+    """A clone does not share its values."""
     model = RVMRegressor(strategy=WorkingSet(sample_rows=30), kernel=Gaussian(np.array([1.0, 2.0])))
     other = clone(model).set_params(
         strategy__selection="gain", strategy__sample_rows=40, kernel__gamma=0.5
@@ -138,9 +139,9 @@ def test_nested_names():
         ),
     ],
 )
-def test_what_is_refused(asked, message):
-    """Before anything is fitted, by the names that were written."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
+def test_impossible_options_are_refused_by_their_names(asked, message):
+    """Before anything is fitted."""
+    X = default_rng(0).normal(size=(30, 2))
     with pytest.raises(UsageError, match=message):
         RVMRegressor(**asked).fit(X, X[:, 0])
 
@@ -175,7 +176,7 @@ load_model("m.rvm").predct([[0.0]])
 
 @pytest.mark.slow
 def test_a_type_checker_finds_wrong_options_and_names(tmp_path):
-    """mypy --strict of a user's script: the lines after the comment are wrong, the others right."""
+    """mypy --strict of a user's script: only the lines after the comment are wrong."""
     pytest.importorskip("mypy")
     (tmp_path / "script.py").write_text(SCRIPT)
     asked = [

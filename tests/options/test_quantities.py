@@ -14,8 +14,8 @@ from partirvm.options.constraints import parse_bytes, parse_duration
     st.sampled_from(["", " "]),
     st.booleans(),
 )
-def test_units_of_bytes(number, unit, space, lower):
-    """Binary units, a single letter is binary too, and kB MB GB TB are decimal."""
+def test_bytes_are_read_with_their_units(number, unit, space, lower):
+    """A single letter is a binary unit; kB, MB, GB and TB are decimal."""
     power = "KMGT".index(unit[0]) + 1
     text = f"{number}{space}{unit}"
     assert parse_bytes(text.lower() if lower else text) == number * 1024**power
@@ -24,8 +24,7 @@ def test_units_of_bytes(number, unit, space, lower):
 
 
 @given(st.floats(1e-3, 1e7))
-def test_durations(seconds):
-    """Numbers, suffixes, and the texts that people read."""
+def test_durations_are_read_with_their_suffixes(seconds):
     assert parse_duration(seconds) == pytest.approx(seconds, rel=1e-12)
     for suffix, factor in [("s", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86400)]:
         assert parse_duration(f"{seconds!r}{suffix}") == pytest.approx(seconds * factor, rel=1e-12)
@@ -35,7 +34,7 @@ def test_durations(seconds):
 @pytest.mark.parametrize(
     "text", ["", "much", "-1", "0", "1 parsec", "1 2", "nan", "inf", None, "1h30"]
 )
-def test_what_is_no_quantity(parse, text):
-    """UsageError that names the option, the text and an example."""
+def test_texts_that_are_no_quantity_are_refused(parse, text):
+    """The error names the option, the text and an example."""
     with pytest.raises(UsageError, match=r"limit .*expected a (size|duration) such as"):
         parse(text)

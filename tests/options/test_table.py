@@ -1,4 +1,4 @@
-"""The table of options: defaults, refusals, flags, constructors and words all follow from it."""
+"""The table of options determines defaults, refusals, flags, constructors and words."""
 
 import inspect
 import re
@@ -47,7 +47,7 @@ holds."""
 
 
 def text_for(name):
-    """A value that differs from the default, as text, and as the request holds it."""
+    """A value other than the default, as text, and as the request holds it."""
     row = TABLE[name]
     if name in GIVEN:
         return GIVEN[name]
@@ -57,16 +57,14 @@ def text_for(name):
 
 @pytest.mark.parametrize("wrong", ["never so", -1, float("nan"), [0.0], {"bias": -1}], ids=str)
 @pytest.mark.parametrize("name", CHECKED)
-def test_a_refusal_names_the_option_and_what_was_found(name, wrong):
-    """Nothing of these is a value of any option; seconds and bytes name themselves in words."""
+def test_a_refusal_names_the_option(name, wrong):
     with pytest.raises(UsageError) as error:
         check(replace(Request(), **{name: wrong}))
     assert name in str(error.value)
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_every_option_has_a_flag_that_agrees(name):
-    """Its name, its default, which the check keeps, and the value that a text becomes."""
+def test_every_option_has_a_flag_with_its_name_default_and_value(name):
     flag = FLAGS[name]
     row = TABLE[name]
     assert row.check(name, row.default) == row.default
@@ -95,13 +93,11 @@ def test_every_option_has_a_flag_that_agrees(name):
         (table.MultiClass, words_of(classes=True)),
     ],
 )
-def test_the_words_are_those_that_are_known(words, known):
-    """The parts that act on them have no others."""
+def test_words_of_options_are_those_of_the_registries(words, known):
     assert set(get_args(words)) == set(known)
 
 
-def test_one_text_for_each_option():
-    """In the help of the command line, and in the docstrings of estimators and values."""
+def test_help_and_docstrings_have_the_text_of_the_table():
     out = " ".join(
         CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split()
     )
@@ -121,8 +117,7 @@ def test_one_text_for_each_option():
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_constructors_follow_the_table(estimator):
-    """Names and defaults; at most 24 parameters; every option is a parameter of an estimator or in
-    a value of one."""
+    """At most 24 parameters; every option is a parameter or a field of a value."""
     parameters = inspect.signature(estimator).parameters
     assert len(parameters) <= 24
     for name in set(parameters) - {"random_state", "client", "verbose"}:
@@ -142,7 +137,7 @@ def test_constructors_follow_the_table(estimator):
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_docstrings_of_estimators_show_the_defaults_of_the_signature(estimator):
-    """Each parameter has one entry, and each option that is one of several words lists these."""
+    """Each parameter has one entry; options list their words."""
     entries = re.findall(r"^(\w+) : (.*, |)default=(.+)$", inspect.getdoc(estimator), re.MULTILINE)
     parameters = inspect.signature(estimator).parameters
     defaults = {name: repr(each.default).replace("'", '"') for name, each in parameters.items()}

@@ -1,4 +1,4 @@
-"""Floating-point work and seconds by the formulas of planning/cost.py, written down again."""
+"""Floating-point work and seconds, by the formulas of planning/cost.py."""
 
 from dataclasses import replace
 
@@ -41,9 +41,8 @@ def dense(columns):
 
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
-def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
-    """2MP + P² products and M + P elements per row; 20 dense iterations; it is a pass only over all
-    rows."""
+def test_a_gram_pass_costs_its_products_and_elements(rows, kept, new, threads):
+    """They are 2MP + P² and M + P per row; a fit has 20 dense iterations."""
     cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
     seconds = gram(rows, kept, new)[1]
     assert cost.pass_seconds == pytest.approx(seconds / threads)
@@ -59,11 +58,9 @@ def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
     st.sampled_from("eEg"),
     st.integers(1, 16),
 )
-def test_the_look_for_candidates(n, kept, pool, look, threads):
-    """M elements for each row whose residual is taken, all (E) or half of them (e).
-
-    M + Q elements and 2MQ products for each row where Q columns are on trial (g).
-    """
+def test_a_search_for_candidates_costs_its_elements(n, kept, pool, look, threads):
+    """They are M per row of all (E) or half (e) of the rows; a pool (g) has M + Q, and 2MQ
+    products."""
     search = {"e": {"searched": n // 2}, "E": {"searched": n}, "g": {"pool": pool}}[look]
     cost = search_cost(work(n, threads=threads, **search), kept)
     rows = n // 2 if look == "e" else n
@@ -75,9 +72,8 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
 
 
 @given(st.integers(10, 300), st.integers(1, 12))
-def test_sets_grow_as_in_the_paper(partition_size, rounds):
-    """With stop_fraction ½ the candidates are P, 1.5P, 1.75P … and stay below 2P (the bias
-    aside)."""
+def test_candidate_sets_grow_to_twice_the_partition_size(partition_size, rounds):
+    """They are P, 1.5P, 1.75P … with stop_fraction ½."""
     assume(partition_size % 2 == 0)
     costs = rounds_cost(work(searched=10**6), partition_size, rounds, 0.5)
     totals = [cost.columns - 1 for cost in costs]
@@ -92,14 +88,13 @@ def residuals(n, kept):
 
 
 def settling(n, kept):
-    """The residual pass of the last fit, and its leverages: two blocks, and a product of one with
-    an M × M matrix."""
+    """The residual pass of the last fit, and its leverages: two blocks, and a product with (M,
+    M)."""
     return n * READ + 2 * n * kept * ELEMENT + 2 * n * kept**2 / PRODUCT
 
 
-def test_rounds_look_but_for_the_first_and_settle_at_the_end():
-    """Three rounds of 100 over all of 10⁴ rows: 1, 51, 76 columns kept; residuals of all rows
-    before two of them."""
+def test_all_rounds_but_the_first_search_and_the_last_settles():
+    """Three rounds of 100 over 10⁴ rows keep 1, 51, 76 columns."""
     n = 10**4
     kept = (1, 51, 76)
     costs = rounds_cost(work(n, searched=n), 100, 3, 0.5)
@@ -110,9 +105,8 @@ def test_rounds_look_but_for_the_first_and_settle_at_the_end():
     assert sum(cost.passes for cost in rounds_cost(work(n), 100, 3, 0.5)) == 5
 
 
-def test_the_last_round_sees_all_rows():
-    """The columns that the last round keeps come in one pass over all rows, and a residual pass
-    follows."""
+def test_the_last_round_costs_passes_over_all_rows():
+    """One is for its columns, one for the residual."""
     n = 10**4
     costs = rounds_cost(work(n, rows=500), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
@@ -123,8 +117,7 @@ def test_the_last_round_sees_all_rows():
 
 
 def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
-    """4·10⁶ operations for each of its rows; the 88 kept columns are fitted and left out once
-    more."""
+    """Its fit has 4·10⁶ operations a row."""
     n = 10**4
     rows = 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
@@ -148,17 +141,15 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     ],
 )
 def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expected):
-    """10¹⁰ operations to try residuals, 8·10¹⁰ where they are taken; 3·10¹⁰ for trees, and 10⁶ for
-    each row."""
+    """A trial of residuals costs 10¹⁰, their use 8·10¹⁰, trees cost 3·10¹⁰ and 10⁶ a row."""
     plain, more = (
         rounds_cost(replace(work(n), **{what: tried}), 100, 3, 0.5)[-1] for tried in (False, True)
     )
     assert more.solve_seconds - plain.solve_seconds == pytest.approx(expected / PRODUCT)
 
 
-def test_levels_cost_what_their_fits_cost():
-    """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last with its residual
-    pass."""
+def test_levels_cost_the_sum_of_their_fits():
+    """Four partitions of 100 rows have 4 fits, 2 merges, and a last fit."""
     n = 400
     costs = levels_cost(work(n, threads=2), 100, 0.5)
     seconds = gram(n, 1, 100)[1]

@@ -1,4 +1,4 @@
-"""Bytes of each step by the table at the head of planning/memory.py, and what fits."""
+"""Bytes of each step by the table at the head of planning/memory.py, and how much fits."""
 
 import pytest
 from hypothesis import given
@@ -40,8 +40,7 @@ shapes = st.builds(
     st.integers(0, 10**7),
     st.booleans(),
 )
-def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool, elements, whole):
-    """The table at the head of planning/memory.py, written down again."""
+def test_bytes_follow_the_table(shape, kept, candidates, threads, held_out, pool, elements, whole):
     how = {"held_out": held_out, "pool": pool, "elements": elements, "whole": whole}
     f = 8
     M = kept
@@ -88,11 +87,10 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool
     st.booleans(),
     st.booleans(),
 )
-def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out, whole):
-    """The largest M + P that fits, found by trying them all; 0 where not even one kept column does.
-
-    Where a pass brings the whole of them, all count as new.
-    """
+def test_the_largest_number_of_columns_equals_an_exhaustive_search(
+    n, d, candidates, threads, budget, held_out, whole
+):
+    """It is 0 if no column fits; with ``whole`` all columns count as new."""
     shape = DataShape(n, d, 1, 64)
     fitting = [
         columns
@@ -111,9 +109,8 @@ def test_the_most_columns_by_search(n, d, candidates, threads, budget, held_out,
 
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(-(10**6), 10**9))
-def test_the_batch_that_fits(shape, candidates, threads, spare):
-    """As large as the spare bytes allow; one fit of P candidates and the bias in any case, 64 of
-    them at most."""
+def test_a_batch_is_as_large_as_the_spare_bytes(shape, candidates, threads, spare):
+    """It has between 1 and 64 fits of P candidates and the bias."""
     one = (candidates + 1) ** 2
     found = batch_elements(shape, candidates, threads, spare)
     assert one <= found <= BATCH * one
@@ -124,14 +121,9 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).peak - alone > spare
 
 
-def test_the_stages_after_the_rounds_by_hand():
-    """3,000 rows × 5 features: records of 9 numbers. 3,000 rows learn with 40 of 60 neighbours,
-    1,024 judge with 60.
-
-    Of 10,000 rows, 4,096 learn, with at most all 20 neighbours. With 60 features, the search of the
-    metric takes most: 1,000 rows with 20 neighbours, whose differences along 60 coordinates are
-    held for each pair.
-    """
+def test_bytes_of_the_stages_after_the_rounds():
+    """Neighbours learn and judge with records of 9 numbers; with 60 features the metric takes
+    most."""
     shape = DataShape(3000, 5, 1, 1000)
     numbers = 3000 * (3 * 9 + 5 + 20) + 3000 * (40 + 60) * 9 + 1024 * 60 * (30 + 2 * 9)
     assert residual_stage_bytes(shape, 3000, 60) == 8 * numbers
@@ -143,9 +135,9 @@ def test_the_stages_after_the_rounds_by_hand():
     assert residual_stage_bytes(shape, 3000, 20) == 8 * numbers
 
 
-def test_residuals_of_all_rows_by_hand():
-    """Of 200,000 rows, 50,000 are left out. Records of 9 numbers: three times in memory, or sorted
-    in files."""
+def test_bytes_of_residuals_of_all_rows():
+    """50,000 of 200,000 rows are left out; records are in memory three times, or sorted in
+    files."""
     shape = DataShape(200_000, 5, 1, 1000)
     left_out = residual_stage_bytes(DataShape(50_000, 5, 1, 1000), 50_000, 60)
     assert residual_stage_bytes(shape, 50_000, 60) == left_out + 3 * 8 * 200_000 * 9
@@ -159,9 +151,8 @@ def test_residuals_of_all_rows_by_hand():
 
 
 @pytest.mark.parametrize(("features", "classes"), [(5, 0), (5, 2), (60, 5), (500, 0)])
-def test_the_bytes_of_boosted_trees_by_hand(features, classes):
-    """Rows, twice in double precision, with six scores of each class; histograms of 32 nodes × 256
-    bins × 20 bytes."""
+def test_bytes_of_boosted_trees(features, classes):
+    """Rows are held twice, with six scores of each class and histograms of 32 nodes × 256 bins."""
     shape = DataShape(3000, features, 1, 1000, n_classes=classes)
     rows = 8 * 3000 * (4 * (features + 1) + 6 * classes)
     histograms = 32 * 256 * 20 * features
@@ -171,12 +162,8 @@ def test_the_bytes_of_boosted_trees_by_hand(features, classes):
     )
 
 
-def test_what_local_residuals_may_take_by_hand():
-    """Records of 9 numbers: the rows, twice while they are made, and 4,096 rows with 40 (20)
-    neighbours that teach.
-
-    In a trial, 1,024 rows have two matrices of 60 × 60 numbers each.
-    """
+def test_bytes_of_local_residuals():
+    """Rows are held twice while they are made; 4,096 rows learn; a trial has 60 × 60 matrices."""
     assert bytes_of_residuals(9, 3000, 60) == (
         8 * 3000 * 9,
         8 * (2 * 3000 * 9 + 4096 * 40 * (40 + 9)),

@@ -1,4 +1,4 @@
-"""Plans: what is decided from memory, refusals with numbers, and a text that says it all."""
+"""Plans: decisions from memory, refusals with numbers, and their text."""
 
 import json
 import re
@@ -42,8 +42,8 @@ def plan_of(**changes):
     return make_plan(shape, machine, RATES, request, schedule, read, **rest, **facts)
 
 
-def test_what_cannot_fit_is_refused_with_need_have_and_advice():
-    """The need is the formula's, and raising the limit to it is enough."""
+def test_a_plan_that_cannot_fit_is_refused_with_need_and_advice():
+    """Raising the limit to the need is enough."""
     machine = Machine(threads=2, base=150 << 20, limit=220 << 20)
     with pytest.raises(MemoryLimitError) as caught:
         plan_of(machine=machine)
@@ -59,11 +59,8 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
 
 
 def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
-    """Its rounds take less than either: of the libraries, what the process has yet to load.
-
-    Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain
-    with the process; those by which it has grown during kernel learning count among them.
-    """
+    """Freed blocks of the rounds (32 MiB) and of neighbours (80 MiB) count, and growth by
+    learning."""
     shape = DataShape(3000, 5, 1, 1000)
     libraries = 70 << 20
     machine = Machine(threads=2, base=90 << 20, limit=4 << 30, libraries=libraries)
@@ -83,14 +80,10 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     assert grown.peak == machine.base + (100 << 20) + ALLOWANCE + comparison_bytes(
         shape, 3000, libraries, 120
     )
-    parts = (
-        f"neighbours {format_bytes(stage)}, boosting "
-        f"{format_bytes(comparison_bytes(shape, 3000, libraries, 120))}"
-    )
-    assert parts in str(compared)
-    judged = plan_of(
-        **small, neighbours=60
-    )  # without a learned kernel, only a model without vectors is compared
+    boosting = format_bytes(comparison_bytes(shape, 3000, libraries, 120))
+    assert f"neighbours {format_bytes(stage)}, boosting {boosting}" in str(compared)
+    # without a learned kernel, only a model without vectors is compared
+    judged = plan_of(**small, neighbours=60)
     assert judged.comparison is None
     assert judged.comparison_bytes == comparison_bytes(shape, 2000, libraries, 100)
     less = replace(machine, limit=(1 << 30) - 1)
@@ -98,18 +91,16 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     assert (without.comparison, without.comparison_bytes) == (None, 0)
 
 
-def test_what_local_residuals_take():
-    """12 numbers of each of 10⁶ rows: twice these in a tenth of the memory, with a search, or else
-    in files."""
+def test_the_plan_shows_memory_and_speed_of_local_residuals():
+    """They are in memory up to a tenth of it, else in files."""
     plan = plan_of(neighbours=30)
     size = 8 * 12 * 10**6
     columns = plan.rounds[-1].columns
     seconds = 10**6 * (RATES.read + columns * RATES.element + 2 * columns / RATES.product) / 2
-    taken = (
-        f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 "
-        "predictions per second"
+    assert f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}" in str(
+        plan
     )
-    assert taken in str(plan)
+    assert "; 12,000 predictions per second" in str(plan)
     limit = 20 * size + 10 * 8 * 4096 * 40 * (40 + 12)
     for place, less in (("in memory", 0), ("in files of a job", 1)):
         assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))
@@ -130,8 +121,8 @@ def test_what_local_residuals_take():
     assert "8,000 predictions per second" in found
 
 
-def test_fewer_threads_where_all_would_not_fit():
-    """A note says so; without leave to shrink the limit of all threads counts."""
+def test_fewer_threads_are_used_if_all_do_not_fit():
+    """A note says so; required threads lower the number of columns instead."""
     shape = DataShape(1_000_000, 8, 1, 16384)
     need = 150 * 2**20 + ALLOWANCE + step_bytes(shape, 501, 500, 16).peak
     few = plan_of(machine=Machine(16, 150 << 20, need - 1))
@@ -143,9 +134,8 @@ def test_fewer_threads_where_all_would_not_fit():
     assert fixed.max_columns < few.max_columns
 
 
-def test_a_partition_that_was_left_open_is_held_by_memory():
-    """Asked for, it is refused; left to the plan, it shrinks until a round of 2P columns fits, and
-    the plan says so."""
+def test_an_open_partition_size_is_lowered_to_fit():
+    """A requested one is refused."""
     machine = Machine(threads=1, base=100 << 20, limit=200 << 20)
     with pytest.raises(MemoryLimitError):
         plan_of(machine=machine, partition_size=4000)
@@ -160,19 +150,10 @@ def test_a_partition_that_was_left_open_is_held_by_memory():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
-    """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a
-    sample."""
-    options = {
-        "strategy": strategy,
-        "fit_rows": likelihood,
-        "max_rounds": None,
-        "sample_rows": 2000,
-    }
-    plan = plan_of(
-        shape=DataShape(3000, 4, 1, 2048),
-        partition_size=3000 if strategy == "basic" else 64,
-        **options,
-    )
+    options = {"strategy": strategy, "fit_rows": likelihood, "sample_rows": 2000}
+    size = 3000 if strategy == "basic" else 64
+    shape = DataShape(3000, 4, 1, 2048)
+    plan = plan_of(shape=shape, partition_size=size, max_rounds=None, **options)
     assert plan.peak <= plan.machine.limit
     found = json.loads(json.dumps(plan.to_json()))
     assert (found["strategy"], found["fit_rows"]) == (strategy, likelihood)
@@ -188,9 +169,8 @@ def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
     ("strategy", "most"),
     [("split-merge", 40), ("incremental", 40), ("working-set", 81), ("basic", 600)],
 )
-def test_candidates_are_held_where_partitions_join_whole(strategy, most):
-    """max_vectors = 81: half of it where as many that were kept must have room beside a partition;
-    basic has no P."""
+def test_max_vectors_lowers_the_partition_size(strategy, most):
+    """It is half of the limit if as many old vectors join a partition; basic has no P."""
     plan = plan_of(
         shape=DataShape(600, 4, 1, 2048), strategy=strategy, partition_size=500, max_vectors=81
     )
@@ -202,9 +182,8 @@ def test_candidates_are_held_where_partitions_join_whole(strategy, most):
 
 
 @given(st.integers(2, 3000), st.integers(1, 8), st.integers(60, 600), st.booleans())
-def test_what_can_be_measured_on(candidates, threads, limit, shrink):
-    """The heuristic's fit brings all its columns at once; as many as fit on the most threads that
-    let them."""
+def test_the_heuristic_uses_as_many_rows_as_fit(candidates, threads, limit, shrink):
+    """Its fit brings all columns at once, on as many threads as possible."""
     least = 1 if shrink else threads
     shape = DataShape(10**6, 8, 1, 4096)
     machine = Machine(threads, 50 << 20, limit << 20, least_threads=least)
@@ -221,9 +200,9 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
 
 
 @given(st.integers(10, 400), st.integers(0, 4), st.integers(1, 4), st.booleans(), st.booleans())
-def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newton, held_out):
-    """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays
-    under the limit."""
+def test_stored_kernel_blocks_leave_memory_for_every_pass(
+    candidates, pools, threads, newton, held_out
+):
     plan = plan_of(
         shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, newton=newton),
         machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),

@@ -1,5 +1,4 @@
-"""What ``predict`` writes: a whole output or none, by one process at a time, and labels as they
-are."""
+"""Output of ``predict``: complete or absent, by one process at a time, with labels unchanged."""
 
 import csv
 import errno
@@ -14,6 +13,8 @@ import pandas as pd
 import pytest
 import zarr
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from waiting import wait_for
 
 from partirvm import ingest, jobs, storage
@@ -50,15 +51,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors
 
 
 def rows(n=TILES * TILE - 7, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A JOB, DATA of 14 tiles, the last one short, and what is predicted of them without
-    interruption."""
+    """A JOB, DATA of 14 tiles, the last one shorter, and its uninterrupted predictions."""
     place = tmp_path_factory.mktemp("outputs")
     ingest(rows(), place / "d.zarr", tile_rows=TILE, shuffle=3)
     jobs.fit(str(place / "d.zarr"), str(place / "job"), PARAMETERS)
@@ -81,7 +81,7 @@ def content(path):
 
 
 def alone(out):
-    """Whether nothing is beside the output."""
+    """Whether nothing else is in the folder of the output."""
     return [path.name for path in out.parent.iterdir()] == [out.name]
 
 
@@ -99,11 +99,8 @@ prediction.predict(*sys.argv[1:])
 
 
 @pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
-def test_a_second_process_is_refused_and_a_killed_one_leaves_nothing_that_stays(
-    folder, tmp_path, ending
-):
-    """The second is told who is at work; once that one is killed, it goes on at once and removes
-    what was left."""
+def test_a_second_process_is_refused_until_the_first_is_killed(folder, tmp_path, ending):
+    """The error names the first; its unfinished rows are removed."""
     out = tmp_path / f"out{ending}"
     partial = out.with_name(f".{out.name}.partial")
     command = [sys.executable, "-c", HELD, str(folder / "job"), str(folder / "d.zarr"), str(out)]
@@ -140,8 +137,8 @@ def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path, ending):
     assert alone(out)
 
 
-def test_one_that_was_taken_for_dead_ends(folder, tmp_path):
-    """LeaseLostError, no output, and what its successor has stays."""
+def test_a_process_whose_lease_was_taken_over_stops(folder, tmp_path):
+    """It writes no output and does not touch that of its successor."""
     out = tmp_path / "out.csv"
     lease, partial = out.with_name(".out.csv.lease") / "lease", out.with_name(".out.csv.partial")
 
@@ -177,7 +174,7 @@ def test_an_output_inside_an_input_is_refused(folder):
     )
 
 
-def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
+def test_a_full_disk_is_an_error_that_leaves_nothing(folder, tmp_path, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "no space")
 
@@ -187,8 +184,7 @@ def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_wrong_input_leaves_nothing(folder, tmp_path):
-    """A chunk of DATA that is missing; the command line's tests have other features."""
+def test_a_missing_chunk_of_data_leaves_no_output(folder, tmp_path):
     ingest(rows(), tmp_path / "d.zarr", tile_rows=TILE, shuffle=3)
     out = tmp_path / "new" / "out.csv"
     next((tmp_path / "d.zarr").glob("rows-*/X/c/12/0")).unlink()
@@ -199,7 +195,7 @@ def test_wrong_input_leaves_nothing(folder, tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
-    """Peak of what this process allocates, at 6,000 rows and at five times as many."""
+    """Peak allocations at 6,000 rows and at five times as many are compared."""
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 19)
     peaks = []
     for n in (6000, 30_000):
@@ -214,8 +210,8 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
     assert peaks[1] < peaks[0] + (1 << 20)
 
 
-def test_labels_in_csv_are_what_they_were(tmp_path):
-    """Read back with pandas and with the csv module; names of columns too."""
+def test_labels_return_from_csv_unchanged(tmp_path):
+    """pandas and the csv module read them and the names of columns."""
     place = tmp_path / "p.csv"
     n = len(LABELS)
     columns = {f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)}
@@ -229,10 +225,10 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
     found = pd.read_csv(place, dtype={"label": str}, keep_default_na=False)
     assert list(found.columns) == names
     assert found["label"].tolist() == list(LABELS)
-    np.testing.assert_array_equal(found[names[1:]].to_numpy(), np.eye(n) / 3)
+    assert_array_equal(found[names[1:]].to_numpy(), np.eye(n) / 3)
 
 
-def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
+def test_integers_beyond_2_to_the_53_are_exact_in_csv(tmp_path):
     labels = (2**53, 2**53 + 1, 2**63 - 1)
     place = tmp_path / "p.csv"
     write_output(
@@ -253,8 +249,8 @@ KINDS = {
 
 @pytest.mark.parametrize("labels", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_a_damaged_chunk_of_predictions_is_no_prediction(tmp_path, labels, damage):
-    """A missing one reads as NaN or as no label, a changed one is an error of its checksum."""
+def test_a_damaged_chunk_never_reads_as_predictions(tmp_path, labels, damage):
+    """A missing one reads as NaN or as no label, a changed one has a wrong checksum."""
     known = written_labels(labels)
     place = tmp_path / "p.zarr"
     table = {"label": known[[0, 1, 1]], "p_1": np.array([0.25, 0.5, 0.75])}
@@ -267,7 +263,7 @@ def test_a_damaged_chunk_of_predictions_is_no_prediction(tmp_path, labels, damag
         set(known.tolist()),
     )
     group = zarr.open_group(str(place), mode="r")
-    np.testing.assert_array_equal(group["label"][:], known[[0, 1, 1]])
+    assert_array_equal(group["label"][:], known[[0, 1, 1]])
     for name in table:
         chunk = place / name / "c" / "0"
         data = chunk.read_bytes()

@@ -1,8 +1,10 @@
-"""Augmented predictions of a job on DATA: what is written."""
+"""Augmented predictions of a job on DATA."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from scipy.stats import norm
 
 from partirvm import RVMRegressor, WorkingSet, ingest, jobs
@@ -19,8 +21,8 @@ TESTED = 1100
 
 
 def rows(n=N, seed=0):
-    """A smooth function of two inputs, with weights; test rows reach beyond the others."""
-    rng = np.random.default_rng(seed)
+    """A smooth function of two inputs, with weights; test rows extend beyond the training rows."""
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2)) * (3 if seed else 1)
     return (
         X,
@@ -31,8 +33,7 @@ def rows(n=N, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """DATA to train on and to test on, whose tiles are larger than a piece, a JOB, and augmented
-    predictions."""
+    """DATA to train on and to test on, a JOB, and augmented predictions."""
     place = tmp_path_factory.mktemp("augmented")
     ingest(rows(), place / "train.zarr", tile_rows=128)
     ingest(rows(TESTED, seed=1), place / "test.zarr", tile_rows=300, shuffle=9)
@@ -42,15 +43,15 @@ def folder(tmp_path_factory):
 
 
 def predict(folder, output, **options):
-    """With the DATA of the fit, unless told otherwise."""
+    """Predict with the DATA of the fit, unless ``options`` name others."""
     options = {"augment": str(folder / "train.zarr"), **options}
     return prediction.predict(
         str(folder / "job"), str(folder / "test.zarr"), str(output), **options
     )
 
 
-def test_a_job_predicts_what_the_estimator_does(folder):
-    """The same DATA: the same bits, in the order before shuffling."""
+def test_a_job_predicts_the_bits_of_the_estimator(folder):
+    """Rows are in the order before shuffling."""
     estimator = RVMRegressor(
         gamma=0.5,
         partition_size=30,
@@ -62,12 +63,11 @@ def test_a_job_predicts_what_the_estimator_does(folder):
         str(folder / "test.zarr"), return_std=True, augment=str(folder / "train.zarr")
     )
     written = np.loadtxt(folder / "whole.csv", delimiter=",", skiprows=1)
-    np.testing.assert_array_equal(written, np.column_stack([mean, std]))
+    assert_array_equal(written, np.column_stack([mean, std]))
 
 
-def test_progress_hears_of_every_tile_of_every_pass(folder, tmp_path):
-    """Test tiles of 300, 300, 300 and 200 rows are 11 pieces of at most 120 rows; a pass reads 8
-    training tiles."""
+def test_progress_counts_every_tile_of_every_pass(folder, tmp_path):
+    """11 pieces of test rows have a pass over 8 training tiles each."""
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda *counts: seen.append(counts))
     assert seen[-1] == (8 * 11, 8 * 11)
@@ -89,8 +89,7 @@ def test_scores_are_those_of_the_augmented_predictions(folder):
     assert found["coverage_95"] == pytest.approx(np.mean((low <= y) & (y <= high)))
 
 
-def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
-    """Same values in the same order; one value of the target changed."""
+def test_only_a_copy_of_the_training_data_is_accepted(folder, tmp_path):
     ingest(rows(), tmp_path / "copy.zarr", tile_rows=128)
     predict(folder, tmp_path / "out.csv", augment=str(tmp_path / "copy.zarr"))
     assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
@@ -103,7 +102,7 @@ def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
 
 
 def test_classes_are_not_augmented(tmp_path):
-    X = np.random.default_rng(0).normal(size=(120, 1))
+    X = default_rng(0).normal(size=(120, 1))
     ingest((X, (X[:, 0] > 0).astype(int)), tmp_path / "d.zarr", classes=True)
     job = str(tmp_path / "job")
     data = str(tmp_path / "d.zarr")

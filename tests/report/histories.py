@@ -1,11 +1,11 @@
-"""Plans and histories of fits: rounds of a regression, and whole classification fits as drivers
-record them."""
+"""Plans and histories of fits of numbers and of classes, as drivers record them."""
 
 import json
 import math
 from dataclasses import asdict
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.core.termination import Termination
 from partirvm.spec.history import Record
@@ -18,40 +18,34 @@ CHANCE = math.log(3)
 def entry(
     seconds, *, kind="round", number=1, vectors=24, passes=17, held_out=True, fade=1.0, **changes
 ):
-    """A line of history; ``fade`` says how much of the log loss of mere chance is left."""
+    """A line of history of three classes; ``fade`` is the fraction of the initial log loss."""
     facts = {
         "kind": kind,
         "number": number,
         "rows": ROWS,
         "vectors": vectors,
         "candidates": 2 * vectors,
-    }
-    facts |= {
         "iterations": passes,
         "log_evidence": -ROWS * CHANCE * fade - 3.0 * vectors,
         "selection": "gain",
+        "termination": Termination.CONVERGED if kind == "final" else Termination.HALVED,
+        "noise_variance": None,
+        "train_rmse": None,
+        "train_log_loss": CHANCE * fade,
+        "train_error": round(0.6 * fade * ROWS) / ROWS,
     }
-    facts |= {"termination": Termination.CONVERGED if kind == "final" else Termination.HALVED}
-    facts |= {"noise_variance": None, "train_rmse": None}
-    facts |= {"train_log_loss": CHANCE * fade, "train_error": round(0.6 * fade * ROWS) / ROWS}
     if held_out:
-        facts |= {
-            "held_out_log_loss": 1.1 * CHANCE * fade,
-            "held_out_error": round(70 * fade) / 100,
-        }
+        facts["held_out_log_loss"] = 1.1 * CHANCE * fade
+        facts["held_out_error"] = round(70 * fade) / 100
     record = Record(**(facts | changes))
-    spent = {
-        "pass_seconds": 0.03 * passes,
-        "passes": passes,
-        "pass_rows": passes * ROWS,
-        "solve_seconds": 0.2,
-    }
+    spent = {"pass_seconds": 0.03 * passes, "passes": passes, "pass_rows": passes * ROWS}
+    spent["solve_seconds"] = 0.2
     line = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
     return json.loads(json.dumps({**line, "peak_memory": 300 << 20, "saved": kind != "part"}))
 
 
 def history(strategy, *, held_out=True):
-    """A whole fit by a strategy; split-merge has 8 partitions, the others but basic 5 rounds."""
+    """The history of a strategy; split-merge has 8 partitions, the others but basic 5 rounds."""
     if strategy == "basic":
         return [entry(0.9, kind="final", vectors=14, passes=31, held_out=held_out, fade=0.2)]
     if strategy == "split-merge":
@@ -79,7 +73,7 @@ def history(strategy, *, held_out=True):
 
 def numbers(n=500, spread=0.0):
     """Targets, means and predicted deviations that vary with ``spread``."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     mean = rng.normal(10, 3, n)
     std = np.exp(spread * rng.normal(size=n))
     return mean + std * rng.normal(size=n), mean, std
@@ -87,55 +81,63 @@ def numbers(n=500, spread=0.0):
 
 def classes(K, n=500):
     """Codes drawn from the predicted probabilities (n, K)."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return np.array([rng.choice(K, p=each) for each in p]), p
 
 
 def regression(line):
-    """The same line as one of a fit of numbers: without the keys of classes."""
+    """The same line of a fit of numbers."""
     old = {key: value for key, value in line.items() if not key.endswith(("_log_loss", "_error"))}
     return {**old, "noise_variance": 0.25, "noise_sd": 0.5, "train_rmse": 0.5}
 
 
 def round_of(number=1, seconds=1.0, **changes):
-    """A round of a regression such as the driver records."""
+    """A round of a regression as the driver records it."""
     facts = {
+        "number": number,
+        "seconds": seconds,
         "kind": "round",
         "level": None,
         "rows": 1000,
         "candidates": 50,
         "vectors": 25,
         "train_rmse": 0.5,
+        "held_out_rmse": None,
+        "log_evidence": -10.0,
+        "pass_rows": 1000,
+        "pass_seconds": 0.5,
+        "peak_memory": 1 << 28,
     }
-    facts |= {"held_out_rmse": None, "log_evidence": -10.0, "pass_rows": 1000, "pass_seconds": 0.5}
-    return {"number": number, "seconds": seconds, **facts, "peak_memory": 1 << 28, **changes}
+    return {**facts, **changes}
 
 
 def plan(strategy="working-set", **changes):
     """The JSON of a plan."""
-    facts = {"rows": 400, "features": 2, "tile_rows": 100, "tiles": 4, "selection": "gain"}
-    facts |= {
+    facts = {
+        "strategy": strategy,
+        "rows": 400,
+        "features": 2,
+        "tile_rows": 100,
+        "tiles": 4,
+        "selection": "gain",
         "fit_rows": "full",
         "sample_rows": None,
         "notes": [],
         "partition_size": 50,
         "partitions": 8,
         "rho": None,
-    }
-    facts |= {
         "rounds": 9,
         "max_rounds": 9,
         "max_vectors": None,
         "max_columns": 900,
         "passes": 120,
         "threads": 2,
+        "workers": 1,
+        "seconds": 80.0,
+        "memory_limit": 512 << 20,
+        "memory_peak": 300 << 20,
+        "text": "data        400 rows × 2 features, 4 tiles of 100 rows\n"
+        "work        120 passes over the rows",
     }
-    facts |= {"workers": 1, "seconds": 80.0, "memory_limit": 512 << 20, "memory_peak": 300 << 20}
-    facts |= {
-        "text": (
-            "data        400 rows × 2 features, 4 tiles of 100 rows\nwork        120 passes over "
-            "the rows"
-        )
-    }
-    return {**facts, "strategy": strategy, **changes}
+    return {**facts, **changes}

@@ -1,4 +1,4 @@
-"""What is asked of every page: that it is whole and fetches nothing."""
+"""Checks of every page: it is complete, well formed, and fetches nothing."""
 
 import re
 from base64 import b64decode
@@ -10,8 +10,7 @@ DRAWING = "data:image/svg+xml;base64,"
 
 
 class Checker(HTMLParser):
-    """Reads a page: text, elements with their attributes, and whether every element is closed where
-    it should be."""
+    """Reads a page: text, elements with attributes, and whether each element is closed."""
 
     def __init__(self, source):
         super().__init__()
@@ -36,7 +35,7 @@ class Checker(HTMLParser):
 
     @property
     def text(self):
-        """All text, runs of blanks made one."""
+        """All text with single blanks."""
         return " ".join(" ".join(self.texts).split())
 
     @property
@@ -48,7 +47,7 @@ class Checker(HTMLParser):
 
 
 def check(source):
-    """Well formed, and nothing in it that is fetched or run; its elements are returned as read."""
+    """The elements of a page, which is well formed, and neither fetches nor runs anything."""
     read = Checker(source)
     for tag, attributes in read.elements:
         assert tag not in ("script", "link", "iframe", "object", "base")
@@ -63,8 +62,7 @@ def check(source):
 
 
 def check_drawing(svg):
-    """Return the text of a chart; it is well-formed, runs nothing, and has no coordinate that is
-    not a number."""
+    """The text of a chart, which is well formed, runs nothing, and has no NaN."""
     root = ElementTree.fromstring(svg)
     assert not [element for element in root.iter() if element.tag.endswith("script")]
     values = [value for element in root.iter() for value in element.attrib.values()]

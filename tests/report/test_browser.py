@@ -1,5 +1,4 @@
-"""What a real browser makes of the page of a job: everything is drawn, nothing is run, and it fits
-a phone."""
+"""A browser draws the page of a job completely, runs nothing, and fits it on a phone."""
 
 import json
 import re
@@ -10,6 +9,7 @@ from html import escape, unescape
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import RVMRegressor, ingest, submit
 
@@ -33,27 +33,15 @@ addEventListener("load", () => {
 
 
 def browse(folder, source, width):
-    """The measures of a page in a frame of this width, because a window may not be as narrow as a
-    phone."""
+    """The measures of a page in a frame, because windows are wider than a phone."""
     inside = escape(source.replace("</body>", MEASURE + "</body>"))
     page = folder / "measured.html"
     page.write_text(
         f'<meta charset="utf-8"><iframe width="{width}" height="3000" srcdoc="{inside}"></iframe>'
     )
-    quiet = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]
-    command = [
-        CHROMIUM,
-        *quiet,
-        f"--user-data-dir={folder / 'profile'}",
-        "--dump-dom",
-        page.as_uri(),
-    ]
+    quiet = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [CHROMIUM, *quiet.split(), profile, "--dump-dom", page.as_uri()]
     tree = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     return json.loads(unescape(re.search(r'data-measured="(.*?)"', tree)[1]))
 
@@ -61,9 +49,9 @@ def browse(folder, source, width):
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 @pytest.mark.parametrize("width", some([390, 1100], {390}))
 def test_a_browser_draws_the_page(tmp_path, width):
-    """A job whose folder is called like a script and a long word."""
+    """The folder of the job has the name of a script and a long word."""
     pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, (300, 2))
     ingest((X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)), tmp_path / "d.zarr")
     name = "<script>document.title = 'taken'<!--" + "x" * 100

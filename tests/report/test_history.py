@@ -1,4 +1,4 @@
-"""Which lines of a history are printed, and the stages that charts show."""
+"""The lines of a history that are printed."""
 
 import re
 
@@ -8,12 +8,6 @@ from histories import round_of
 from partirvm.report.history import Lines
 
 
-def part(level, number, seconds, candidates=10, vectors=7):
-    return round_of(
-        number, seconds, kind="part", level=level, candidates=candidates, vectors=vectors
-    )
-
-
 def printed(history, lines=None):
     """The lines of a history."""
     lines = lines or Lines()
@@ -21,7 +15,7 @@ def printed(history, lines=None):
 
 
 def test_kernels_have_a_line_if_they_were_learned_again():
-    """What was learned before the fit is in the plan."""
+    """The first kernel is in the plan."""
     kernel = {"kind": "kernel", "text": "so"}
     assert printed([kernel, {**kernel, "taken": None}, {**kernel, "taken": False}]) == [
         "learned again: so"
@@ -30,18 +24,10 @@ def test_kernels_have_a_line_if_they_were_learned_again():
 
 @pytest.mark.parametrize("held_out", [None, 0.2])
 def test_columns_are_aligned(held_out):
+    large = {"candidates": 12_000, "vectors": 9_876, "train_rmse": 1e-7, "log_evidence": -1.23e8}
     history = [
-        round_of(
-            held_out_rmse=held_out, train_rmse=0.1234567, seconds=75.2, log_evidence=-12_345.6
-        ),
-        round_of(
-            20,
-            seconds=80.0,
-            candidates=12_000,
-            vectors=9_876,
-            train_rmse=1e-7,
-            log_evidence=-1.23e8,
-        ),
+        round_of(1, 75.2, held_out_rmse=held_out, train_rmse=0.1234567, log_evidence=-12_345.6),
+        round_of(20, 80.0, **large),
         round_of(kind="final", seconds=86_400.0, pass_rows=0, pass_seconds=0.0, log_evidence=0.5),
     ]
     lines = printed(history)
@@ -49,15 +35,6 @@ def test_columns_are_aligned(held_out):
     assert ("held-out RMSE" in lines[0]) == (held_out is not None)
     for width in (80, 100, 200):
         assert len(Lines().of(history[0], width)[0]) <= width
-    cells = [
-        "1",
-        "50",
-        "25",
-        "0.1235",
-        *["0.2"] * bool(held_out),
-        "-12,346",
-        "2,000",
-        "1 min 15 s",
-        "256 MiB",
-    ]
+    errors = ["0.1235", "0.2"] if held_out else ["0.1235"]
+    cells = ["1", "50", "25", *errors, "-12,346", "2,000", "1 min 15 s", "256 MiB"]
     assert re.split(" {2,}", lines[1].strip()) == cells

@@ -1,4 +1,4 @@
-"""The page of a job: complete in itself, true to its numbers, safe to open."""
+"""The page of a job: complete, true to its numbers, and safe to open."""
 
 import json
 import math
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from by_default import some
 from markupsafe import escape
+from numpy.random import default_rng
 from pages import check, lines_of
 
 from partirvm import ingest, jobs
@@ -42,7 +43,7 @@ OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     """Training and held-out DATA."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, (500, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=len(X))
     folder = tmp_path_factory.mktemp("data")
@@ -52,19 +53,20 @@ def tables(tmp_path_factory):
 
 
 class Shown(Report):
-    """A report whose values are attributes, too."""
+    """A report with its values as attributes."""
 
     def __getattr__(self, name):
         return self.values[name]
 
 
-def changed(report, **values):
+def shown_with(report, **values):
+    """The report with other values."""
     return Shown(report.values | values)
 
 
 @pytest.fixture(scope="module")
 def fitted(tables, tmp_path_factory):
-    """The report of a job of each strategy, with held-out rows and without, fitted once each."""
+    """The report of a job of each strategy, with or without held-out rows, fitted once."""
     reports = {}
 
     def of(strategy, held_out=True):
@@ -79,13 +81,9 @@ def fitted(tables, tmp_path_factory):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PartirvmWarning)
                 jobs.fit(data, job, asked, validation=validation if held_out else None)
-            times = {
-                "queued": 1785600000.0,
-                "began": 1785600001.0,
-                "ended": 1785600100.0,
-                "seconds": 99.0,
-            }
-            reports[strategy, held_out] = changed(jobs.open_job(job).report(), **times)
+            begin = 1785600000.0
+            times = {"queued": begin, "began": begin + 1, "ended": begin + 100, "seconds": 99.0}
+            reports[strategy, held_out] = shown_with(jobs.open_job(job).report(), **times)
         return reports[strategy, held_out]
 
     return of
@@ -93,46 +91,39 @@ def fitted(tables, tmp_path_factory):
 
 @pytest.fixture
 def without_charts(monkeypatch):
-    """Pages without drawings, which take most of the time: as where matplotlib is not installed."""
+    """Pages without drawings, which take most of the time, as without matplotlib."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
 
 
-@pytest.fixture(
-    params=[
-        "queued",
-        "planned",
-        "running",
-        "no model",
-        "aborting",
-        "aborted",
-        "failed",
-        "interrupted",
-    ]
-)
+STATES = ["queued", "planned", "running", "no model", "aborting", "aborted", "failed"]
+
+
+@pytest.fixture(params=[*STATES, "interrupted"])
 def unfinished(request, fitted):
-    """A job in each state but done."""
+    """A job in each state except done."""
     name = request.param
     job = fitted("split-merge", False) if name == "no model" else fitted("working-set")
     status = {"planned": "running", "no model": "running"}.get(name, name)
-    job = changed(
+    job = shown_with(
         job, status=status, status_advice=f"It is {status}.", reason="", advice="", ended=None
     )
     if name == "queued":
-        return changed(job, began=None, plan=None, history=[])
+        return shown_with(job, began=None, plan=None, history=[])
     if name == "planned":
-        return changed(job, history=[])
+        return shown_with(job, history=[])
     if name == "aborted":
-        job = changed(job, reason="aborted", advice=Termination.ABORTED.advice)
+        job = shown_with(job, reason="aborted", advice=Termination.ABORTED.advice)
     if name == "failed":
-        job = changed(job, reason="StorageError: no room\n  left on the device", ended=1785600050.0)
+        job = shown_with(
+            job, reason="StorageError: no room\n  left on the device", ended=1785600050.0
+        )
     if name == "no model":
-        return changed(job, history=[{**entry, "saved": False} for entry in job.history[:10]])
-    return changed(job, history=job.history[:3])
+        return shown_with(job, history=[{**entry, "saved": False} for entry in job.history[:10]])
+    return shown_with(job, history=job.history[:3])
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_nearest_rows_of_the_largest_errors(fitted):
-    """The page says what they correct, and what not."""
+def test_the_page_shows_nearest_rows_and_their_corrections(fitted):
     job = fitted("working-set", False)
     last = {
         **job.history[-1],
@@ -143,14 +134,12 @@ def test_nearest_rows_of_the_largest_errors(fitted):
         {**each, "neighbours": [near] * len(each["largest"])} for each in last["diagnostics"]
     ]
     text, without = (
-        check(changed(job, history=[*job.history[:-1], line]).html).text
+        check(shown_with(job, history=[*job.history[:-1], line]).html).text
         for line in (last, job.history[-1])
     )
     row = last["diagnostics"][0]["largest"][0][0]
-    assert (
-        f"third {row:,} 1,234: 0.25, +0.50, -0.125 1,235: 0.5, -0.25, +2 1,236: 1, +0.00, +3"
-        in text
-    )
+    rows = "1,234: 0.25, +0.50, -0.125 1,235: 0.5, -0.25, +2 1,236: 1, +0.00, +3"
+    assert f"third {row:,} {rows}" in text
     for said in (
         "nearest training rows correct each",
         "are those of the vectors alone",
@@ -161,7 +150,7 @@ def test_nearest_rows_of_the_largest_errors(fitted):
 
 
 @pytest.mark.parametrize(("strategy", "held_out"), some(FITS, {("basic", False)}))
-def test_every_number_is_there(fitted, strategy, held_out):
+def test_the_page_shows_every_number(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
     html = job.html
     read = check(html)
@@ -212,7 +201,7 @@ def test_every_number_is_there(fitted, strategy, held_out):
     assert fits.count("<tr") == len(job.history) + 1
 
 
-def test_any_state(unfinished, request):
+def test_the_page_of_an_unfinished_job_shows_its_state(unfinished, request):
     if unfinished.status != "interrupted":
         request.getfixturevalue("without_charts")
     read = check(unfinished.html)
@@ -237,12 +226,12 @@ def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
     assert report.startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
 
 
-def test_hostile_text_stays_text(fitted):
-    """Whatever a job is called and says: the page holds the text, and no element of it."""
+def test_hostile_text_is_shown_as_text(fitted):
+    """The page has no element of it."""
     job = fitted("working-set")
     plan = {**job.plan, "notes": [HOSTILE], "text": f"work        {HOSTILE}"}
     texts = dict.fromkeys(("location", "status", "status_advice", "reason", "advice"), HOSTILE)
-    hostile = changed(
+    hostile = shown_with(
         job,
         **texts,
         parameters={**job.parameters, "kernel": HOSTILE, "data": HOSTILE, HOSTILE: HOSTILE},
@@ -263,11 +252,11 @@ def test_hostile_text_stays_text(fitted):
     assert escape(HOSTILE) in source
 
 
-def test_values_that_are_no_numbers_are_left_out(fitted):
+def test_charts_leave_out_values_that_are_not_finite(fitted):
     job = fitted("incremental")
     history = [dict(entry) for entry in job.history]
     history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
-    check(changed(job, history=history).html)
+    check(shown_with(job, history=history).html)
     lines = lines_of(history_charts(history, kind_of(history[0]))[0])
     assert {len(line) for line in lines.values()} == {len(history) - 1}
 
@@ -280,7 +269,7 @@ def test_the_page_without_matplotlib_has_no_charts(fitted):
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_parameters_that_differ_come_first(fitted):
+def test_parameters_that_differ_from_defaults_come_first(fitted):
     table = fitted("incremental").html.partition("<h2>Parameters</h2>")[2]
     names = re.findall(r'<th scope="row">(.*?)</th>', table)
     assert names[:5] == ["gamma", "strategy", "partition_size", "data", "validation"]
@@ -301,8 +290,8 @@ def job_of(strategy, *, held_out=True, **changes):
 
 
 @pytest.mark.parametrize(("strategy", "held_out"), FITS)
-def test_the_page_of_classes(strategy, held_out):
-    """Log loss, error and Newton passes, and nothing of RMSE or noise."""
+def test_the_page_of_classes_shows_log_loss_and_error(strategy, held_out):
+    """It shows Newton passes, but neither RMSE nor noise."""
     job = job_of(strategy, held_out=held_out)
     text = check(job.html).text
     assert not OF_NUMBERS.search(text.partition("Parameters")[0])
@@ -318,7 +307,6 @@ def test_the_page_of_classes(strategy, held_out):
 
 
 def with_every_part(kind):
-    """A job with every part of the page."""
     history = histories.history("working-set")
     outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "several": ("y", "z")}[kind]
     stored = {
@@ -348,9 +336,8 @@ RELEVANCE = (
 
 
 @pytest.mark.parametrize("kind", some(["several", "two", "three"], {"three"}))
-def test_the_page_can_be_read_without_seeing_it(kind):
-    """Language, one main part, headings in order, a text for each drawing, and names of what a
-    keyboard scrolls."""
+def test_the_page_is_accessible(kind):
+    """It has a language, landmarks, ordered headings, texts for drawings, and named regions."""
     read = check(with_every_part(kind).html)
     tags = [tag for tag, _ in read.elements]
     assert read.elements[tags.index("html")][1]["lang"] == "en"
@@ -362,9 +349,8 @@ def test_the_page_can_be_read_without_seeing_it(kind):
     assert all(len(attributes["alt"]) > 10 for tag, attributes in read.elements if tag == "img")
     regions = [attributes for _, attributes in read.elements if attributes.get("class") == "scroll"]
     assert len({attributes["aria-label"] for attributes in regions}) == len(regions)
-    assert all(
-        attributes["tabindex"] == "0" and attributes["role"] == "region" for attributes in regions
-    )
+    assert {attributes["tabindex"] for attributes in regions} == {"0"}
+    assert {attributes["role"] for attributes in regions} == {"region"}
     assert tags.count("table") == tags.count("caption") == len(regions) >= 4
     scopes = [attributes.get("scope") for tag, attributes in read.elements if tag == "th"]
     assert scopes.count("row") == tags.count("tr") - tags.count("thead")
@@ -372,32 +358,26 @@ def test_the_page_can_be_read_without_seeing_it(kind):
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_tables_of_largest_errors():
+def test_the_page_has_tables_of_largest_errors():
     """Row, actual, predicted, deviation and their ratio; classes by name."""
     line = histories.history("basic")[-1]
     p = np.array([[0.9, 0.1], [0.4, 0.6]])
     t = np.array([1.0, -2.0])
     mean = np.array([0.5, 1.0])
     std = np.array([0.25, 2.0])
+    numbers = NumberDiagnostics.of(t, mean, std, np.array([1234, 7]))
+    classes = ClassDiagnostics.of(np.array([1, 1]), p)
     for found, outputs, said in (
-        (
-            NumberDiagnostics.of(t, mean, std, np.array([1234, 7])),
-            ("y",),
-            "7 -2 1 2 -1.50 1,234 1 0.5 0.25 2.00",
-        ),
-        (
-            ClassDiagnostics.of(np.array([1, 1]), p),
-            ("no", "yes"),
-            "0 yes no 10 % 90 % 1 yes yes 60 % 60 %",
-        ),
+        (numbers, ("y",), "7 -2 1 2 -1.50 1,234 1 0.5 0.25 2.00"),
+        (classes, ("no", "yes"), "0 yes no 10 % 90 % 1 yes yes 60 % 60 %"),
     ):
         job = job_of("basic", history=[{**line, "diagnostics": [to_json(found)]}], outputs=outputs)
         assert said in check(job.html).text
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_features_are_ranked():
-    """By relevance, those that are switched off last; nothing where all are alike."""
+def test_features_are_ranked_by_relevance():
+    """Features that are switched off are last; equal features have no table."""
     page = job_of("basic", relevance=dict(sorted(RELEVANCE.items()))).html.partition(
         "<h2>Features</h2>"
     )[2]
@@ -410,7 +390,7 @@ def test_features_are_ranked():
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_shares_of_missing_values():
+def test_the_page_shows_shares_of_missing_values():
     page = check(job_of("basic", missing={"age": 0.25, "height": 0.001}).html).text
     assert "Missing values" in page
     assert ("25 %" in page, "0.1 %" in page) == (True, True)
@@ -420,8 +400,7 @@ FEATURE_NAMES = ("age", "zone", "height")
 
 
 def test_shares_and_loadings_of_a_product_with_categories():
-    """share_i = gamma_i Σ_j a_ij² v_j over their sum; loadings of unit length, by the names of the
-    numeric columns."""
+    """share_i ∝ gamma_i Σ_j a_ij² v_j; loadings have unit length."""
     axes = np.array([[3.0, 4.0], [1.0, 0.0]])
     variance = np.array([1.0, 0.25, 4.0])
     directions = OnColumns(Directions(Gaussian((0.5, 2.0)), axes), (0, 2))
@@ -437,8 +416,7 @@ def test_shares_and_loadings_of_a_product_with_categories():
 
 @pytest.mark.usefixtures("without_charts")
 def test_the_page_lists_directions_by_share():
-    """Only the main features of a direction are named; a page without directions has no such
-    section."""
+    """It names their main features."""
     loadings = {f"feature {k}": 0.3 for k in range(FEATURES + 3)}
     pairs = [(0.2, {"age": -0.8, "height": 0.6}), (0.796, loadings), (0.004, {"age": 1.0})]
     given = [{"share": share, "loadings": own} for share, own in pairs]

@@ -1,4 +1,4 @@
-"""Pictures of predictions: panels that state their counts, drawn by matplotlib and on a page."""
+"""Charts of predictions: panels with their counts, drawn by matplotlib and on a page."""
 
 import shutil
 
@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from by_default import some
 from histories import classes, numbers
+from naive import rmse
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from pages import check, check_drawing, drawn
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
@@ -34,37 +37,33 @@ def by_title(panels):
 
 
 def points_of(panel):
-    """The y values of the estimates with intervals of a panel, one array for each set of them."""
+    """The y values of the estimates with intervals of a panel, an array for each set."""
     return [box.lines[0].get_ydata() for box in drawn(panel).containers if hasattr(box, "has_yerr")]
 
 
-def test_panels_of_numbers_state_their_counts():
-    """Coverage and transform are fractions of all rows; errors stand beside deviations only if
-    these vary."""
+def test_panels_of_numbers_show_their_counts():
+    """They are fractions of all rows; errors are drawn against deviations only if these vary."""
     found = NumberDiagnostics.of(*numbers(spread=0.5), np.arange(500))
     panels = by_title(number_charts(found, "fare"))
-    np.testing.assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
-    heights = [
-        bar.get_height()
-        for bar in drawn(panels["Position in the predicted distribution"]).containers[0]
-    ]
-    assert np.mean(heights) == pytest.approx(1.0)
-    tenth = found.sample.values[np.argsort(found.sample.values[:, 2], kind="stable")][:40]
+    assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
+    bars = drawn(panels["Position in the predicted distribution"]).containers[0]
+    assert np.mean([bar.get_height() for bar in bars]) == pytest.approx(1.0)
+    values = found.sample.values
+    tenth = values[np.argsort(values[:, 2], kind="stable")][:40]
     (errors,) = points_of(panels["Errors against predicted std"])
-    assert errors[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
+    assert errors[0] == pytest.approx(rmse(tenth[:, 0], tenth[:, 1]))
     assert drawn(panels["Predictions"]).get_xlabel() == "predicted fare"
     same = NumberDiagnostics.of(*numbers(), np.arange(500))
     assert list(by_title(number_charts(same))) == list(panels)[:-1]
 
 
-def test_panels_of_two_classes_are_of_the_second():
-    """Frequencies are those of the second class."""
+def test_panels_of_two_classes_show_the_second():
     codes, p = classes(2)
     (found,) = ClassScores.of(codes, p, p[:, 1].copy()).diagnostics
     panels = by_title(class_charts(found, ("no", "yes")))
     shown = found.rows[1] >= 5
     (reliability,) = points_of(panels["Reliability of probabilities"])
-    np.testing.assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
+    assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
     assert (
         drawn(panels["Reliability of probabilities"]).get_xlabel() == "predicted probability of yes"
     )
@@ -78,7 +77,7 @@ def test_the_last_of_many_classes_have_one_name():
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_few_rows_and_hostile_names_have_valid_panels(n):
-    """One row and no variation too; names are text and no formula."""
+    """Names are text, not formulas."""
     t, mean, std = numbers(n)
     panels = number_charts(NumberDiagnostics.of(t, mean, std, np.arange(n)), HOSTILE)
     panels += class_charts(ClassDiagnostics.of(*classes(3, n)), [HOSTILE, "b", "c"])
@@ -89,8 +88,8 @@ def test_few_rows_and_hostile_names_have_valid_panels(n):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_regressor_draws_its_diagnostics(several):
-    """The counts are those of its own predictions; several targets have a row of panels each."""
-    rng = np.random.default_rng(0)
+    """Each target has a row of panels with the counts of its predictions."""
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X) @ np.ones((1, 1 + several)) + 0.1 * rng.normal(size=(300, 1 + several))
     y = y if several else y[:, 0]
@@ -98,12 +97,10 @@ def test_a_regressor_draws_its_diagnostics(several):
     display = fitted.plot_diagnostics(X[150:], y[150:])
     assert len(display.axes_) == 4 * (1 + several)
     mean, std = fitted.predict(X[150:], return_std=True)
-    t = y[150:].reshape(150, -1)[:, 0]
-    expected = NumberDiagnostics.of(
-        t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150)
-    )
-    np.testing.assert_array_equal(display.found[0].pit, expected.pit)
-    np.testing.assert_allclose(
+    t, *moments = (values.reshape(150, -1)[:, 0] for values in (y[150:], mean, std))
+    expected = NumberDiagnostics.of(t, *moments, np.arange(150))
+    assert_array_equal(display.found[0].pit, expected.pit)
+    assert_allclose(
         np.sort(display.found[0].sample.values, axis=0), np.sort(expected.sample.values, axis=0)
     )
     if not several:
@@ -112,10 +109,9 @@ def test_a_regressor_draws_its_diagnostics(several):
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_without_rows_those_of_the_fit_are_drawn(held_out):
-    """Held-out rows, also after a round in which there were others; or the training left-out
-    rows."""
-    rng = np.random.default_rng(0)
+def test_diagnostics_without_rows_are_those_of_the_fit(held_out):
+    """They are those of held-out rows, or of training rows left out."""
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
     fitted = RVMRegressor(gamma=1.0, strategy="working-set", max_rounds=2, random_state=0)
@@ -125,14 +121,14 @@ def test_without_rows_those_of_the_fit_are_drawn(held_out):
     assert sum(bool(line["diagnostics"]) for line in fitted.history_) == 1
     if held_out:
         (again,) = fitted.plot_diagnostics(X[200:], y[200:]).found
-        np.testing.assert_array_equal(again.pit, found.pit)
-        np.testing.assert_array_equal(again.covered, found.covered)
+        assert_array_equal(again.pit, found.pit)
+        assert_array_equal(again.covered, found.covered)
 
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_classifier_draws_its_diagnostics(K):
-    """The confusion matrix is that of its own predictions, with its labels; others are refused."""
-    rng = np.random.default_rng(0)
+    """The confusion matrix is that of its predictions; other labels are refused."""
+    rng = default_rng(0)
     X = rng.normal(size=(200, 2))
     y = np.array(["a", "b", "c"])[np.clip(np.round(X[:, 0] + 1), 0, K - 1).astype(int)]
     fitted = RVMClassifier(gamma=0.5, random_state=0).fit(X[:100], y[:100])
@@ -140,7 +136,7 @@ def test_a_classifier_draws_its_diagnostics(K):
     labels = fitted.classes_.tolist()
     predicted = fitted.predict(X[100:])
     expected = [[((y[100:] == a) & (predicted == b)).sum() for b in labels] for a in labels]
-    np.testing.assert_array_equal(display.found[0].confusion, expected)
+    assert_array_equal(display.found[0].confusion, expected)
     assert [text.get_text() for text in display.axes_[1].get_yticklabels()] == labels
     with pytest.raises(DataError, match="other"):
         fitted.plot_diagnostics(X[:2], ["other", "a"])
@@ -149,9 +145,9 @@ def test_a_classifier_draws_its_diagnostics(K):
 
 
 @pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
-def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
-    """Held-out rows are counted once; without these a regression shows left-out rows."""
-    rng = np.random.default_rng(0)
+def test_the_page_of_a_job_shows_diagnostics_without_data(kind, tmp_path):
+    """They are those of held-out rows, counted once, or of left-out rows."""
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (400, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
     y = np.array(["low", "high"])[(y > 0).astype(int)] if kind == "classes" else y

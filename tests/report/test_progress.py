@@ -1,4 +1,4 @@
-"""Progress: what is said, where, and that nobody waits for it."""
+"""Progress: its lines, where they appear, and that a fit never waits for them."""
 
 import io
 import math
@@ -16,14 +16,14 @@ from partirvm.report.progress import Progress
 
 
 class Screen(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
 class SomePlan:
-    """What progress asks of a plan."""
+    """The parts of a plan that progress uses."""
 
     machine = SimpleNamespace(limit=plan()["memory_limit"])
 
@@ -34,7 +34,7 @@ class SomePlan:
 ENTRY = round_of()
 
 
-def play(progress: Progress) -> None:
+def play(progress):
     """A fit of one round, then reading, then a prediction."""
     progress.on_plan(SomePlan())
     for done in range(1, 5):
@@ -47,7 +47,7 @@ def play(progress: Progress) -> None:
     progress.note("a word in between")
 
 
-def test_plain_lines():
+def test_plain_lines_show_plan_rounds_and_notes():
     stream = io.StringIO()
     with Progress(stream) as progress:
         play(progress)
@@ -59,20 +59,14 @@ def test_plain_lines():
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
-        (
-            lambda progress, done: progress.on_tiles("gram", done, 10),
-            "kernel products: {} of 10 tiles",
-        ),
-        (lambda progress, done: progress.on_tiles("solve", done, 46), "dense fits: {} of 46 fits"),
-        (lambda progress, done: progress.on_rows("read", done, None), "reading: {} rows"),
-        (
-            lambda progress, done: progress.on_learning(done, 6, "widths"),
-            "learning the kernel: {} of 6 stages",
-        ),
+        (lambda seen, done: seen.on_tiles("gram", done, 10), "kernel products: {} of 10 tiles"),
+        (lambda seen, done: seen.on_tiles("solve", done, 46), "dense fits: {} of 46 fits"),
+        (lambda seen, done: seen.on_rows("read", done, None), "reading: {} rows"),
+        (lambda seen, done: seen.on_learning(done, 6, "a"), "learning the kernel: {} of 6 stages"),
     ],
 )
 def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
-    """A long phase says where it stands, once a minute."""
+    """A long phase has a line a minute."""
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with Progress(stream) as progress:
@@ -83,9 +77,7 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
     assert said == [lines.format(3), lines.format(6)]
 
 
-def test_hearing_draws_nothing(monkeypatch):
-    """A hundred thousand tiles: the thread of the fit draws no panel and writes nothing for any of
-    them."""
+def test_events_draw_nothing_in_the_thread_of_the_fit(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     drawn, draw, screen = [], Progress.state, Screen()
 
@@ -103,32 +95,19 @@ def test_hearing_draws_nothing(monkeypatch):
     assert len(drawn) > before
 
 
-def merge(progress: Progress) -> None:
-    """A fit of split-merge with its partition size measured."""
+def merge(progress):
+    """A fit of split-merge with a measured partition size."""
     progress.on_plan(SomePlan())
-    measured = {
-        "kind": "heuristic",
-        "rows": 45,
-        "vectors": 5,
-        "partition_size": 250,
-        "heuristic_size": 9,
-    }
-    progress.on_record({**ENTRY, **measured})
+    sizes = {"rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
+    progress.on_record({**ENTRY, "kind": "heuristic", **sizes})
     for level, fits in enumerate((4, 2)):
         progress.on_tiles("gram", 4, 4)
         for done in range(fits + 1):
             progress.on_tiles("solve", done, fits)
         for number in range(1, fits + 1):
-            part = {
-                "kind": "part",
-                "level": level,
-                "number": number,
-                "candidates": 100 * number,
-                "vectors": 50,
-            }
-            progress.on_record(
-                {**ENTRY, **part, "seconds": 1.5 * (level + 1), "saved": number == 2}
-            )
+            part = {"kind": "part", "level": level, "candidates": 100 * number, "vectors": 50}
+            line = round_of(number, 1.5 * (level + 1), **part, saved=number == 2)
+            progress.on_record(line)
     progress.on_record({**ENTRY, "kind": "final", "seconds": 4.0})
 
 
@@ -145,8 +124,8 @@ def test_parts_that_leave_a_model_get_a_line():
     assert [line.split()[0] for line in lines[2:]] == ["round", "last"]
 
 
-def _drawn(progress: Progress) -> str:
-    """The state that is drawn, as text."""
+def _drawn(progress):
+    """The live view as text."""
     console = progress._live.console
     with console.capture() as capture:
         console.print(progress.state())
@@ -154,8 +133,8 @@ def _drawn(progress: Progress) -> str:
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_live_view_cuts_nothing(monkeypatch, columns):
-    """Levels above; below them the phase, how much of it is done, the time and the memory."""
+def test_the_live_view_fits_the_width(monkeypatch, columns):
+    """Levels above; phase, share done, time and memory below."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
@@ -171,8 +150,8 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     assert "level 0, 2: 200 candidates" in screen.getvalue()
 
 
-def test_newton_passes_are_counted(monkeypatch):
-    """An iteration of a classification has no noise variance, and is a pass."""
+def test_the_live_view_counts_newton_passes(monkeypatch):
+    """An iteration of a classification has no noise variance."""
     monkeypatch.setenv("TERM", "xterm")
     with Progress(Screen()) as progress:
         progress.on_tiles("newton", 1, 4)

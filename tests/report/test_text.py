@@ -1,4 +1,4 @@
-"""Texts of plans, fits and jobs, and tables of jobs: plain strings of plain values."""
+"""Texts of plans, fits and jobs, and tables of jobs."""
 
 import json
 import re
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from histories import plan, round_of
+from numpy.random import default_rng
 
 import partirvm
 from partirvm.cli.commands import partirvm as group
@@ -31,7 +32,7 @@ def part(level):
 
 
 def facts_of(history, seconds=1.5, **plans):
-    """The facts of a job that is done, with this history."""
+    """The facts of a finished job with this history."""
     request = {"versions": {}}
     state = JobState(
         Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history), request=request
@@ -58,50 +59,28 @@ def facts_of(history, seconds=1.5, **plans):
         ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), round_of(kind="final")], 1, 5),
     ],
 )
-def test_facts_of_every_strategy(strategy, history, rounds, fits):
-    """The round is that of the model; fits are all but the heuristic's; N is the plan's."""
+def test_the_status_of_every_strategy_has_its_facts(strategy, history, rounds, fits):
+    """Rounds are those of the model; the heuristic is no fit; N is the plan's."""
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
-    found = {**facts_of(history, strategy=strategy, fit_rows="sample", rho=0.12), "target": "fare"}
-    assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 400)
-    assert (found["strategy"], found["fit_rows"], found["partition_size"]) == (
-        strategy,
-        "sample",
-        50,
-    )
-    assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
-    said = {
-        "n_rows": 36_000,
-        "n_vectors": 1,
-        "train_rmse": 0.5,
-        "log_evidence": -99.5,
-        "seconds": 80.0,
-    }
-    said |= {"advice": "More rounds may help.", "peak_memory": 320 << 20}
-    text = status_text(
-        {**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625}
-    )
-    for piece in (
-        "1 relevance vector of",
-        "36,000",
-        "0.5 ",
-        "'fare'",
-        "0.25",
-        "-0.625",
-        "-99.5",
-        "jobs/run1",
-    ):
-        assert piece in text
-    for piece in (
-        "More rounds may help.",
-        "1 min 20 s (1 min 20 s planned)",
-        "320 MiB (300 MiB planned)",
-    ):
+    plans = {"strategy": strategy, "fit_rows": "sample", "rho": 0.12}
+    found = {**facts_of(history, **plans), "target": "fare"}
+    expected = {**plans, "rounds": rounds, "fits": fits, "n_rows": 400, "partition_size": 50}
+    expected |= {"noise_sd": 0.5, "reason": "converged"}
+    assert {name: found[name] for name in expected} == expected
+    said = {"n_rows": 36_000, "n_vectors": 1, "train_rmse": 0.5, "log_evidence": -99.5}
+    said |= {"advice": "More rounds may help.", "peak_memory": 320 << 20, "seconds": 80.0}
+    said |= {"job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625}
+    text = status_text({**found, **said})
+    numbers = ("36,000", "0.5 ", "0.25", "-0.625", "-99.5")
+    spent = ("1 min 20 s (1 min 20 s planned)", "320 MiB (300 MiB planned)")
+    words = ("1 relevance vector of", "'fare'", "jobs/run1", "More rounds may help.")
+    for piece in (*numbers, *spent, *words):
         assert piece in text
     assert "held-out" not in status_text({**found, "held_out_rmse": None, "held_out_nlpd": None})
 
 
-def test_what_the_nearest_rows_change_or_would_change():
-    """The training error and the noise are then said to be those of the vectors."""
+def test_the_status_describes_local_residuals():
+    """Training error and noise are then those of the vectors."""
     gains = "-18%, log density +0.03 nats per row"
     would = (
         f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a "
@@ -128,9 +107,8 @@ def test_what_the_nearest_rows_change_or_would_change():
         assert lines["noise"] == f"0.5 (standard deviation){alone}"
 
 
-def test_what_came_of_a_fit_of_classes():
-    """Log loss, error in per cent, vectors, and the passes of all fits without the heuristic's, as
-    in the plan."""
+def test_the_status_of_classes_has_log_loss_and_error():
+    """Passes are those of all fits without the heuristic, as in the plan."""
     history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
     found = {**facts_of(history), "target": "species"}
     assert found["passes"] == 5 * 17 + 12
@@ -155,10 +133,10 @@ def test_what_came_of_a_fit_of_classes():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two jobs of the same DATA with other widths, the second with held-out rows; and a job of
+    """Two jobs of the same DATA with other widths, the second with held-out rows, and one of
     classes."""
     place = tmp_path_factory.mktemp("jobs")
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, (600, 1))
     y = np.sin(X[:, 0]) + rng.normal(0, 0.1, 600)
     partirvm.ingest((X, y), place / "d.zarr")
@@ -171,26 +149,19 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_histories_of_these_tests_are_as_drivers_write_them(folder):
+def test_histories_of_these_tests_have_the_keys_of_drivers(folder):
     assert set(open_job(str(folder / "classes")).state().history[-1]) >= set(histories.entry(1.0))
 
 
-def test_jobs_of_both_kinds_in_one_table(folder):
-    """Each line says what its errors are; a job without a fit has none, an unreadable one as many
-    cells."""
+def test_a_table_of_jobs_names_their_measures(folder):
+    """A job without a fit has none, and an unreadable job has as many cells."""
     classes = open_job(str(folder / "classes")).progress()
     keys = list(QUANTITIES)
-    numbers = {
-        **classes,
-        **dict.fromkeys(keys),
-        "job": "a/numbers",
-        "train_rmse": 0.5,
-        "held_out_rmse": 0.25,
-    }
-    waiting = {**classes, **dict.fromkeys(keys), "job": "a/waiting", "vectors": None}
-    header, *rows = jobs_table(
-        [classes, numbers, waiting, {"job": "a/bad", "error": "damaged"}]
-    ).splitlines()
+    empty = {**classes, **dict.fromkeys(keys)}
+    numbers = {**empty, "job": "a/numbers", "train_rmse": 0.5, "held_out_rmse": 0.25}
+    waiting = {**empty, "job": "a/waiting", "vectors": None}
+    bad = {"job": "a/bad", "error": "damaged"}
+    header, *rows = jobs_table([classes, numbers, waiting, bad]).splitlines()
     titles = re.split(" {2,}", header)
     cells = [dict(zip(titles, re.split(" {2,}", row), strict=True)) for row in rows]
     errors = [(one["measure"], one["training"], one["held-out"]) for one in cells]
@@ -199,12 +170,11 @@ def test_jobs_of_both_kinds_in_one_table(folder):
 
 
 def test_the_table_of_jobs_fits_the_terminal(folder):
-    """Narrow ones show fewer columns; a long reason is cut, and whole where there is no
-    terminal."""
+    """Narrow ones have fewer columns and cut reasons."""
     job = {**open_job(str(folder / "narrow")).progress(), "reason": "no space is left " * 9}
     narrow, wide, whole = (jobs_table([job], width).splitlines() for width in (80, 120, 0))
     assert {len(narrow[1]), len(wide[1])} == {80, 120}
-    assert re.split(" {2,}", narrow[0]) == [
+    assert narrow[0].split() == [
         "job",
         "status",
         "vectors",
@@ -224,7 +194,7 @@ def invoke(*arguments):
     return done.stdout
 
 
-def test_the_table_has_a_column_for_each_job_and_the_parameters_that_differ(folder):
+def test_comparisons_show_the_parameters_that_differ(folder):
     text = invoke("compare", folder / "wide", folder / "narrow")
     lines = {line.split("  ")[0]: line.split()[-2:] for line in text.splitlines() if line}
     assert text.splitlines()[0].split() == ["wide", "narrow"]
@@ -242,7 +212,7 @@ def test_the_table_has_a_column_for_each_job_and_the_parameters_that_differ(fold
 
 
 def test_followed_states_print_each_change_once():
-    """A resume repeats a round after the checkpoint: its line is not printed again."""
+    """A resumed job may repeat a round."""
     rounds = tuple(round_of(number=number, seconds=number) for number in range(1, 4))
     first = JobState(Status.RUNNING, reason="here", attempt=1, plan=plan(), history=rounds[:2])
     again = JobState(Status.RUNNING, reason="there", attempt=2, plan=plan(), history=rounds[:1])
@@ -255,15 +225,12 @@ def test_followed_states_print_each_change_once():
     assert [line.split()[0] for line in (shown[0], shown[1], shown[3])] == ["1", "2", "3"]
     assert [line.split()[-1] for line in (shown[2], shown[4])] == ["there", "rounds"]
     assert len(shown) == 5
-    assert [json.loads(line)["number"] for line in followed([first, again, more, ended], True)] == [
-        1,
-        2,
-        3,
-    ]
+    lines = followed([first, again, more, ended], True)
+    assert [json.loads(line)["number"] for line in lines] == [1, 2, 3]
 
 
-def test_a_follower_tells_each_stage_of_learning_once():
-    """Its rate changes with every look at the job."""
+def test_followed_states_print_each_stage_of_learning_once():
+    """Although the rate changes in every state."""
     said = [
         f"learning the kernel, {n} of 6: widths, {rate} evaluations/s"
         for n, rate in ((1, 2.0), (1, 2.1), (2, 2.1))

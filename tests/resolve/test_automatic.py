@@ -1,4 +1,4 @@
-"""From options to numbers: likelihoods and partition sizes that were left open."""
+"""From options to numbers: likelihoods and partition sizes that are left to the program."""
 
 import pytest
 
@@ -22,9 +22,8 @@ from partirvm.strategies import STRATEGIES
         ("basic", 1000, 1000, "full"),
     ],
 )
-def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
-    """All rows up to 2·10¹² flops of intermediate passes, 2·N²·P, a sample beyond; the working set
-    always all."""
+def test_intermediate_fits_use_all_rows_if_they_are_affordable(strategy, n, size, expected):
+    """They are up to 2·N²·P = 2·10¹² flops; the working set always uses all rows."""
     assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (
         expected,
         min(20 * size, n),
@@ -32,16 +31,16 @@ def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
 
 
 @pytest.mark.parametrize(("new", "expected"), [(0, "sample"), (1_000, "full"), (100_000, "sample")])
-def test_few_new_rows_can_afford_all_rows(new, expected):
-    """2·N·n·P flops of n new rows, where N²·P are too many."""
+def test_few_appended_rows_can_afford_all_rows(new, expected):
+    """n new rows cost 2·N·n·P flops."""
     assert (
         resolve_fit_rows(Request(), STRATEGIES["incremental"].schedule, 1_000_000, 500, new=new)[0]
         == expected
     )
 
 
-def test_a_likelihood_that_was_asked_for():
-    """Stays, with no more rows than there are; the only fit of basic uses all rows."""
+def test_a_requested_likelihood_is_used():
+    """The sample has at most all rows; the only fit of basic uses all of them."""
     asked = Request(fit_rows="sample", sample_rows=77)
     assert resolve_fit_rows(asked, STRATEGIES["incremental"].schedule, 50, 10) == ("sample", 50)
     assert resolve_fit_rows(asked, STRATEGIES["basic"].schedule, 1000, 1000) == ("full", 77)
@@ -60,12 +59,12 @@ def test_a_likelihood_that_was_asked_for():
     ],
 )
 def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic):
-    """⌈f·√(N·d)⌉ with f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most N."""
+    """It is ⌈f·√(N·d)⌉, f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most N."""
     assert partition_size(n, d, vectors / 222) == (heuristic, size)
 
 
 def test_few_rows_are_one_basic_fit():
-    """Up to 200 rows, or C·N² = 10⁶ of classes, unless a partition size was asked for."""
+    """They are up to 200, or C·N² = 10⁶ of classes, unless a partition size is requested."""
     assert [schedule_for(Request(), n, GAUSSIAN).name for n in (200, 201)] == [
         "basic",
         "working-set",

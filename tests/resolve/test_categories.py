@@ -1,9 +1,10 @@
-"""Categorical columns: the kernel that numbers and categories share, frames, jobs, what is told of
-them."""
+"""Categorical columns: the kernel that numbers and categories share, and texts about it."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor
 from partirvm.core.moments import Moments
@@ -19,8 +20,8 @@ EFFECT = np.array([0.0, 3.0, -1.0])
 
 
 def rows(n=240, seed=0):
-    """A wave over one number, an effect of a category, and an input that does nothing."""
-    rng = np.random.default_rng(seed)
+    """A wave over one number, an effect of a category, and an irrelevant input."""
+    rng = default_rng(seed)
     x = rng.uniform(-2, 2, n)
     codes = rng.integers(0, 3, n)
     noise = 50 * rng.normal(size=n)
@@ -42,12 +43,8 @@ def resolved(columns=COLUMNS, **asked):
     X, y = rows()
     moments = Moments.of(coded(X), y[:, None], None, 0)
     d = len(columns.features)
-    return resolve_kernel(
-        Request(**asked),
-        moments,
-        columns,
-        Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1)),
-    )
+    scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
+    return resolve_kernel(Request(**asked), moments, columns, scaling)
 
 
 def mixed(of_numbers, of_zone, kernel=Gaussian):
@@ -72,25 +69,22 @@ OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
         ([0.0, 0.2, 0.0], OnColumns(Categorical(0.2), (1,))),
     ],
 )
-def test_what_gamma_means(gamma, kernel):
-    """One scale for each kind; one gamma for all, or one for each feature in their order; a zero
-    leaves a kind out."""
+def test_gamma_of_numbers_and_categories(gamma, kernel):
+    """Each kind has a scale, all have one gamma, or each feature has one; a zero removes a
+    feature."""
     assert resolved(gamma=gamma) == kernel
 
 
-def test_scales_of_inputs_as_they_are():
-    """Codes have no part in the variance of the numbers: 1/(d·var) of all values of these
-    together."""
+def test_scales_of_raw_inputs_ignore_codes():
+    """The scale is 1/(d·var) of all numbers together."""
     numbers = coded(rows()[0])[:, [0, 2]]
     kernel = resolved(gamma="scale", standardize=False, kernel="laplacian")
     expected = mixed(1 / (3 * numbers.var()), OF_ZONE, Laplacian)
-    np.testing.assert_allclose(kernel.logs, expected.logs, rtol=1e-12)
+    assert_allclose(kernel.logs, expected.logs, rtol=1e-12)
     assert [part.columns for part in kernel.parts] == [(0, 2), (1,)]
 
 
-def test_kernels_that_stay_as_they_are():
-    """Data without categories; sums, products and kernels on columns; all columns as codes; a
-    category alone."""
+def test_only_kernels_of_numbers_and_categories_become_products():
     assert resolved(Columns(("a", "b", "c")), gamma="scale") == Gaussian(THIRD)
     assert resolved(kernel=Gaussian(2.0)) == mixed(2.0, 2.0)
     assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn-shared") == mixed(
@@ -106,8 +100,8 @@ def test_kernels_that_stay_as_they_are():
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_what_is_learned_is_told_by_names():
-    """In plan and history, and the features that the model uses."""
+def test_learned_kernels_are_described_by_names():
+    """Plan, history and model name the features."""
     X, y = rows(250)
     asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}
     fitted = RVMRegressor(kernel="gaussian", **asked).fit(X, y)

@@ -1,17 +1,17 @@
-"""Levels of several targets and of classes: predictions and their uncertainty for known, rare, new
-and missing levels.
+"""Levels of several targets and of classes: predictions for known, rare, new and missing levels.
 
-Planted tables have effects of levels whose variance is known, so the variance of a new target
-follows by a formula.
+The effects of levels have a known variance, from which the variance of a new target follows.
 """
 
-import importlib.util
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from exported import numpy_export
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit
 
@@ -25,30 +25,30 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 @dataclass
 class Planted:
-    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with the standard
-    deviation given."""
+    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with a given
+    sd."""
 
     n_levels: int
     effects: np.ndarray
     rng: np.random.Generator
 
     @classmethod
-    def of(cls, n_levels: int, strength: float, outputs: int, seed: int) -> "Planted":
-        rng = np.random.default_rng(seed)
+    def of(cls, n_levels, strength, outputs, seed):
+        rng = default_rng(seed)
         return cls(n_levels, strength * rng.normal(size=(n_levels + 600, outputs)), rng)
 
-    def frame(self, codes: np.ndarray) -> pd.DataFrame:
+    def frame(self, codes):
         return pd.DataFrame(
             {"x": self.rng.normal(size=len(codes)), "k": pd.Categorical([f"l{c}" for c in codes])}
         )
 
-    def numbers(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    def numbers(self, codes):
         """Targets (n, T): sin 1.5x, effects, and noise of variance 1."""
         frame = self.frame(codes)
         curves = np.sin(1.5 * frame.x.to_numpy())[:, None] + self.effects[codes]
         return frame, curves + self.rng.normal(size=curves.shape)
 
-    def classes(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    def classes(self, codes):
         """Classes whose logits are x and the effects; the first class has the logit 0."""
         frame = self.frame(codes)
         logits = np.column_stack(
@@ -58,15 +58,15 @@ class Planted:
         return frame, noisy.argmax(axis=1)
 
     @property
-    def seen(self) -> np.ndarray:
+    def seen(self):
         return self.rng.integers(0, self.n_levels, 600)
 
     @property
-    def new(self) -> np.ndarray:
+    def new(self):
         return self.n_levels + np.arange(600)
 
 
-def log_loss(probabilities: np.ndarray, codes: np.ndarray) -> float:
+def log_loss(probabilities, codes):
     return -float(np.log(probabilities[np.arange(len(codes)), codes]).mean())
 
 
@@ -87,8 +87,8 @@ TARGETS = [
 
 
 def outside(n_effects):
-    """The share of normal errors outside intervals of 95 % that are too narrow by two errors of a
-    deviation."""
+    """The share of normal errors outside 95 % intervals that are too narrow by two errors of a
+    sd."""
     return 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_effects)))
 
 
@@ -98,13 +98,9 @@ def outside(n_effects):
 def test_deviations_of_several_targets_hold_for_known_and_new_levels(
     n_levels, per_level, strength, n_targets, seed
 ):
-    """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and
-    effects, within 1/4.
-
-    With one row in each level, noise and effects cannot be told apart: a known level is then as a
-    new one. The standard deviation of L effects has the relative error 1/√(2L), of which intervals
-    of one target may be too narrow by two.
-    """
+    """95 % of new targets are within 1.96 deviations. The sd of L effects has the relative error
+    1/√(2L), of which intervals may be too narrow by two; with one row per level, noise and effects
+    cannot be separated."""
     planted = Planted.of(n_levels, strength, n_targets, seed)
     frame, y = planted.numbers(np.repeat(np.arange(n_levels), per_level))
     model = RVMRegressor(reference="none", **QUICK).fit(frame, y)
@@ -114,8 +110,8 @@ def test_deviations_of_several_targets_hold_for_known_and_new_levels(
         inside = (np.abs(t - mean) < stats.norm.ppf(0.975) * std).mean(axis=0)
         assert (inside > 1.0 - outside(n_levels) - 0.02).all()
         assert 1.0 - outside(n_levels * n_targets) - 0.02 < inside.mean() < 0.99
-    np.testing.assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
-    np.testing.assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
+    assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
+    assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
 
 
 CLASSES = [
@@ -141,13 +137,8 @@ CLASSES = [
 def test_probabilities_of_classes_hold_for_known_and_new_levels(
     n_levels, per_level, strength, n_classes, seed
 ):
-    """No log loss exceeds that of the classes' shares; shares of right labels are near their
-    probabilities.
-
-    The shares of a few levels differ from those of all, which costs at most .02 + .2/√L for the
-    logit of one class. For known levels, the log loss is at most .06 above that of logistic
-    regression on cross-fitted target encodings.
-    """
+    """Their log loss is at most .02 + .2/√L above that of the classes' shares and .06 above that of
+    logistic regression on target encodings, and they are calibrated."""
     from sklearn.compose import make_column_transformer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -177,7 +168,7 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(
 @pytest.mark.parametrize("variance", [0.5, 4.0, 30.0])
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, share):
-    """Sampled: σ(m + u) has this share as its mean for u ~ N(0, v), and its variance gives v."""
+    """u ~ N(0, v), and the mean of σ(m + u) is given."""
     u = np.sqrt(variance) * stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
     low = -100.0
     high = 100.0
@@ -185,16 +176,7 @@ def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, sha
         middle = 0.5 * (low + high)
         low, high = (middle, high) if expit(middle + u).mean() < share else (low, middle)
     found = logit_variance(float(expit(middle + u).var()), share)
-    np.testing.assert_allclose(found, variance, rtol=0.12)
-
-
-def reader_of(model, path):
-    """The exported function of a model."""
-    model.to_numpy(path / "model.npz")
-    spec = importlib.util.spec_from_file_location("reader", path / "model_predict.py")
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    return reader.load(path / "model.npz")
+    assert_allclose(found, variance, rtol=0.12)
 
 
 def onnx_of(model, path, numbers):
@@ -208,10 +190,9 @@ def onnx_of(model, path, numbers):
     )
 
 
-def table_with_gaps(n_levels: int, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Rows with a number and a label, of which some are missing, their codes, and effects of levels
-    (L + 1,)."""
-    rng = np.random.default_rng(seed)
+def table_with_gaps(n_levels, seed):
+    """Rows with missing numbers and labels, codes, and effects of levels (L + 1,)."""
+    rng = default_rng(seed)
     codes = rng.integers(0, n_levels + 1, 300)
     x = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
     labels = [None if code == n_levels else f"l{code:03d}" for code in codes]
@@ -231,10 +212,9 @@ INTERFACES = [
 
 @pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
 def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
-    """Known, unknown and missing labels, beside missing numbers: NumPy, ONNX, a saved model,
-    DATA."""
+    """Labels are known, unknown or missing, numbers may be missing."""
     frame, codes, effects = table_with_gaps(n_levels, n_levels)
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]
     y = signal + 0.5 * rng.normal(size=300)
     if kind == "targets":
@@ -252,26 +232,20 @@ def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
     numbers[:5, 2] = n_levels + 7.0  # an unknown label
     new["k"] = new.k.cat.add_categories(["other"])
     new.loc[new.index[:5], "k"] = "other"
-    exported = reader_of(model, tmp_path)(numbers)
+    exported = numpy_export(model, tmp_path)(numbers)
     in_onnx = onnx_of(model, tmp_path, numbers)
     save_model(model, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     later = ingest((new, None), tmp_path / "new.zarr", like=ingest((frame, y), tmp_path / "d.zarr"))
     if classifies:
         expected = {"probabilities": model.predict_proba(new)}
-        np.testing.assert_array_equal(loaded.predict_proba(new), expected["probabilities"])
-        np.testing.assert_allclose(
-            model.predict_proba(later), expected["probabilities"], rtol=1e-12
-        )
+        assert_array_equal(loaded.predict_proba(new), expected["probabilities"])
+        assert_allclose(model.predict_proba(later), expected["probabilities"], rtol=1e-12)
     else:
         mean, std = model.predict(new, return_std=True)
         expected = {"mean": mean, "std": std}
-        np.testing.assert_array_equal(loaded.predict(new, return_std=True)[1], std)
-        np.testing.assert_allclose(model.predict(later), mean, rtol=1e-12)
+        assert_array_equal(loaded.predict(new, return_std=True)[1], std)
+        assert_allclose(model.predict(later), mean, rtol=1e-12)
     for name, values in expected.items():
-        np.testing.assert_allclose(
-            exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9
-        )
-        np.testing.assert_allclose(
-            in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6
-        )
+        assert_allclose(exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9)
+        assert_allclose(in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6)

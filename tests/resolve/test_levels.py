@@ -1,11 +1,12 @@
-"""Levels of a category: how the kernel sees them, and how well their effects are known, in
-predictions and exports."""
-
-import importlib.util
+"""Levels of a category: how the kernel uses them, and how well their effects are known."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from exported import assert_exported
+from naive import rmse
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
 
@@ -14,12 +15,9 @@ QUICK = {"random_state": 0, "effort": "quick", "reference": "none"}
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 
-def planted(
-    n_levels: int, n: int, spread: float, seed: int
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Rows of levels with normal effects and noise of variance 1, their targets, and the
-    effects."""
-    rng = np.random.default_rng(seed)
+def planted(n_levels, n, spread, seed):
+    """Rows of levels with normal effects and noise of variance 1, their targets, the effects."""
+    rng = default_rng(seed)
     effects = spread * rng.normal(size=n_levels)
     codes = rng.integers(0, n_levels, n)
     x = rng.normal(size=n)
@@ -32,25 +30,20 @@ def planted(
     [pytest.param(3, marks=pytest.mark.slow), 8, pytest.param(12, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_few_levels_with_large_effects_are_not_lost(n_levels, seed):
-    """x + effect + noise of sd .1, with effects 0, 1, 2, …: the error is that of the noise, as in
-    least squares."""
-    rng = np.random.default_rng(seed)
+def test_few_levels_with_large_effects_are_fitted(n_levels, seed):
+    """Effects 0, 1, 2, … and noise of sd .1: the error is that of the noise."""
+    rng = default_rng(seed)
     codes = rng.integers(0, n_levels, 600)
     x = rng.normal(size=600)
     y = x + codes + 0.1 * rng.normal(size=600)
     frame = pd.DataFrame({"x": x, "k": pd.Categorical(codes)})
     model = RVMRegressor(**QUICK).fit(frame[:300], y[:300])
-    assert np.sqrt(np.mean((model.predict(frame[300:]) - y[300:]) ** 2)) < 0.13
+    assert rmse(model.predict(frame[300:]), y[300:]) < 0.13
 
 
-def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
-    """400 levels of sd 4 with three rows on average and noise of sd 1, against the posterior of
-    each effect.
-
-    The variance of a target in a level of n rows is 1 + 1/(n + 1/16), and 17 in a level without
-    rows. The NumPy export, and a saved model, give the same deviations, also for unknown labels.
-    """
+def test_predicted_deviations_contain_the_uncertainty_of_a_level(tmp_path):
+    """The variance is 1 + 1/(n + 1/16) in a level of n rows and 17 in a new one, in exports and
+    files, too."""
     frame, y, effects = planted(400, 1200, 4.0, 0)
     model = RVMRegressor(**QUICK).fit(frame, y)
     counts = frame.label.cat.codes.value_counts().reindex(range(400), fill_value=0).to_numpy()
@@ -60,53 +53,37 @@ def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
     for few, many in ((1, 1), (2, 2), (4, 9)):
         group = (counts >= few) & (counts <= many)
         expected = np.sqrt(np.mean(1 + 1 / (counts[group] + 1 / 16)))
-        np.testing.assert_allclose(np.sqrt(np.mean(std[group] ** 2)), expected, rtol=0.2)
-        error = np.sqrt(np.mean((mean - effects)[group] ** 2 + 1))
-        np.testing.assert_allclose(error, expected, rtol=0.2)
+        assert_allclose(rmse(std[group], 0), expected, rtol=0.2)
+        error = np.sqrt(rmse(mean[group], effects[group]) ** 2 + 1)
+        assert_allclose(error, expected, rtol=0.2)
     numbers = np.array([[0.5, 3.0], [0.5, 400.0], [0.5, 999.0], [-1.0, 17.0]])
-    mean, std = (
-        values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2)
-    )
-    np.testing.assert_allclose(std[1:3], np.sqrt(17), rtol=0.2)
-    model.to_numpy(tmp_path / "model.npz")
-    spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    exported = reader.load(tmp_path / "model.npz")(numbers)
-    np.testing.assert_allclose(exported["mean"], mean, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(exported["std"], std, rtol=1e-9)
+    _, std = model.model_.predictive.values(numbers)[0].T
+    assert_allclose(std[1:3], np.sqrt(17), rtol=0.2)
+    assert_exported(model, tmp_path, numbers)
     save_model(model, tmp_path / "model")
-    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(new), model.predict(new))
+    assert_array_equal(load_model(tmp_path / "model").predict(new), model.predict(new))
     codes = model.relevance_vectors_[:, 1]
     assert (codes == np.floor(codes)).all()
 
 
-def test_a_missing_label_is_an_embedded_level_of_its_own(tmp_path):
-    """Rows without a label have the effect 5; an unknown label is another thing."""
+def test_a_missing_label_is_an_embedded_level(tmp_path):
+    """Rows without a label have the effect 5; an unknown label has another."""
     frame, y, effects = planted(20, 800, 1.0, 2)
-    gone = np.random.default_rng(3).random(800) < 0.2
+    gone = default_rng(3).random(800) < 0.2
     y = np.where(gone, y - effects[frame.label.cat.codes] + 5.0, y)
     frame.loc[gone, "label"] = None
     model = RVMRegressor(**QUICK).fit(frame, y)
     numbers = np.array([[0.0, np.nan], [0.0, 77.0], [0.0, 4.0]])
-    mean, std = (
-        values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2)
-    )
-    np.testing.assert_allclose(mean[0], 5.0, atol=0.4)
+    mean, std = model.model_.predictive.values(numbers)[0].T
+    assert_allclose(mean[0], 5.0, atol=0.4)
     assert std[1] > 1.2 * std[0]
-    model.to_numpy(tmp_path / "model.npz")
-    spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
-    reader = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reader)
-    exported = reader.load(tmp_path / "model.npz")(numbers)
-    np.testing.assert_allclose(exported["mean"], mean, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(exported["std"], std, rtol=1e-9)
+    assert_exported(model, tmp_path, numbers)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("per_level", "strength"), [(1, 2.0), (2, 5.0), (3, 2.0), (30, 2.0)])
 def test_intervals_hold_for_known_and_new_levels(per_level, strength):
-    """95 % intervals of 400 new rows, each (``benchmarks.levels``)."""
+    """``benchmarks.levels`` measures 95 % intervals of 400 new rows."""
     from benchmarks.levels import cells
 
     for _, inside, _, _ in cells(600, per_level, strength):
@@ -117,10 +94,9 @@ def test_intervals_hold_for_known_and_new_levels(per_level, strength):
 @pytest.mark.xfail(
     reason="with indicators of levels, x has too narrow a width: .918, logistic regression .978"
 )
-def test_classes_with_few_levels():
-    """A class that depends on one of eight levels and on a number is predicted as well as it can
-    be."""
-    rng = np.random.default_rng(5)
+def test_classes_with_few_levels_are_predicted():
+    """Classes depend on a number and on one of eight levels."""
+    rng = default_rng(5)
     codes = rng.integers(0, 8, 800)
     x = rng.normal(size=800)
     classes = (x + 1.5 * (codes % 3) - 1.5) > 0

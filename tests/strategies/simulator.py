@@ -10,6 +10,8 @@ from typing import Any
 
 import naive
 import numpy as np
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.core import solvers
 from partirvm.core.termination import Termination
@@ -22,9 +24,10 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.scaling.maps import Scaling
 from partirvm.spec.passes import Pass
-from partirvm.spec.problem import Options, Problem, Solved
-from partirvm.strategies import STRATEGIES, AnyStrategy
+from partirvm.spec.problem import Problem, Solved
+from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Gather, Save, Stopped
+from partirvm.types import BIAS
 
 MOST = 2000
 """Instructions after which a run is taken to be endless."""
@@ -55,7 +58,7 @@ class Simulator:
     answers: list[Any] = field(default_factory=list)
     lines: list[Any] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         shift = np.average(self.y, weights=self.w)
         d = self.X.shape[1]
         self.scaling = Scaling(np.zeros(d), np.ones(d), np.array([shift]), np.ones(1))
@@ -69,14 +72,14 @@ class Simulator:
         )
 
     @property
-    def problem(self) -> Problem:
+    def problem(self):
         constant = self.y.min() == self.y.max()
         target_variance = 0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w))
         facts = len(self.X), self.empty, self.bias, target_variance, self.noise_variance, 1.0
         held_out = self.held_out is not None
         return Problem(*facts, self.shuffled, held_out, likelihood=GAUSSIAN)
 
-    def phi(self, design: Design, X: np.ndarray | None = None) -> np.ndarray:
+    def phi(self, design, X=None):
         """The design matrix by pairwise differences, the bias first."""
         X = self.X if X is None else X
         kernels = naive.gaussian(X, design.centres, self.gamma)
@@ -84,12 +87,12 @@ class Simulator:
 
     def run(
         self,
-        name: str | AnyStrategy,
-        options: Options,
-        stop_at: int | None = None,
-        state: Any = None,
-    ) -> Termination:
-        """Drive a strategy to its end, from a state if it is given; ``Stopped`` is raised at turn
+        name,
+        options,
+        stop_at=None,
+        state=None,
+    ):
+        """Drive a strategy to its end, from a state if one is given; stop it at turn
         ``stop_at``."""
         strategy = STRATEGIES[name]() if isinstance(name, str) else name
         self.turns = []
@@ -105,7 +108,7 @@ class Simulator:
             return stopped.reason
         return state.end
 
-    def step(self, step: Any, stop_at: int | None = None) -> Any:
+    def step(self, step, stop_at=None):
         """Drive one step; its result is the next state."""
         instructions = next(step)
         while True:
@@ -121,10 +124,9 @@ class Simulator:
             except StopIteration as end:
                 return end.value
 
-    def keeps_the_rules(self, name: str, reason: Termination) -> None:
-        """Of the run that ended for this reason: rows are candidates at most once, all of them
-        where no limit stops ``basic``, ``split-merge`` or ``incremental``; vectors come back only
-        with the best round; the model saved last, and no other, is the final one."""
+    def keeps_the_rules(self, name, reason):
+        """Rows are candidates once, all of them where no limit applies; vectors return only with
+        the best round; the last saved model is the final one."""
         rows = self.proposed()
         assert len(rows) == len(set(rows))
         if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
@@ -138,7 +140,18 @@ class Simulator:
         assert [save.record.kind for save in self.saves].count("final") == 1
         assert self.saves[-1].record.kind == "final"
 
-    def answer(self, instruction: Any) -> Any:
+    def saved_consistently(self, save):
+        """The bias is the first column of a saved model, vectors are distinct rows with weight."""
+        labels = save.fit.labels
+        rows = save.design.labels
+        assert_array_equal(labels[labels != BIAS], rows)
+        assert ((labels == BIAS).any()) == save.design.bias
+        assert (labels[1:] != BIAS).all()
+        assert self.w is None or (self.w[rows] > 0).all()
+        assert_array_equal(save.design.centres, self.X[rows])
+        assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
+
+    def answer(self, instruction):
         """The answer to an instruction."""
         match instruction:
             case Gather(rows):
@@ -155,53 +168,49 @@ class Simulator:
                 return tile_statistics([instruction], source, 0)[0]
         raise AssertionError(f"no answer to {instruction}")
 
-    def sampled(self, pass_: ErrorPass) -> np.ndarray:
+    def sampled(self, pass_):
         """Which rows a pass for errors reads."""
         rows = np.arange(len(self.X))
         return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
 
-    def resumes(self, name: str, options: Options) -> None:
-        """Resume a finished run from the state after each of its lines, pickled: the same
-        instructions follow."""
+    def resumes(self, name, options):
+        """Runs from the state after each line, pickled and loaded, give the same instructions."""
         expected = [spelled(turn) for turn in self.turns]
         for state, done in list(self.lines)[:-1]:
             self.run(name, options, state=pickle.loads(pickle.dumps(state)))
             assert [spelled(turn) for turn in self.turns] == expected[done:]
 
-    # What a run asked for, in the words of the tests.
-
     @property
-    def said(self) -> list[Any]:
+    def said(self):
         """All instructions in order."""
         return [instruction for turn in self.turns for instruction in turn]
 
     @property
-    def heard(self) -> list[Any]:
+    def heard(self):
         """All answers in order."""
         return [answer for answers in self.answers for answer in answers]
 
-    def heard_of(self, kind: type) -> list[Any]:
+    def heard_of(self, kind):
         """All answers of one kind."""
         return [answer for answer in self.heard if isinstance(answer, kind)]
 
-    def passes(self, kind: type) -> list[Any]:
+    def passes(self, kind):
         """All instructions of one kind."""
         return [instruction for instruction in self.said if isinstance(instruction, kind)]
 
     @property
-    def saves(self) -> list[Save]:
+    def saves(self):
         return [save for save in self.passes(Save) if save.model]
 
     @property
-    def parts(self) -> list[Save]:
-        """Lines of history of the parts of split-merge, with a model or without, in order."""
+    def parts(self):
+        """Lines of history of the parts of split-merge, in order."""
         return [one for one in self.said if isinstance(one, Save) and one.record.kind == "part"]
 
-    def proposed(self) -> list[int]:
-        """Row numbers that were made candidates, in order: gathered for it, or found by their
-        errors or gains."""
+    def proposed(self):
+        """Row numbers that became candidates, in order: gathered, or found by errors or gains."""
         pools = {id(p.new) for p in self.passes(GramPass) if p.diagonal}
-        rows: list[int] = []
+        rows = []
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
             if isinstance(turn[0], Gather) and not (
                 isinstance(following[0], GramPass) and id(following[0].new) in pools
@@ -221,11 +230,11 @@ class Simulator:
                 ]
         return rows
 
-    def returned(self) -> list[int]:
-        """Row numbers that came back as columns of a saved model after they had gone from one."""
-        gone: set[int] = set()
-        present: set[int] = set()
-        back: list[int] = []
+    def returned(self):
+        """Row numbers that returned as columns of a saved model after they had been pruned."""
+        gone = set()
+        present = set()
+        back = []
         for save in self.saves:
             if save.record.kind == "part":
                 continue  # one of those that are merged later
@@ -235,12 +244,12 @@ class Simulator:
             present = labels
         return back
 
-    def candidates(self) -> list[int]:
+    def candidates(self):
         """Row numbers of all columns that full gram passes brought in, in order."""
         return [int(row) for p in self.passes(GramPass) if not p.diagonal for row in p.new.labels]
 
 
-def spelled(value: Any) -> Any:
+def spelled(value):
     """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
     if is_dataclass(value):
         return type(value).__name__, *(
@@ -253,10 +262,8 @@ def spelled(value: Any) -> Any:
     return value
 
 
-def wave(
-    n: int = 120, seed: int = 0, noise: float = 0.1, d: int = 2
-) -> tuple[np.ndarray, np.ndarray]:
+def wave(n=120, seed=0, noise=0.1, d=2):
     """Rows of a smooth function of d inputs plus noise."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     return X, 3 + np.sin(1.5 * X[:, 0]) + 0.3 * X[:, -1] + noise * rng.normal(size=n)

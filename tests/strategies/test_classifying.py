@@ -1,5 +1,4 @@
-"""Strategies for classes as lists of instructions: candidates, rounds, limits, ends. No data on
-disk, no cluster."""
+"""Strategies for classes as lists of instructions: candidates, rounds, limits, ends."""
 
 from itertools import product
 
@@ -7,6 +6,7 @@ import numpy as np
 import pytest
 from by_default import some
 from class_simulator import NAMES, ClassSimulator, groups, usable
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.classes import Newton
@@ -31,9 +31,8 @@ KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
         },
     ),
 )
-def test_every_partition_and_every_random_round_has_rows_of_all_classes(name, kind, shuffled):
-    """Sorted by class, one of which has four rows of 90: as long as it has rows that were no
-    candidates yet."""
+def test_partitions_and_random_rounds_have_rows_of_all_classes(name, kind, shuffled):
+    """The rows are sorted by class, and one class has four rows of 90."""
     K, likelihood = kind
     X, codes = groups(90, K, seed=3)
     codes = np.sort(np.where(np.arange(90) < 4, K - 1, np.minimum(codes, K - 2)))
@@ -51,9 +50,8 @@ def test_every_partition_and_every_random_round_has_rows_of_all_classes(name, ki
         left[rows] = False
 
 
-def test_a_sample_of_rows_has_ten_of_every_class():
-    """LEAST rows of each class, or all of them, that the posterior of every intermediate fit
-    sees."""
+def test_a_sample_has_at_least_ten_rows_of_each_class():
+    """Every intermediate fit uses this sample."""
     codes = np.r_[np.zeros(170), np.ones(26), np.full(4, 2.0)]
     X = groups(200, 3, seed=1)[0]
     simulator = ClassSimulator(X, codes, n_classes=3, likelihood="multinomial")
@@ -64,7 +62,7 @@ def test_a_sample_of_rows_has_ten_of_every_class():
     assert len(tasks[0].rows) == 40
     assert np.bincount(codes[tasks[0].rows].astype(int)).tolist() == [26, LEAST, 4]
     for task in tasks[:-1]:
-        np.testing.assert_array_equal(task.rows, tasks[0].rows)
+        assert_array_equal(task.rows, tasks[0].rows)
     assert tasks[-1].rows is None
 
 
@@ -80,9 +78,8 @@ def test_a_sample_of_rows_has_ten_of_every_class():
         },
     ),
 )
-def test_first_candidates_without_weight(name, bias, max_rounds):
-    """Of 60 rows the first 40 are absent; the run goes on to the others, or ends with what is left
-    to fit."""
+def test_absent_first_candidates_do_not_end_a_run(name, bias, max_rounds):
+    """40 of 60 rows are absent; limited rounds end with what they have."""
     X, codes = groups(60, 2)
     w = np.r_[np.zeros(40), np.ones(20)]
     simulator = ClassSimulator(X, codes, w=w, bias=bias)
@@ -100,9 +97,8 @@ def test_first_candidates_without_weight(name, bias, max_rounds):
 
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)
-def test_candidates_by_surprise(K, likelihood):
-    """Rows that were no candidates, drawn anew in each round; by ``largest-error`` those of least
-    probable class."""
+def test_candidates_are_rows_with_improbable_classes(K, likelihood):
+    """Each round draws them anew; ``largest-error`` takes the least probable ones."""
     for selection in ("error", "largest-error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
@@ -125,19 +121,19 @@ def test_candidates_by_surprise(K, likelihood):
 
 
 @pytest.mark.slow
-def test_a_fit_begins_where_the_last_one_stood():
-    """α and weights of the columns that survived; the weights of an output sum to zero."""
+def test_a_fit_begins_with_alpha_and_weights_of_the_last_one():
+    """The weights of an output sum to zero."""
     simulator = ClassSimulator(*groups(120, 3), n_classes=3, likelihood="multinomial")
     simulator.run("working-set", Options(15, "gain", max_rounds=3))
     tasks = simulator.passes(Newton)
     answers = simulator.heard_of(Solved)
     assert len(tasks) == 3
     for task, before in zip(tasks[1:], answers, strict=False):
-        np.testing.assert_array_equal(task.start.labels, before.fit.labels)
-        np.testing.assert_array_equal(task.start.alpha, before.fit.alpha)
-        np.testing.assert_array_equal(task.start.weights, before.fit.mean)
+        assert_array_equal(task.start.labels, before.fit.labels)
+        assert_array_equal(task.start.alpha, before.fit.alpha)
+        assert_array_equal(task.start.weights, before.fit.mean)
     for answer in answers:
-        np.testing.assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
+        assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +143,7 @@ def test_a_fit_begins_where_the_last_one_stood():
         {("incremental", KINDS[0]), ("split-merge", KINDS[1]), ("working-set", KINDS[2])},
     ),
 )
-def test_absent_rows_are_no_rows(name, kind):
-    """Where every row joins at once the fit is that without them, to the last digits; elsewhere
-    none is a vector."""
+def test_absent_rows_do_not_change_a_fit(name, kind):
     K, likelihood = kind
     X, codes = groups(60, K, seed=5)
     w = np.where(np.arange(60) % 4 == 3, 0.0, 1.0)
@@ -159,10 +153,10 @@ def test_absent_rows_are_no_rows(name, kind):
     alone.run(name, Options(60, "order", max_passes=40))
     one = simulator.saves[-1]
     other = alone.saves[-1]
-    np.testing.assert_allclose(one.design.centres, other.design.centres)
+    assert_allclose(one.design.centres, other.design.centres)
     means = (
         fit.posterior.mean if likelihood == "pooled" else fit.mean for fit in (one.fit, other.fit)
     )
-    np.testing.assert_allclose(*means, atol=1e-6)
+    assert_allclose(*means, atol=1e-6)
     assert one.record.train_error == other.record.train_error
     assert one.record.rows == other.record.rows == 45

@@ -1,17 +1,19 @@
-"""Which rows a fit sees and searches, of which classes, and columns that join it."""
+"""The rows that a fit uses and searches, of which classes, and the columns that join it."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import naive
 import numpy as np
 import pytest
+from fits import statistics_of
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, wave
 
 from partirvm.core.sampling import Purpose
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock
 from partirvm.core.updates import HyperState
 from partirvm.likelihoods import GAUSSIAN, gaussian
 from partirvm.likelihoods.gaussian import Solve
@@ -25,23 +27,22 @@ PARTITIONED = ["split-merge", "incremental", "working-set"]
 @pytest.mark.parametrize("shuffled", [True, False])
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_a_sample_is_the_same_for_every_intermediate_fit(name, shuffled):
-    """sample_rows distinct rows; the last fit sees all."""
+    """The last fit uses all rows."""
     simulator = Simulator(*wave(150, noise=0.3), shuffled=shuffled)
     simulator.run(name, Options(20, "random", "sample", sample_rows=60, max_rounds=4))
     passes = simulator.passes(GramPass)
     rows = passes[0].rows
     assert len(np.unique(rows)) == 60
     for pass_ in passes[:-1]:
-        np.testing.assert_array_equal(pass_.rows, rows)
+        assert_array_equal(pass_.rows, rows)
     assert passes[-1].rows is None
     assert simulator.passes(Solve)[-1].start.statistics.n == 150
     assert all(solve.start.statistics.n == 60 for solve in simulator.passes(Solve)[:-1])
 
 
 @pytest.mark.parametrize("name", PARTITIONED)
-def test_a_centre_far_from_every_row_of_the_sample(name):
-    """Its column is zero there: an intermediate fit that has it prunes it at once, and nothing is
-    divided by it."""
+def test_a_centre_far_from_all_sampled_rows_is_pruned(name):
+    """Its column is zero there."""
     X, y = wave(300, noise=0.3)
     X[250] = 1e3
     simulator = Simulator(X, y)
@@ -53,10 +54,10 @@ def test_a_centre_far_from_every_row_of_the_sample(name):
 
 
 @pytest.mark.parametrize(("selection", "share"), [("largest-error", 1.0), ("error", 20 * 6 / 400)])
-def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share):
-    """``error`` searches 20·P of shuffled rows, ``largest-error`` all; both take P unused rows
-    (Ben-Shimon & Shmilovici 2006)."""
-    rng = np.random.default_rng(2)
+def test_candidates_are_the_largest_errors_of_searched_rows(selection, share):
+    """``error`` searches 20·P rows, ``largest-error`` all of them (Ben-Shimon & Shmilovici
+    2006)."""
+    rng = default_rng(2)
     X = rng.uniform(-3, 3, (400, 2))
     simulator = Simulator(X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=400))
     simulator.run("working-set", Options(partition_size=6, selection=selection, max_rounds=5))
@@ -76,9 +77,8 @@ def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share
 
 
 @pytest.mark.parametrize("new_rows", [[7], [7, 11, 2], [40, 41]])
-def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
-    """Actions begin without all columns that have entered, and with no other; the statistics are
-    the dense ones."""
+def test_joining_columns_are_marked_and_others_keep_their_alpha(new_rows):
+    """The statistics are the dense ones."""
     simulator = Simulator(*wave(60))
     kept_rows = np.array([9, 3, 30])
     alpha = np.array([1e-3, 2.0, 0.5])
@@ -88,21 +88,16 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
     Phi = simulator.phi(kept)
     added = simulator.phi(new)
     t = simulator.t
-    block = GramBlock.of(Phi[:, :0], Phi, t)
-    before = HyperState(GramStatistics.of(kept.labels, block), alpha, 50.0, target_variance=1.0)
-
-    fit = GAUSSIAN.join(
-        simulator.problem, replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t)
-    )
-
+    statistics = statistics_of(Phi, t, labels=kept.labels)
+    before = HyperState(statistics, alpha, 50.0, target_variance=1.0, iteration=3)
+    fit = GAUSSIAN.join(simulator.problem, before, kept, new, GramBlock.of(Phi, added, t))
     labels = fit.statistics.labels
     assert sorted(labels) == sorted([*kept_rows, *new_rows])
     assert fit.entered.tolist() == [label in new_rows for label in labels]
-    assert {
-        label: a for label, a, new in zip(labels, fit.alpha, fit.entered, strict=True) if not new
-    } == dict(zip(kept_rows, alpha, strict=True))
+    alphas = dict(zip(labels, fit.alpha, strict=True))
+    assert [alphas[row] for row in kept_rows] == alpha.tolist()
     design = naive.gaussian(simulator.X, simulator.X[labels], simulator.gamma)
-    np.testing.assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)
+    assert_allclose(fit.statistics.gram, design.T @ design, rtol=1e-9, atol=1e-9)
 
 
 def last_passes(simulator):
@@ -110,8 +105,8 @@ def last_passes(simulator):
     return [type(pass_) for pass_ in simulator.turns[-2]]
 
 
-def test_precise_statistics_need_no_pass(monkeypatch):
-    """σ² is MacKay's, of the residuals of all rows; the left-out rows are read alone."""
+def test_precise_statistics_need_no_residual_pass(monkeypatch):
+    """σ² is MacKay's, of the residuals of all rows."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
     simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
@@ -125,10 +120,10 @@ def test_precise_statistics_need_no_pass(monkeypatch):
     assert 1 / fit.beta == pytest.approx(residual / free, rel=1e-3)
 
 
-def test_statistics_that_lost_digits_need_a_pass(monkeypatch):
+def test_statistics_without_digits_need_a_residual_pass(monkeypatch):
     """Without noise the residual is as small as its rounding error."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(400, 1))
     simulator = Simulator(X, np.sin(2 * X[:, 0]), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
@@ -138,36 +133,32 @@ def test_statistics_that_lost_digits_need_a_pass(monkeypatch):
     assert last_passes(simulator) == [LeaveOneOutPass, ResidualPass]
 
 
-EVENS = st.sampled_from([0.0, 0.5, 1.0])
-
-
 def drawn(codes, n_classes, used, count, *, shuffled, numbers=False, **options):
     """Rows drawn in a problem of these classes, or of as many numbers."""
-    own = None if numbers else codes
-    problem = SimpleNamespace(codes=own, n_classes=n_classes, shuffled=shuffled, n_rows=len(codes))
+    problem = SimpleNamespace(n_classes=n_classes, shuffled=shuffled, n_rows=len(codes))
+    problem.codes = None if numbers else codes
     return drawn_rows(problem, used, count, **options)
 
 
 @st.composite
 def classes(draw):
-    """Codes (N,) of K classes, some of them rare or without rows, in any order."""
+    """Codes (N,) of K classes in any order; classes may be rare or empty."""
     K = draw(st.integers(1, 6))
     sizes = draw(st.lists(st.sampled_from([0, 1, 2, 5, 30]), min_size=K, max_size=K).filter(sum))
     codes = np.repeat(np.arange(K), sizes).astype(np.int8)
     if draw(st.booleans()):
-        np.random.default_rng(draw(st.integers(0, 9))).shuffle(codes)
+        default_rng(draw(st.integers(0, 9))).shuffle(codes)
     return codes, K
 
 
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=8),
     st.integers(0, 120),
-    EVENS,
+    st.sampled_from([0.0, 0.5, 1.0]),
     st.integers(0, 5),
 )
-def test_quotas(sizes, count, even, least):
-    """As many as asked for or there are, none above a class's size, ``least`` of each where that is
-    possible."""
+def test_quotas_are_within_class_sizes_and_reach_the_least(sizes, count, even, least):
+    """Together they are as many rows as requested or available."""
     sizes = np.array(sizes)
     found = quotas(sizes, count, even, least)
     assert found.sum() == min(count, sizes.sum())
@@ -180,38 +171,28 @@ def test_quotas(sizes, count, even, least):
 
 @given(st.lists(st.integers(1, 400), min_size=2, max_size=6), st.integers(1, 200))
 def test_quotas_are_proportional(sizes, count):
-    """Without a least or an even part each class gives its share, to a row."""
+    """They differ by at most a row from the shares."""
     sizes = np.array(sizes)
     count = min(count, int(sizes.sum()))
     assert (np.abs(quotas(sizes, count, 0.0, 0) - count * sizes / sizes.sum()) <= 1).all()
 
 
-BOTH = st.booleans()
-PURPOSES = st.sampled_from([Purpose.SAMPLE, Purpose.CANDIDATES])
-
-
-@given(
-    classes(),
-    st.integers(0, 60),
-    st.integers(0, 5),
-    st.integers(0, 4),
-    BOTH,
-    BOTH,
-    PURPOSES,
-    st.data(),
+OPTIONS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 5),
+        "draw": st.integers(0, 4),
+        "shuffled": st.booleans(),
+        "numbers": st.booleans(),
+        "purpose": st.sampled_from([Purpose.SAMPLE, Purpose.CANDIDATES]),
+    }
 )
-def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data):
-    """Unused rows, increasing, as many as asked for or left; of each class that has one, if as many
-    are asked for."""
+
+
+@given(classes(), st.integers(0, 60), OPTIONS, st.data())
+def test_drawn_rows_are_unused_and_of_all_classes(problem, count, options, data):
+    """They are increasing, as many as requested or left, and equal for equal seeds."""
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
-    options = {
-        "seed": seed,
-        "draw": draw,
-        "shuffled": shuffled,
-        "purpose": purpose,
-        "numbers": numbers,
-    }
     rows = drawn(codes, K, used, count, **options)
     left = np.setdiff1d(np.arange(len(codes)), used)
     assert len(rows) == min(count, len(left))
@@ -219,12 +200,13 @@ def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data
     assert np.isin(rows, left).all()
     there = set(codes[left].tolist())
     found = set(codes[rows].tolist())
-    assert numbers or (found == there if count >= len(there) else len(found) == count)
-    np.testing.assert_array_equal(rows, drawn(codes, K, used, count, **options))
+    if not options["numbers"]:
+        assert found == there if count >= len(there) else len(found) == count
+    assert_array_equal(rows, drawn(codes, K, used, count, **options))
 
 
-def test_unshuffled_rows_are_drawn_from_everywhere():
-    """Not a run of neighbours, and another seed draws others."""
+def test_unshuffled_rows_are_drawn_over_the_full_range():
+    """They depend on the seed; shuffled rows are drawn in a run."""
     codes = np.zeros(10_000, np.int8)
     how = {"numbers": True, "purpose": Purpose.SAMPLE}
     one, other = (
@@ -236,8 +218,8 @@ def test_unshuffled_rows_are_drawn_from_everywhere():
 
 
 @given(st.integers(2, 9), st.integers(1, 8), st.booleans())
-def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
-    """Draws of fewer rows than classes reach each class within ⌈K/count⌉ of them."""
+def test_draws_smaller_than_the_number_of_classes_take_turns(K, count, shuffled):
+    """Each class is drawn within ⌈K/count⌉ draws."""
     codes = np.repeat(np.arange(K), 20)
     used = np.zeros(0, np.int64)
     for draw in range(-(-K // count)):
@@ -247,8 +229,8 @@ def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
 
 
 @given(classes(), st.integers(1, 40), st.integers(0, 3), st.booleans())
-def test_stratified_partitions(problem, size, seed, shuffled):
-    """Together every row once; sizes, and the rows of each class, differ by one at most."""
+def test_stratified_partitions_hold_each_row_once(problem, size, seed, shuffled):
+    """Their sizes, and those of each class, differ by at most one."""
     codes, K = problem
     count = -(-len(codes) // size)
     parts = [
@@ -262,9 +244,8 @@ def test_stratified_partitions(problem, size, seed, shuffled):
     assert all((np.diff(part) > 0).all() for part in parts)
 
 
-def test_partitions_of_shuffled_rows_are_neighbours_among_their_class():
-    """The members of a partition have ranks in a row; elsewhere they come from everywhere, by the
-    seed."""
+def test_partitions_of_shuffled_rows_are_consecutive_in_each_class():
+    """Of unshuffled rows they depend on the seed and cover the full range."""
     codes = (np.arange(1000) % 10 == 0).astype(np.int8)
     for number in range(4):
         part = stratified_partition(codes, 2, 4, number, seed=0, shuffled=True)
@@ -277,13 +258,12 @@ def test_partitions_of_shuffled_rows_are_neighbours_among_their_class():
 
 
 @given(st.integers(1, 3), st.integers(0, 50), st.data())
-def test_ranked(spans, seed, data):
-    """Positions by rank among the members, looked through a span at a time."""
-    rng = np.random.default_rng(seed)
+def test_members_are_found_by_rank(spans, seed, data):
+    rng = default_rng(seed)
     n = spans * SPAN - 7
     members = rng.random(n) < 0.001
     expected = np.flatnonzero(members)
     ranks = np.array(
         sorted(data.draw(st.sets(st.integers(0, len(expected) - 1), max_size=20))), dtype=np.int64
     )
-    np.testing.assert_array_equal(ranked(members, ranks), expected[ranks])
+    assert_array_equal(ranked(members, ranks), expected[ranks])

@@ -1,5 +1,4 @@
-"""Samples that grow: which rows each fit uses, that their statistics are sums, and when a sample is
-enlarged."""
+"""Samples that grow: the rows of each fit, sums of statistics, and when a sample grows."""
 
 from itertools import pairwise
 
@@ -7,6 +6,8 @@ import naive
 import numpy as np
 import pytest
 from class_simulator import ClassSimulator, groups
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from simulator import Simulator, wave
 
@@ -34,22 +35,20 @@ def simulated(shuffled=True, **options):
 
 
 def samples(simulator):
-    """The rows of each fit's statistics before the last fit, as sets, in order and without
-    repetition."""
-    found = [set(range(80)) if simulator.shuffled else None]
+    """The rows of the statistics of each fit before the last one, without repetition."""
+    found = [set(range(80)) if simulator.shuffled else set()]
     for pass_ in simulator.passes(GramPass):
         rows = set(range(len(simulator.X))) if pass_.rows is None else set(map(int, pass_.rows))
-        if pass_.kept.n_columns == 0 and found[-1] is not None and not rows & found[-1]:
-            rows |= found[-1]  # fresh rows, whose statistics are added
+        if pass_.kept.n_columns == 0 and not rows & found[-1]:
+            rows |= found[-1]  # new rows, whose statistics are added
         if rows != found[-1]:
             found.append(rows)
-    return [each for each in found if each is not None]
+    return [rows for rows in found if rows]
 
 
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_a_larger_sample_holds_the_smaller_one(shuffled):
-    """Fresh rows are read alone; every fit has enough rows; the last fit has all, and rounds did
-    not."""
+def test_a_larger_sample_contains_the_smaller_one(shuffled):
+    """Only new rows are read; every fit has enough rows, and the last one has all."""
     simulator, reason = simulated(shuffled)
     assert reason is Termination.ROUNDS
     found = samples(simulator)
@@ -66,9 +65,9 @@ def test_a_larger_sample_holds_the_smaller_one(shuffled):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_statistics_of_samples_add_up(weighted):
-    """Those of the last fit are ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
+    """The sums are ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
     X, y = wave(600, noise=0.05)
-    w = np.random.default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
+    w = default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
     simulator = Simulator(X, y, gamma=5.0, w=w)
     options = Options(20, "random", "growing", sample_rows=80, max_rounds=5)
     simulator.run("working-set", options)
@@ -76,15 +75,14 @@ def test_statistics_of_samples_add_up(weighted):
     phi = simulator.phi(simulator.saves[-1].design)
     offset = fit.statistics.offset
     gram, projection, sum_squares = naive.gram(phi, simulator.t - phi @ offset, w)
-    np.testing.assert_allclose(fit.statistics.gram, gram, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(fit.statistics.projection, projection, atol=1e-8)
-    np.testing.assert_allclose(fit.statistics.sum_squares, sum_squares, rtol=1e-8)
+    assert_allclose(fit.statistics.gram, gram, rtol=1e-10, atol=1e-10)
+    assert_allclose(fit.statistics.projection, projection, atol=1e-8)
+    assert_allclose(fit.statistics.sum_squares, sum_squares, rtol=1e-8)
     assert fit.statistics.n == (600 if w is None else np.count_nonzero(w))
 
 
 def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
-    """Few columns explain this target, so that their number asks for no more rows: flat rounds do,
-    then end the run."""
+    """Few columns explain this target, and hence need no more rows."""
     simulator = Simulator(*wave(2000, noise=0.05), gamma=0.3)
     options = Options(10, "random", "growing", sample_rows=200, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
@@ -96,8 +94,7 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
 
 
 def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
-    """After growth, the next round is compared with the evidence of the same α and β over the
-    larger sample."""
+    """After growth it is the evidence of the same α and β over the larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
     compared = []
     enlarge = rounds.enlarge
@@ -121,9 +118,8 @@ def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_classes_begin_again_with_more_rows(n_classes):
-    """Their statistics hold for the weights of one fit alone: the next fit is over the whole larger
-    sample."""
+def test_fits_of_classes_use_the_complete_larger_sample(n_classes):
+    """Their statistics hold for the weights of one fit only."""
     likelihood = "bernoulli" if n_classes == 2 else "multinomial"
     simulator = ClassSimulator(*groups(500, n_classes), n_classes=n_classes, likelihood=likelihood)
     simulator.run(

@@ -1,5 +1,4 @@
-"""A kernel learned again as the vectors grow: what comes back, what is refused, and the same bits
-from everywhere."""
+"""A kernel that is learned again as the vectors grow: gains, refusals, and equal bits."""
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import TIMES, left
+from numpy.random import default_rng
 
 from partirvm.core.ascent import OFF
 from partirvm.core.scores import Scores
@@ -37,7 +37,7 @@ which is noise."""
 
 def rows(seed=0):
     """Feature 0 matters, 1 as well, and 2 not at all."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(ROWS, 3))
     y = np.sin(3 * X[:, 0]) + np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=ROWS)
     return X, y - y.mean()
@@ -60,11 +60,7 @@ OPTIONS = Options(PART, "random", max_rounds=6, tol=1e-6, centres=5, learning_co
 
 @dataclass
 class Keeping(MemoryJournal):
-    """Models by the line of history that they came before, and checkpoints as they are written and
-    read.
-
-    That of the end is left out.
-    """
+    """Models by their line of history, and checkpoints, written and read, without the last one."""
 
     models: list = field(default_factory=list)
     checkpoints: list = field(default_factory=list)
@@ -104,9 +100,8 @@ def fitted(
 
 
 @pytest.mark.parametrize("name", some(["working-set", "incremental"], {"incremental"}))
-def test_a_feature_that_few_centres_lost_comes_back(name):
-    """And noise does not; the error falls to that of the noise, which is out of reach without the
-    feature."""
+def test_a_feature_that_few_centres_lost_is_found_again(name):
+    """Noise is not, and the error falls to that of the noise."""
     journal, _ = fitted(name=name, options=replace(OPTIONS, max_rounds=None))
     taken = [entry for entry in journal.history if entry["taken"]]
     gamma = np.array(journal.model.design.kernel.gamma)
@@ -119,9 +114,8 @@ def test_a_feature_that_few_centres_lost_comes_back(name):
     assert not any(entry["kind"] == "kernel" for entry in alone.history)
 
 
-def test_what_is_taken_is_the_evidence_over_all_rows():
-    """Of each model that a line of history tells of: by eq. 15 from the model's own columns, α and
-    noise. It never falls where a kernel is learned, and vectors have doubled each time."""
+def test_recorded_evidence_is_that_over_all_rows_and_never_falls():
+    """By eq. 15 from the model of each line; vectors have doubled each time a kernel is learned."""
     X, y = rows()
     journal, _ = fitted()
     kernels = [k for k, entry in enumerate(journal.history) if entry["kind"] == "kernel"]
@@ -149,9 +143,8 @@ def test_what_is_taken_is_the_evidence_over_all_rows():
     assert all(later >= 2 * earlier for earlier, later in pairwise(centres))
 
 
-def test_a_worse_kernel_leaves_no_trace(monkeypatch):
-    """One that is far too narrow: the models and the rounds are those of a fit whose kernel
-    stays."""
+def test_a_worse_kernel_changes_nothing(monkeypatch):
+    """Models and rounds are those of a fit that learns once."""
     narrow = Gaussian((1e3, 1e3, 1e3))
     learn_again = driver.learn_again
     monkeypatch.setattr(
@@ -176,8 +169,7 @@ def test_a_worse_kernel_leaves_no_trace(monkeypatch):
 
 @pytest.mark.slow
 def test_bits_do_not_depend_on_threads_nor_on_interruptions():
-    """Two threads; and on from every checkpoint, those after a kernel was taken or not among
-    them."""
+    """The fit has two threads, or is resumed from any checkpoint."""
     whole, _ = fitted()
     assert left(fitted(threads=2)[0]) == left(whole)
     kinds = set()
@@ -195,8 +187,8 @@ def scores_of(error):
     return Scores(10, np.array([error]), np.full((1, 8), error))
 
 
-def test_the_best_round_comes_back_with_its_kernel():
-    """Where a later kernel was taken, and the held-out error rose."""
+def test_the_best_round_is_restored_with_its_kernel():
+    """A later kernel was used, and the held-out error rose."""
     X, y = rows()
     problem = problem_of(X, y, held_out=True)
     state = WorkingSetRounds().start(problem, OPTIONS)
@@ -216,9 +208,8 @@ def test_the_best_round_comes_back_with_its_kernel():
     assert {pass_.design.kernel for pass_ in settling} == {LOST}
 
 
-def test_when_it_is_due():
-    """From 3.2 times the centres up to a share of the rows and what memory allows; never where
-    nothing was learned."""
+def test_learning_again_is_due_from_a_multiple_of_the_centres():
+    """It is due from 3.2 times the centres, up to a share of the rows and the memory."""
     problem = problem_of(*rows())
     fit = SimpleNamespace(n_vectors=100)
     assert due(problem, OPTIONS, fit, 0)

@@ -1,5 +1,4 @@
-"""Split-and-merge and incremental as lists of instructions: levels, pairs, limits, what each fit
-sees."""
+"""Split-and-merge and incremental as lists of instructions: levels, pairs, limits, rows."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -23,7 +22,7 @@ from partirvm.types import BIAS
 
 
 def levels(simulator):
-    """Numbers of fits on each level, the last fit not among them."""
+    """Numbers of fits on each level before the last fit."""
     found = [line.record.level for line in simulator.parts]
     return [found.count(level) for level in range(max(found) + 1)]
 
@@ -33,8 +32,7 @@ def levels(simulator):
     [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])],
 )
 def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
-    """⌈N/P⌉ fits, then ⌊half⌋ of the parts at hand each level; the last two parts make the last
-    fit."""
+    """⌈N/P⌉ fits are followed by ⌊half⌋ as many on each level; the last fit merges two parts."""
     simulator = Simulator(*wave(120, noise=0.3))
     assert simulator.run("split-merge", Options(size, "order")) is Termination.CONVERGED
     assert levels(simulator) == expected
@@ -43,8 +41,7 @@ def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
 
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_the_best_part_so_far_is_the_model(likelihood):
-    """A part is saved where it has more evidence per row than all before it, on any level; the
-    others are logged."""
+    """A part is saved if it has more evidence per row than all before it."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(13, "order", likelihood, sample_rows=50))
     fits = [event.fit for event in simulator.heard_of(Solved)]
@@ -61,8 +58,8 @@ def test_the_best_part_so_far_is_the_model(likelihood):
             ]
 
 
-def test_a_merge_has_the_survivors_of_both():
-    """Columns of a merge: those that its two parts kept, in the order of the rows."""
+def test_a_merge_has_the_vectors_of_both_parts():
+    """They are in the order of the rows."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(30, "order"))
     answers = simulator.heard_of(Solved)
@@ -73,8 +70,7 @@ def test_a_merge_has_the_survivors_of_both():
 
 
 @pytest.mark.parametrize("likelihood", some(["full", "sample"], {"sample"}))
-def test_how_many_run_side_by_side_changes_no_bit(likelihood):
-    """One fit at a time, a few, or all of a level."""
+def test_bits_do_not_depend_on_the_number_of_concurrent_fits(likelihood):
     found = []
     for batch in (1, 1500, 10**6):
         simulator = Simulator(*wave(120, noise=0.3))
@@ -85,26 +81,23 @@ def test_how_many_run_side_by_side_changes_no_bit(likelihood):
     assert found[0] == found[1] == found[2]
 
 
-def test_a_limit_costs_the_vectors_that_matter_least():
-    """At most max_vectors join a merge: those whose loss would cost the evidence of their own fit
-    most (eq. 27)."""
+def test_a_limit_drops_the_vectors_of_least_evidence():
+    """A vector counts by the loss of evidence of its fit (eq. 27)."""
     simulator = Simulator(*wave(100, noise=0.01), gamma=2.0)
     limit = 24
     simulator.run("split-merge", Options(25, "order", max_vectors=limit, stop_fraction=0.0))
     parts = [end.fit for end in simulator.heard_of(Solved)][:2]
     gains = {}
+    design = np.hstack([np.ones((100, 1)), naive.gaussian(simulator.X, simulator.X, 2.0)])
     for fit in parts:
         labels = fit.statistics.labels
-        Phi = np.hstack([np.ones((100, 1)), naive.gaussian(simulator.X, simulator.X, 2.0)])[
-            :, labels + 1
-        ]
-        for k, label in enumerate(labels):
-            if label != BIAS:
-                rest = np.delete(np.arange(len(labels)), k)
-                s, q = naive.sparsity_quality(
-                    Phi[:, k], Phi[:, rest], simulator.t[:, 0], fit.alpha[rest], fit.beta
-                )
-                gains[int(label)] = naive.best_gain(s, q)
+        Phi = design[:, labels + 1]
+        for k in np.flatnonzero(labels != BIAS):
+            others = np.delete(np.arange(len(labels)), k)
+            s, q = naive.sparsity_quality(
+                Phi[:, k], Phi[:, others], simulator.t[:, 0], fit.alpha[others], fit.beta
+            )
+            gains[int(labels[k])] = naive.best_gain(s, q)
     merged = simulator.passes(GramPass)[4].new.labels
     assert len(gains) > limit, "the example has nothing to leave out"
     assert len(merged) == limit
@@ -115,7 +108,7 @@ def test_a_limit_costs_the_vectors_that_matter_least():
 
 
 def test_rows_without_weight_are_no_candidates():
-    """A partition of nothing but absent rows leaves no part, and the others are merged as ever."""
+    """A partition of absent rows leaves no part."""
     X, y = wave(80, noise=0.3)
     w = np.ones(80)
     w[20:40] = 0
@@ -127,7 +120,7 @@ def test_rows_without_weight_are_no_candidates():
 
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_incremental_takes_the_partitions_in_order(shuffled):
-    """⌈N/P⌉ steps, each with a model; candidates are the kept vectors and the next partition."""
+    """Each of ⌈N/P⌉ steps has a model, whose vectors join the next partition."""
     simulator = Simulator(*wave(110, noise=0.3), shuffled=shuffled)
     assert simulator.run("incremental", Options(25, "order")) is Termination.CONVERGED
     gathers = [gather.rows for gather in simulator.passes(Gather)]
@@ -136,9 +129,7 @@ def test_incremental_takes_the_partitions_in_order(shuffled):
     if shuffled:
         assert np.concatenate(gathers).tolist() == list(range(110))
     else:
-        assert all(rows.max() - rows.min() > 40 for rows in gathers), (
-            "an order that means something is broken up"
-        )
+        assert all(np.ptp(rows) > 40 for rows in gathers), "a meaningful order is broken up"
     records = [save.record for save in simulator.saves]
     assert [record.kind for record in records] == ["round"] * 4 + ["final"]
     for before, record in pairwise(records):
@@ -151,7 +142,7 @@ AFTER = 110
 
 
 def simulators(classes):
-    """All rows, and those before; both see the target as those before do."""
+    """All rows, and those before the append, with the target centred as before."""
     if classes:
         X, y = groups(AFTER, classes)
         kind = {"n_classes": classes, "likelihood": "bernoulli" if classes == 2 else "multinomial"}
@@ -163,8 +154,7 @@ def simulators(classes):
 
 
 def drive(simulator, rounds, state=None):
-    """Go on for so many saved models, or to the end; the state after the last of them, and all
-    instructions."""
+    """Run for so many saved models, or to the end; the last state, and all instructions."""
     simulator.run("incremental", OPTIONS, state=state)
     state, turns = simulator.lines[:rounds][-1]
     return state, [each for turn in simulator.turns[:turns] for each in turn]
@@ -172,9 +162,8 @@ def drive(simulator, rounds, state=None):
 
 @pytest.mark.parametrize("classes", [0, 2])
 @pytest.mark.parametrize("rounds", [2, 99])
-def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, rounds):
-    """Once each, whether the run had ended or was ended after two rounds. Of rows that were there
-    the merge asks nothing for numbers."""
+def test_remaining_rows_join_before_appended_rows(classes, rounds):
+    """Each joins once, whether the run had ended or was stopped after two rounds."""
     every, before = simulators(classes)
     state, first = drive(before, rounds)
     state = with_appended_rows(
@@ -182,13 +171,8 @@ def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, ro
     )
     kept = state.fit.n_vectors
     _, then = drive(every, 99, state)
-    rows = [
-        row
-        for each in (first, then)
-        for i in each
-        if isinstance(i, Gather)
-        for row in i.rows.tolist()
-    ]
+    gathers = [one for one in (*first, *then) if isinstance(one, Gather)]
+    rows = np.concatenate([gather.rows for gather in gathers]).tolist()
     assert sorted(rows) == list(range(AFTER))
     assert max(rows[:BEFORE]) < BEFORE
     if classes:
@@ -197,15 +181,14 @@ def test_in_order_the_rows_that_were_left_join_and_then_the_new_ones(classes, ro
     else:
         assert isinstance(then[0], GramPass)
         assert list(then[0].rows) == list(range(BEFORE, AFTER))
-    save = next(i for i in then if isinstance(i, Save))
+    save = next(one for one in then if isinstance(one, Save))
     assert (save.record.rows, save.record.candidates, save.record.kind) == (AFTER, kept, "round")
     assert then[-1].record.kind == "final"
 
 
 @pytest.mark.parametrize("classes", [0, 3])
-def test_lots_make_partitions_of_their_own(classes):
-    """Those of a second and a third batch hold each of its rows once, no more than P; beyond the
-    last there is none."""
+def test_each_append_makes_new_partitions(classes):
+    """They hold each of its rows once, and at most P rows."""
     every, before = simulators(classes)
     state, _ = drive(before, 1)
     for n, size in ((80, 10), (AFTER, 7)):

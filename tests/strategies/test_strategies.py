@@ -1,5 +1,4 @@
-"""Strategies as lists of instructions: what they ask, in which order, and how they end. No data on
-disk, no cluster."""
+"""Strategies as lists of instructions: which ones, in which order, and how runs end."""
 
 from itertools import pairwise
 from math import log2
@@ -9,12 +8,15 @@ import numpy as np
 import pytest
 from by_default import examples
 from class_simulator import SELECTIONS, ClassSimulator, runs, usable
+from fits import statistics_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from simulator import Simulator, spelled, wave
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.statistics import GramBlock
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.likelihoods.classes import Newton
@@ -25,31 +27,21 @@ from partirvm.spec.problem import Options, Solved
 from partirvm.strategies import STRATEGIES, stages, working_set
 from partirvm.strategies.instructions import Save
 from partirvm.strategies.working_set import FLAT, PATIENCE
-from partirvm.types import BIAS
 
 GROWING = ("basic", "incremental", "working-set")
 
 
 @given(runs())
 @settings(max_examples=examples(12))
-def test_the_rules_that_every_run_keeps(run):
-    """Rows are candidates at most once; a model is saved and is the one settled last."""
+def test_every_run_keeps_the_rules(run):
+    """Rows are candidates at most once; the last saved model is final and usable."""
     name, simulator, options = run
     reason = simulator.run(name, options)
     simulator.keeps_the_rules(name, reason)
     dense = {Termination.CONVERGED, Termination.HALVED, Termination.ITERATIONS}
-    assert (
-        all(save.record.termination in dense for save in simulator.saves)
-        or reason is Termination.CONSTANT
-    )
     for save in simulator.saves:
-        labels = save.fit.labels
-        np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
-        assert ((labels == BIAS).any()) == save.design.bias
-        assert (labels[1:] != BIAS).all(), "the bias is the first column"
-        assert simulator.w is None or (simulator.w[save.design.labels] > 0).all()
-        np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
-        assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
+        assert save.record.termination in dense or reason is Termination.CONSTANT
+        simulator.saved_consistently(save)
         if isinstance(simulator, ClassSimulator):
             usable(save, simulator)
             assert save.record.iterations <= options.max_passes
@@ -79,7 +71,6 @@ def test_limits_are_never_exceeded(run):
 @given(runs(), st.data())
 @settings(max_examples=examples(5))
 def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
-    """Whatever is under way, no instruction follows."""
     name, simulator, options = run
     simulator.run(name, options)
     at = data.draw(st.integers(0, len(simulator.turns) - 1))
@@ -87,17 +78,14 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
     assert len(simulator.turns) == at + 1
     steps = [turn for turn in simulator.turns[:at] if isinstance(turn[0], Solve | Newton)]
     if name == "incremental":
-        asked = isinstance(simulator.turns[at][0], Save | Pass)
-        assert len(simulator.saves) >= len(steps) - 1 or asked, (
-            "each step but the one under way left a model"
-        )
+        interrupted = isinstance(simulator.turns[at][0], Save | Pass)
+        assert len(simulator.saves) >= len(steps) - 1 or interrupted, "each step left a model"
 
 
 @given(runs())
 @settings(max_examples=examples(3))
 def test_a_run_is_a_function_of_its_state(run):
-    """The same again says the same; so does a run that goes on from the state after any line of
-    history."""
+    """Repeated or resumed after any line of history, it gives the same instructions."""
     name, simulator, options = run
     simulator.run(name, options)
     expected = spelled(simulator.turns)
@@ -108,8 +96,7 @@ def test_a_run_is_a_function_of_its_state(run):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_the_gram_is_extended_never_recomputed(selection):
-    """Each gram pass brings new columns only, against those that survived, with the offset of their
-    statistics."""
+    """Each pass brings new columns only, with the offset of the statistics."""
     simulator = Simulator(*wave(150))
     simulator.run("working-set", Options(15, selection, max_rounds=4))
     grams = [p for p in simulator.passes(GramPass) if not p.diagonal]
@@ -117,8 +104,8 @@ def test_the_gram_is_extended_never_recomputed(selection):
     saves = simulator.saves
     for earlier, pass_ in zip(saves, grams[1:], strict=False):
         assert not set(pass_.new.labels) & set(pass_.kept.labels)
-        np.testing.assert_array_equal(pass_.kept.labels, earlier.design.labels)
-        np.testing.assert_array_equal(pass_.offset, earlier.fit.statistics.offset)
+        assert_array_equal(pass_.kept.labels, earlier.design.labels)
+        assert_array_equal(pass_.offset, earlier.fit.statistics.offset)
     assert not grams[0].kept.n_columns
 
 
@@ -127,24 +114,23 @@ def test_the_gram_is_extended_never_recomputed(selection):
     ("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample")]
 )
 def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
-    """log N(t | 0, σ²I + ΦA⁻¹Φᵀ) over all rows at the saved α and σ², and its μ (eqs. 13 and
-    15)."""
+    """It and μ are those of all rows (eqs. 13 and 15)."""
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
     Phi = simulator.phi(last.design)
     t = simulator.t[:, 0]
     expected = naive.log_evidence(Phi, t, last.fit.alpha, last.fit.beta)
-    np.testing.assert_allclose(last.record.log_evidence, expected, rtol=1e-6)
+    assert_allclose(last.record.log_evidence, expected, rtol=1e-6)
     mean, _ = naive.predict_by_rows(Phi, Phi, t, last.fit.alpha, last.fit.beta)
-    np.testing.assert_allclose(Phi @ last.fit.posterior.mean, mean, atol=1e-6)
-    np.testing.assert_allclose(last.record.train_rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-5)
+    assert_allclose(Phi @ last.fit.posterior.mean, mean, atol=1e-6)
+    assert_allclose(last.record.train_rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-5)
     noise = last.fit.calibration.noise_variance if last.fit.calibration else 1 / last.fit.beta
-    np.testing.assert_allclose(last.record.noise_variance, noise, rtol=1e-12)
+    assert_allclose(last.record.noise_variance, noise, rtol=1e-12)
 
 
 def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
-    """stop_fraction × (vectors kept + P) of the round; the last fit has no such rule."""
+    """The fraction is one of the vectors at the start of the round."""
     simulator = Simulator(*wave(200, noise=0.3))
     simulator.run("working-set", Options(30, "error", stop_fraction=0.5, max_rounds=4))
     solves = simulator.passes(Solve)
@@ -159,8 +145,7 @@ def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
 
 
 def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
-    """From a pool of 4P random rows: the P of largest ½[q²/s − 1 − log(q²/s)], s and q by C⁻¹
-    (Tipping & Faul 2003)."""
+    """It takes P of a pool of 4P rows by ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003)."""
     simulator = Simulator(*wave(200))
     simulator.run("working-set", Options(8, "gain", max_rounds=2))
     first, pool, chosen = simulator.passes(GramPass)[:3]
@@ -182,7 +167,7 @@ def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
 
 
 def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
-    """Half of the rows, each twice: gains from one half must rank as those from all."""
+    """Gains from half of the rows, which repeat, equal those from all rows."""
     simulator = Simulator(*wave(60))
     X = np.vstack([simulator.X] * 2)
     t = np.vstack([simulator.t] * 2)
@@ -190,16 +175,10 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     pool = simulator.empty.with_centres(X[5:20], np.arange(5, 20))
     Phi = simulator.phi(kept, X)
     new = simulator.phi(pool, X)
-    G, b, sum_squares = naive.gram(Phi, t)
-    fit = HyperState(
-        GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
-        np.ones(5),
-        50.0,
-        target_variance=1.0,
-    )
+    fit = HyperState(statistics_of(Phi, t), np.ones(5), 50.0, target_variance=1.0)
     whole = GramBlock.of(Phi, new, t, diagonal=True)
     half = GramBlock.of(Phi[:60], new[:60], t[:60], diagonal=True)
-    np.testing.assert_allclose(fit.gains(whole), fit.gains(half), rtol=1e-9)
+    assert_allclose(fit.gains(whole), fit.gains(half), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +191,8 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     ],
 )
 def test_how_a_working_set_ends(limits, reason):
-    """Every row has been a candidate, the model is full, the bias and P candidates of a round have
-    no room, or a number of rounds was asked for, the last of which converges without a second solve
-    on the same columns."""
+    """It has used all rows, or reaches its vectors, memory or rounds; the last round is one
+    solve."""
     exhausts = reason is Termination.EXHAUSTED
     simulator = Simulator(
         *wave(40 if exhausts else 150, noise=0.3 if exhausts else 0.01),
@@ -236,8 +214,7 @@ def test_how_a_working_set_ends(limits, reason):
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
-    """The evidence is flat twice in turn (converged fits, rise below FLAT·tol·N), the last check
-    with random rows."""
+    """Their fits converge, and the evidence rises by less than FLAT·tol·N."""
     simulator = Simulator(*wave(400, noise=0.05, d=1))
     options = Options(25, selection, stop_fraction=0.1, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
@@ -251,8 +228,8 @@ def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
 
 
 def overfitted(fit_rows):
-    """A run of rounds with centres for single rows, until the held-out error has risen for some."""
-    rng = np.random.default_rng(4)
+    """A run with centres for single rows, until the held-out error has risen."""
+    rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
     test = np.linspace(-3, 3, 400)[:, None]
@@ -266,21 +243,19 @@ def overfitted(fit_rows):
     return simulator, curve, simulator.saves[best], simulator.saves[-1]
 
 
-def test_a_held_out_error_that_stops_falling_brings_the_best_round_back():
-    """PATIENCE rounds without a better error: the model of the best round is settled, saved and
-    keeps its number."""
+def test_a_rising_held_out_error_restores_the_best_round():
+    """After PATIENCE rounds the best one is settled and saved with its number."""
     simulator, curve, best, last = overfitted("full")
     assert len(curve) == best.record.number + PATIENCE
     assert last.record.number == best.record.number
     settled = simulator.passes(ResidualPass)[-1]
-    np.testing.assert_array_equal(settled.mean[:, 0], best.fit.posterior.mean)
-    np.testing.assert_array_equal(last.design.labels, best.design.labels)
+    assert_array_equal(settled.mean[:, 0], best.fit.posterior.mean)
+    assert_array_equal(last.design.labels, best.design.labels)
     assert last.record.held_out_rmse == pytest.approx(min(curve), rel=1e-6)
 
 
-def test_a_round_that_comes_back_is_fitted_to_all_rows():
-    """The best round saw some rows only: its columns are fitted to all of them, and the line of
-    history says so."""
+def test_a_restored_round_is_fitted_to_all_rows():
+    """It had used a sample."""
     _, _, best, last = overfitted("sample")
     assert (last.record.number, last.record.candidates) == (best.record.number, best.record.vectors)
     assert (last.record.rows, last.record.fit_rows) == (60, "full")
@@ -289,7 +264,7 @@ def test_a_round_that_comes_back_is_fitted_to_all_rows():
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_constant_target_needs_no_rows(name):
-    """A model of no columns is saved and the run is over."""
+    """A model without columns is saved."""
     simulator = Simulator(wave(20)[0], np.full(20, 7.0))
     assert simulator.run(name, Options(5, "error")) is Termination.CONSTANT
     assert [type(i) for i in simulator.said] == [Save]
@@ -298,7 +273,7 @@ def test_a_constant_target_needs_no_rows(name):
 
 
 def test_a_pruned_bias_is_offered_again():
-    """Gram passes carry the bias exactly when the design before has none."""
+    """Every pass offers it until it is in the design."""
     offered = []
     for seed in range(3):
         simulator = Simulator(*wave(150, seed=seed, noise=0.3), gamma=0.2)
@@ -311,10 +286,9 @@ def test_a_pruned_bias_is_offered_again():
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
-    """A target in the span: Solve → CANCELLED → ResidualPass of that mean → Solve from statistics
-    with that offset."""
-    rng = np.random.default_rng(2)
+def test_cancellation_needs_a_residual_pass_and_another_solve(name):
+    """A target in the span of the columns; the second solve has the mean as offset."""
+    rng = default_rng(2)
     X = rng.uniform(-3, 3, size=(40, 1))
     y = naive.gaussian(X, X[:3], 0.5) @ [1.0, -2.0, 0.5]
     simulator = Simulator(X, y, gamma=0.5, noise_variance=1e-20, bias=False)
@@ -329,16 +303,14 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
         answer = simulator.heard[k + 1]
         again = simulator.said[k + 2]
         assert isinstance(asked, ResidualPass)
-        np.testing.assert_array_equal(asked.mean[:, 0], mean)
+        assert_array_equal(asked.mean[:, 0], mean)
         assert isinstance(again, Solve)
-        np.testing.assert_array_equal(again.start.statistics.offset[:, 0], mean)
-        np.testing.assert_array_equal(again.start.statistics.sum_squares, answer.sum_squares)
-        np.testing.assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
+        assert_array_equal(again.start.statistics.offset[:, 0], mean)
+        assert_array_equal(again.start.statistics.sum_squares, answer.sum_squares)
+        assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
 
 
-def test_no_error_after_local_residuals_is_asked_for_if_the_noise_is_given():
-    """Such a fit has no local residuals; of more rows than are left out there would be no pass to
-    ask for."""
+def test_a_given_noise_needs_no_pass_for_local_residuals():
     simulator = Simulator(
         np.arange(2000.0)[:, None], np.sin(np.arange(2000.0)), noise_variance=0.01
     )
@@ -348,10 +320,9 @@ def test_no_error_after_local_residuals_is_asked_for_if_the_noise_is_given():
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
-    """The criterion, from the evidence and the columns of the history alone: true at the end, and
-    never before it."""
+    """The criterion uses evidence and columns of the history, and holds at the end only."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # small fits end by their effort, too
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
     make, y = (RVMClassifier, y > 0) if classes else (RVMRegressor, y)
@@ -363,7 +334,7 @@ def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
     slow = []
     for line in rounds:
         columns = line["candidates"]
-        new = line["candidates"] - kept
+        new = columns - kept
         before = work
         work = work + len(X) * (2 * (columns - new) * new + new**2) + 16 * columns**3
         gain = (line["log_evidence"] - highest) / len(X)
