@@ -1,5 +1,4 @@
-"""Ingest: what goes in comes out, in an order that the seed alone decides, from every kind of
-source."""
+"""Ingest stores all rows of every kind of source, in an order that depends on the seed alone."""
 
 import tempfile
 from itertools import product
@@ -29,7 +28,7 @@ def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 
 
 def frame(n: int = 500) -> pd.DataFrame:
-    """Columns a, b, t of numbers, a column of text, one of whole numbers, weights."""
+    """Columns a, b, t of numbers, a column of text, one of integers, and weights."""
     X, y = rows(n)
     number = np.arange(n)
     return pd.DataFrame(
@@ -45,7 +44,7 @@ def frame(n: int = 500) -> pd.DataFrame:
 
 
 def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, t and the row numbers before shuffling, of all tiles."""
+    """X, t and the row numbers before shuffling of all tiles."""
     tiles = [data.tile(number) for number in range(data.n_tiles)]
     numbers = np.concatenate([data.original_rows(number) for number in range(data.n_tiles)])
     return (
@@ -58,17 +57,16 @@ def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def assert_holds(
     data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weights: Any = None
 ) -> None:
-    """``data`` are these rows, in the order of ``default_rng(seed).random(N)``, with the right
-    metadata."""
+    """``data`` has these rows in the order of ``default_rng(seed).random(N)``, and moments."""
     order = (
         np.arange(len(X))
         if seed is None
         else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
     )
-    found_X, found_t, numbers = all_rows(data)
+    stored_X, stored_t, numbers = all_rows(data)
     np.testing.assert_array_equal(numbers, order)
-    np.testing.assert_array_equal(found_X, X[order])
-    np.testing.assert_array_equal(found_t[:, 0], y[order])
+    np.testing.assert_array_equal(stored_X, X[order])
+    np.testing.assert_array_equal(stored_t[:, 0], y[order])
     assert (data.seed, data.shuffled) == (seed, seed is not None)
     mean = np.average(y, weights=weights)
     variance = np.average((y - mean) ** 2, weights=weights)
@@ -119,7 +117,9 @@ TABLES = {
 
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("write", TABLES.values(), ids=TABLES)
-def test_a_table_comes_back_whole(write: Any, seed: int | None, tmp_path: Path) -> None:
+def test_a_stored_table_has_all_rows_and_columns(
+    write: Any, seed: int | None, tmp_path: Path
+) -> None:
     table = frame()
     data = ingest(
         write(tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
@@ -170,7 +170,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("seed", [11, None])
 @pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
-def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> None:
+def test_stored_arrays_have_all_rows(make: Any, seed: int | None, tmp_path: Path) -> None:
     X, y = rows()
     data = ingest(make(tmp_path, X, y), tmp_path / "d.zarr", shuffle=seed)
     assert data.columns.features == ("x0", "x1", "x2")
@@ -183,7 +183,9 @@ def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> 
     n=st.integers(2, 70), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
     batch=st.integers(64, 400), memory=st.sampled_from([64, 5000, 1 << 20]),
 )  # fmt: skip
-def test_neither_memory_nor_batches_change_the_result(n, d, seed, tile_rows, batch, memory) -> None:
+def test_stored_rows_do_not_depend_on_memory_or_batches(
+    n, d, seed, tile_rows, batch, memory
+) -> None:
     X, y = rows(n, d, seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("partirvm.data.ingestion.Budget.sort_bytes", lambda *_: memory)
@@ -204,7 +206,7 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
     ]
 
 
-def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
+def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path: Path) -> None:
     X, y = rows()
     data = ingest((X, y, np.abs(y)), tmp_path / "d.zarr", tile_rows=64)
     total = TreeSum(data.n_tiles)
@@ -255,9 +257,7 @@ FEW = {
 @pytest.mark.parametrize(
     ("kind", "target"), some(product(["pandas", "dask", "lists"], TARGETS), FEW)
 )
-def test_parts_of_a_table_belong_together_by_position(
-    kind: str, target: str, tmp_path: Path
-) -> None:
+def test_parts_of_a_table_are_joined_by_position(kind: str, target: str, tmp_path: Path) -> None:
     X, targets = rows()
     table = pd.DataFrame(
         {"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1]
@@ -266,15 +266,15 @@ def test_parts_of_a_table_belong_together_by_position(
         table = dd.from_pandas(table, npartitions=4, sort=False)
     if kind == "lists":
         table = np.column_stack([X[:, 0], np.arange(500) % 2]).tolist()
-    given = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
+    weights = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
     data = ingest(
-        (table, TARGETS[target](targets), given),
+        (table, TARGETS[target](targets), weights),
         tmp_path / "d.zarr",
         categorical=[] if kind == "lists" else ["b"],
     )
-    found_X, found_t, numbers = all_rows(data)
-    np.testing.assert_array_equal(found_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
-    np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
+    stored_X, stored_t, numbers = all_rows(data)
+    np.testing.assert_array_equal(stored_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
+    np.testing.assert_array_equal(stored_t[:, 0], targets[numbers])
     np.testing.assert_array_equal(data.gather(range(500)).weights, 1.0 + numbers)
     assert data.columns.target in ("y", "cost")
 
@@ -288,7 +288,7 @@ def test_parts_of_a_table_belong_together_by_position(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
-def test_labels_of_numbers_are_numbers(
+def test_labels_keep_the_type_that_the_source_states(
     labels: list[Any], classes: tuple[Any, ...], kind: str, tmp_path: Path
 ) -> None:
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
@@ -310,7 +310,7 @@ def test_labels_of_numbers_are_numbers(
     assert data.tile(0).t[:, 0].tolist() == [first, 1 - first] * 2
 
 
-def test_a_test_set_takes_columns_and_codes_of_the_training_set(tmp_path: Path) -> None:
+def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path: Path) -> None:
     train = pd.DataFrame({"a": [1.0, 2.0, 3.0], "zone": ["n", "s", "n"], "y": ["u", "v", "u"]})
     test = pd.DataFrame({"y": ["v", "u"], "more": [0, 1], "zone": ["w", "s"], "a": [5.0, 6.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
@@ -318,7 +318,7 @@ def test_a_test_set_takes_columns_and_codes_of_the_training_set(tmp_path: Path) 
     assert second.columns == first.columns
     np.testing.assert_array_equal(
         second.tile(0).X, [[5, 2], [6, 1]]
-    )  # "w" is a level of its own: code 2 of n, s
+    )  # "w" is an unknown level: code 2
     assert second.tile(0).t[:, 0].tolist() == [1, 0]
     by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
     assert by_path.fingerprint() == second.fingerprint()
@@ -345,14 +345,14 @@ def test_npz_names_its_columns(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)
 
 
-def test_whole_numbers_may_turn_fractional_far_down_a_csv(tmp_path: Path) -> None:
+def test_integers_of_a_csv_may_become_fractions_far_down(tmp_path: Path) -> None:
     lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
     assert data.gather([200_000, 200_001]).X[:, 0].tolist() == [0.5, 1000]
 
 
-def test_data_behind_a_url(tmp_path: Path) -> None:
+def test_data_can_be_stored_at_a_url(tmp_path: Path) -> None:
     X, y = rows()
     url = f"memory://{tmp_path.name}/d.zarr"
     assert_holds(ingest((X, y), url, tile_rows=64), X, y, 0)

@@ -1,4 +1,4 @@
-"""Every wrong input has its own message, and no ingest that fails leaves anything behind."""
+"""Every wrong input has a message, and an ingest that fails leaves nothing behind."""
 
 import errno
 import gzip
@@ -64,8 +64,8 @@ def parquet(**columns: Any) -> Callable[[Path], Any]:
     return write
 
 
-def value(found: Any) -> Callable[[Path], Any]:
-    return lambda folder: found
+def value(data: Any) -> Callable[[Path], Any]:
+    return lambda folder: data
 
 
 def files(**texts: str) -> Callable[[Path], Any]:
@@ -140,22 +140,23 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     [case[1:] for case in WRONG],
     ids=[case[0] for case in WRONG],
 )
-def test_wrong_input(make, options, error, message, tmp_path: Path) -> None:
+def test_wrong_input_has_a_short_message_and_leaves_nothing(
+    make, options, error, message, tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     source = make(tmp_path / "in")
     with pytest.raises(error, match=f"(?s){message}") as caught:
         ingest(source, tmp_path / "out" / "d.zarr", **options)
     assert list((tmp_path / "out").iterdir()) == []
-    said = str(caught.value)
-    assert said.replace("\n", "").isprintable()
-    assert len(said) < 800
+    text = str(caught.value)
+    assert text.replace("\n", "").isprintable()
+    assert len(text) < 800
     if isinstance(source, Path) and error is DataError:
-        assert source.name in said
+        assert source.name in text
 
 
-def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
-    """Where a writer has left checksums, they are looked at."""
+def test_checksums_of_parquet_pages_are_verified(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random(1000)
     place = tmp_path / "t.parquet"
     table = pa.table({"a": values, "y": values})
@@ -168,15 +169,15 @@ def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
 
 
 def test_text_of_many_values_is_left_out(tmp_path: Path) -> None:
-    """As many as there are rows; a note says how to take it nevertheless."""
+    """If each row has another value; a note tells how to use the column."""
     table = {"a": list(map(str, range(60))), "b": ["u", "v"] * 30, "y": range(60)}
-    made = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
-    assert made.columns.features == ("b",)
-    assert made.notes["a"].startswith("text of 60 different values, left out")
+    data = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
+    assert data.columns.features == ("b",)
+    assert data.notes["a"].startswith("text of 60 different values, left out")
 
 
-def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
-    """The attributes of DATA are read as a whole by every process."""
+def test_more_labels_than_attributes_hold_are_refused(tmp_path: Path) -> None:
+    """Every process reads all attributes of DATA."""
     table = {
         "x": range(20_000),
         "c": [f"{code:01000}" for code in range(20_000)],
@@ -187,7 +188,7 @@ def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_stands_there_is_kept(tmp_path: Path) -> None:
+def test_existing_data_are_kept_by_a_failed_ingest(tmp_path: Path) -> None:
     ingest((X, Y), tmp_path / "d.zarr")
     before = ZarrSource(tmp_path / "d.zarr").fingerprint()
     with pytest.raises(ExistsError, match="overwrite=True"):
@@ -212,7 +213,9 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"]
 )
-def test_a_store_that_refuses(number, message, where, tmp_path: Path, monkeypatch) -> None:
+def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
+    number, message, where, tmp_path: Path, monkeypatch
+) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -275,18 +278,18 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
     data.verify()
 
 
-def test_a_path_has_one_lease_however_it_is_spelled(
+def test_every_spelling_of_a_path_has_the_same_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for spelled in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
-        with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelled):
+    for spelling in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
+        with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelling):
             pass
     assert not list(tmp_path.iterdir())
 
 
 def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:
-    """Another one has published after the last look at the lease."""
+    """Another writer has published after this one last checked its lease."""
     place = tmp_path / "d.zarr"
     folder = Folder("d", tmp_path / "d.zarr")
     before = ingest((X, Y), place).fingerprint()

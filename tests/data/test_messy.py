@@ -1,5 +1,4 @@
-"""Messy tables: each from CSV to a page by one ingest with ``--auto`` and one fit, and predicted as
-it is."""
+"""Messy tables: one ingest with ``--auto``, one fit, a report and predictions of the same file."""
 
 import shlex
 from pathlib import Path
@@ -63,7 +62,9 @@ DEFAULT = {
 
 
 @pytest.mark.parametrize("name", some(MESSY, DEFAULT))
-def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_a_messy_table_is_ingested_fitted_reported_and_predicted(
+    name: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     table, options, features = MESSY[name]
@@ -71,23 +72,8 @@ def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, cap
     table.to_csv(source, **{"index": False, **options})
     assert main(["ingest", source, "d.zarr", "--target", "y", "--auto", "--quiet"]) == 0
     assert ZarrSource("d.zarr").columns.given == features
-    assert (
-        main(
-            [
-                "fit",
-                "d.zarr",
-                "job",
-                "--gamma",
-                "scale",
-                "--max-rounds",
-                "1",
-                "--effort",
-                "quick",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    options = "--gamma scale --max-rounds 1 --effort quick --quiet"
+    assert main(["fit", "d.zarr", "job", *options.split()]) == 0
     assert main(["report", "job", "page.html"]) == 0
     assert main(["predict", "job", source, "p.csv", "--quiet"]) == 0
     assert len(pd.read_csv("p.csv")) == len(table)

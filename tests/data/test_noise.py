@@ -12,9 +12,8 @@ NOISE = np.linspace(0.5, 3, 10)
 WEIGHTS = np.array([0.0, 2, 1, 1, 1, 1, 1, 1, 1, 3])
 
 
-def test_a_column_of_noise(tmp_path):
-    """Ingest keeps weights of 1/noise²; with weights beside, of classes or without noise it is
-    refused."""
+def test_a_column_of_noise_becomes_weights(tmp_path):
+    """Together with weights, for classes or if it is not positive, it is refused."""
     table = tmp_path / "rows.csv"
     lines = [f"{x[0]},{y},{r},{w}" for x, y, r, w in zip(X, Y, NOISE, WEIGHTS, strict=True)]
     table.write_text("\n".join(["x,y,r,w", *lines]))

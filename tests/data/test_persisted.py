@@ -1,5 +1,4 @@
-"""Dask collections that were persisted on a cluster: their rows are fetched through its client, or
-it says why not."""
+"""Dask collections that are persisted on a cluster: their rows are fetched through its client."""
 
 import pickle
 from collections.abc import Iterator
@@ -25,22 +24,23 @@ WEIGHTS = 1 + np.arange(300) % 3
 
 
 @pytest.fixture(scope="module")
-def own_cluster() -> Iterator[Any]:
-    """A cluster of these tests alone: they close clients, and clients of one cluster share its
-    event loop."""
+def private_cluster() -> Iterator[Any]:
+    """A cluster for tests that close clients: clients of one cluster share its event loop."""
     with cluster(1) as client:
         yield client.cluster
 
 
 @pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
-def client(request: pytest.FixtureRequest, own_cluster: Any) -> Iterator[Client]:
-    with dask.config.set(scheduler=None), Client(own_cluster, set_as_default=request.param) as made:
-        yield made
+def client(request: pytest.FixtureRequest, private_cluster: Any) -> Iterator[Client]:
+    with (
+        dask.config.set(scheduler=None),
+        Client(private_cluster, set_as_default=request.param) as connected,
+    ):
+        yield connected
 
 
 def persisted(client: Client) -> tuple[Any, ...]:
-    """X, y and weights on the cluster; X with a step after ``persist``, y as it is, the weights
-    never persisted."""
+    """X and y on the cluster, X with a step after ``persist``, and weights that are not there."""
     inputs, targets = client.persist(
         [da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)]
     )
@@ -51,7 +51,7 @@ def source_of(client: Client) -> ArraySource:
     return ArraySource(*persisted(client), tile_rows=32)
 
 
-def test_tiles_of_persisted_arrays(client: Client) -> None:
+def test_persisted_arrays_are_read_by_several_threads(client: Client) -> None:
     source = source_of(client)
     expected = ArraySource(X, Y, WEIGHTS, tile_rows=32)
     np.testing.assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
@@ -63,8 +63,8 @@ def test_tiles_of_persisted_arrays(client: Client) -> None:
 def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client: Client) -> None:
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
-        found = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
-        np.testing.assert_array_equal(found, X[96:128])
+        inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
+        np.testing.assert_array_equal(inputs, X[96:128])
 
 
 def test_a_part_needs_no_client(client: Client) -> None:
@@ -73,7 +73,7 @@ def test_a_part_needs_no_client(client: Client) -> None:
     np.testing.assert_array_equal(part.tile(2).X, X[64:96])
 
 
-def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -> None:
+def test_persisted_arrays_and_frames_are_ingested(client: Client, tmp_path: Path) -> None:
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     (frame,) = client.persist([dd.from_pandas(table, npartitions=3)])
     inputs, targets, _ = persisted(client)

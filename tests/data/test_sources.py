@@ -1,5 +1,4 @@
-"""One suite for every source: tiles cut the rows exactly, gathering keeps order, parts and pickles
-read the same."""
+"""Every source: tiles cut the rows exactly, gathering keeps the order, parts and pickles agree."""
 
 import pickle
 from collections.abc import Callable
@@ -22,7 +21,7 @@ TILE = 16
 
 @dataclass
 class Case:
-    """A source, and the numbers of the rows that it must serve, in its order."""
+    """A source, and the numbers of the rows that it must have, in its order."""
 
     source: Any
     order: np.ndarray
@@ -72,8 +71,7 @@ def ingested(folder: Path, *parts: Any, order: np.ndarray = SHUFFLED, **options:
 
 
 def class_weighted(folder: Path) -> Case:
-    """Targets up to 2N are the codes; weights of 1 and 1.5 of the classes make up what the rows
-    have too little."""
+    """Codes are targets up to 2N; class weights of 1 and 1.5 complete the weights of the rows."""
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
     case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
     return Case(case.source.with_class_weights(of_class), SHUFFLED)
@@ -109,27 +107,22 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     return request.param(tmp_path)
 
 
-def assert_same_tile(found: Any, expected: Any) -> None:
-    assert (found.number, found.start) == (expected.number, expected.start)
-    np.testing.assert_array_equal(found.X, expected.X)
-    np.testing.assert_array_equal(found.t, expected.t)
-    assert (found.weights is None) == (expected.weights is None)
-    if found.weights is not None:
-        np.testing.assert_array_equal(found.weights, expected.weights)
+def assert_same_tile(tile: Any, expected: Any) -> None:
+    assert (tile.number, tile.start) == (expected.number, expected.start)
+    np.testing.assert_array_equal(tile.X, expected.X)
+    np.testing.assert_array_equal(tile.t, expected.t)
+    assert (tile.weights is None) == (expected.weights is None)
+    if tile.weights is not None:
+        np.testing.assert_array_equal(tile.weights, expected.weights)
 
 
 def test_tiles_cut_the_rows_exactly(case: Case) -> None:
-    """They are contiguous float64 and cannot be written; there are no others."""
+    """They are contiguous, read-only float64."""
     source = case.source
     (X, y, weights) = arrays()
     assert isinstance(source, Source)
-    assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (
-        N,
-        D,
-        case.targets,
-        7,
-    )
-    assert source.tile_rows == TILE
+    assert (source.n_rows, source.n_features, source.n_tiles) == (N, D, 7)
+    assert (source.n_targets, source.tile_rows) == (case.targets, TILE)
     assert source.shuffled == bool((case.order != np.arange(N)).any())
     assert source.columns.features == ("x0", "x1", "x2")
     for number, rows in enumerate(
@@ -155,8 +148,8 @@ def test_tiles_cut_the_rows_exactly(case: Case) -> None:
 ROWS: list[list[int]] = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
 
 
-def test_rows_keep_the_order_asked_for(case: Case) -> None:
-    """Inputs and weights; rows that are not there are refused."""
+def test_gathered_rows_have_the_requested_order(case: Case) -> None:
+    """Inputs and weights; rows that do not exist are refused."""
     part = pickle.loads(pickle.dumps(case.source.part(range(7))))
     for source, rows in product((case.source, part), ROWS):
         order = case.order[np.array(rows, dtype=int)]
@@ -176,12 +169,8 @@ def test_rows_keep_the_order_asked_for(case: Case) -> None:
 def test_a_part_reads_the_same_tiles_in_another_process(case: Case) -> None:
     for tiles in ([0], [6], [5, 1, 2]):
         part = pickle.loads(pickle.dumps(case.source.part(tiles)))
-        assert (part.n_rows, part.n_tiles, part.tile_rows, part.n_targets) == (
-            N,
-            7,
-            TILE,
-            case.targets,
-        )
+        assert (part.n_rows, part.n_tiles, part.tile_rows) == (N, 7, TILE)
+        assert part.n_targets == case.targets
         assert part.columns == case.source.columns
         for number in tiles:
             assert_same_tile(part.tile(number), case.source.tile(number))
@@ -191,8 +180,8 @@ def test_a_part_reads_the_same_tiles_in_another_process(case: Case) -> None:
         assert_same_tile(again.tile(tiles[0]), case.source.tile(tiles[0]))
 
 
-def test_parts_are_small(tmp_path: Path) -> None:
-    """A part of arrays in memory and of Dask holds its rows; DATA pickle as an address."""
+def test_pickled_parts_are_small(tmp_path: Path) -> None:
+    """A part of arrays in memory or of Dask holds its rows; DATA are pickled as an address."""
     source = ArraySource(np.zeros((100_000, 4)), np.zeros(100_000))
     assert len(pickle.dumps(source.part([3]))) < 1.1 * source.tile_rows * 5 * 8
     chunks = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))

@@ -1,5 +1,4 @@
-"""Tables as they come: gaps, dates, booleans and text become features, and the same ones in later
-tables."""
+"""Tables with gaps, dates, booleans and text become features, and later tables the same ones."""
 
 from typing import Any
 
@@ -16,7 +15,7 @@ TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.
 
 
 def messy() -> pd.DataFrame:
-    """One column of each kind, in an order of its own."""
+    """One column of each kind."""
     number = np.arange(N)
     return pd.DataFrame(
         {
@@ -46,8 +45,8 @@ KINDS = {
 
 
 def expected() -> np.ndarray:
-    """The features by their formulas: sorted levels, days since 2000, waves of 1, 7 and 365.2425
-    days, 0 and 1."""
+    """Features by formulas: sorted levels, days since 2000, waves of 7 and 365.2425 days, 0 and
+    1."""
     table = messy()
     codes = table["Stadt Ü"].map({"Bern": 0.0, "Köln": 1.0, "Ulm": 2.0})
     days = (table["wann"] - pd.Timestamp("2000-01-01")).dt.total_seconds() / 86400
@@ -59,7 +58,7 @@ def expected() -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
-    """The step of 1.9 days is coarser than half a day, so that there is no cycle of the day."""
+    """The step of 1.9 days is coarser than half a day, so that there is no cycle of a day."""
     data = ingest(KINDS[kind](tmp_path, messy()), tmp_path / "d.zarr", target="y")
     np.testing.assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
     assert data.columns.given == ("Stadt Ü", "offen", "wann", "gap")
@@ -81,23 +80,21 @@ def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_rows_get_the_same_features(kind, tmp_path):
-    """Three rows of one day, as rows to predict and appended: the cycles and levels are those of
-    the training."""
+    """Rows to predict and appended rows have the cycles and levels of the training rows."""
     data = ingest(messy(), tmp_path / "d.zarr", target="y", shuffle=None)
     later = messy().head(3).assign(**{"Stadt Ü": ["Bern", "Wien", None]})
-    wanted = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
+    features = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
     source = KINDS[kind](tmp_path, later.drop(columns="y")[["gap", "wann", "offen", "Stadt Ü"]])
     new = ingest(source, tmp_path / "new.zarr", like=data)
-    np.testing.assert_allclose(stored(new), wanted, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(stored(new), features, rtol=1e-12, atol=1e-11)
     assert new.notes.keys() == {"Stadt Ü", "gap"}
     both = ingest(KINDS[kind](tmp_path, later), tmp_path / "d.zarr", append=True)
-    np.testing.assert_allclose(stored(both)[N:], wanted, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(stored(both)[N:], features, rtol=1e-12, atol=1e-11)
     assert both.moments.inputs.missing[0] == 101
 
 
 def test_frames_of_other_types_and_order_are_the_same_rows():
-    """Text for numbers and dates, nullable types, numbers for booleans, and more columns; missing
-    ones are named."""
+    """Text for numbers and dates, nullable types, other order; missing columns are named."""
     rows, columns = frame_rows(messy().drop(columns="y"))
     np.testing.assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
     np.testing.assert_array_equal(
@@ -117,7 +114,7 @@ def test_frames_of_other_types_and_order_are_the_same_rows():
     )
     assert np.isnan(empty[:, 2:7]).all()
     np.testing.assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
-    for wrong, says in [
+    for wrong, message in [
         (
             other.drop(columns=["gap", "wann"]),
             "lacks columns on which the model was trained: wann, gap",
@@ -126,7 +123,7 @@ def test_frames_of_other_types_and_order_are_the_same_rows():
         (other.assign(gap="many"), "gap +text, not numbers: 'many'"),
         (other.assign(gap=TWO_YEARS), "gap +timestamp.*not numbers"),
     ]:
-        with pytest.raises(DataError, match=says):
+        with pytest.raises(DataError, match=message):
             frame_rows(wrong, columns)
 
 
@@ -148,7 +145,7 @@ def test_a_cycle_needs_two_periods_and_a_resolution_below_half_a_period(dates, c
     np.testing.assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
 
 
-def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path):
+def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
     table = pd.DataFrame(
         {"my id": np.arange(N), "zone": np.arange(N) % 9, "y": np.arange(N) ** 0.5}
     )
@@ -159,14 +156,14 @@ def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path
         "zone": "9 different whole numbers, perhaps codes: perhaps `--categorical auto,zone`",
     }
     assert list(data.notes) == ["my id", "zone"]
-    taken = ingest(
+    changed = ingest(
         table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"]
     )
-    assert (taken.columns.features, len(taken.columns.categories["zone"])) == (("zone",), 9)
+    assert (changed.columns.features, len(changed.columns.categories["zone"])) == (("zone",), 9)
 
 
 @pytest.mark.parametrize("classes", [False, True])
-def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
+def test_rows_without_a_target_are_left_out_on_request(classes, tmp_path):
     """The others keep their order, and their numbers have no gaps."""
     table = (
         messy()

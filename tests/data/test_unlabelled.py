@@ -29,7 +29,7 @@ def csv(folder, rows):
 
 @pytest.mark.parametrize("seed", [3, None])
 @pytest.mark.parametrize("write", [csv, lambda folder, rows: (rows, None)], ids=["csv", "frame"])
-def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
+def test_a_table_without_a_target_is_stored(write, seed, train, tmp_path):
     rows = table(200, target=False)
     data = ingest(
         write(tmp_path, rows), tmp_path / "new.zarr", like=train, shuffle=seed, tile_rows=64
@@ -53,16 +53,15 @@ def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
     assert "no target" not in repr(train)
 
 
-def test_one_row_is_enough(train, tmp_path):
+def test_one_row_without_a_target_is_enough(train, tmp_path):
     rows = table(1, target=False)
     data = ingest(csv(tmp_path, rows), tmp_path / "one.zarr", like=train)
     assert (data.n_rows, data.tile(0).X.tolist()) == (1, [[rows["a"][0], 0]])
     assert ingest(pd.concat([rows, rows]), tmp_path / "two.zarr", like=train).n_rows == 2
 
 
-def test_a_source_with_the_target_stays_labelled(train, tmp_path):
-    """Also one that is like data without a target, or has y where the training's target had another
-    name."""
+def test_rows_with_the_target_are_stored_with_it(train, tmp_path):
+    """Also like data without a target, or with y for a target of another name."""
     new = ingest(table(target=False), tmp_path / "new.zarr", like=train)
     assert ingest(table(50), tmp_path / "labelled.zarr", like=new).n_targets == 1
     pair = table(50, target=False), pd.Series(np.arange(50.0), name="y")

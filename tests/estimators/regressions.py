@@ -1,4 +1,4 @@
-"""Small regression problems."""
+"""Small regression problems, and fitted models as dense formulas take them."""
 
 import naive
 import numpy as np
@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 
 def sinc(n=100, noise=0.1, seed=0):
-    """Tipping's example: sin(x)/x on [−10, 10] with noise of this sd."""
+    """Tipping's example: sin(x)/x on [−10, 10] with noise of this standard deviation."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-10, 10, size=(n, 1))
     return X, np.sinc(X[:, 0] / np.pi) + noise * rng.normal(size=n)
@@ -20,15 +20,13 @@ def plane(n=300, d=3, noise=0.1, seed=0):
 
 
 def plain_deviation(model, X):
-    """Standard deviation of a new target by the posterior alone, at the noise of maximum evidence
-    (Tipping, eq. 22)."""
+    """Deviation of a new target by the posterior at the most probable noise (Tipping, eq. 22)."""
     lower, upper = model.predict_interval(X, 0.5, hyperparameters=False)
     return (upper - lower) / 2 / norm.ppf(0.75)
 
 
 def design_of(model, X):
-    """The design of a fitted Gaussian model at raw rows, by pairwise differences scaled by the
-    model's own moments."""
+    """The design of a fitted Gaussian model at raw rows, by pairwise differences."""
     design = model.model_.design
     x, z = (
         (rows - design.scaling.x_shift) / design.scaling.x_scale for rows in (X, design.centres)
@@ -36,3 +34,20 @@ def design_of(model, X):
     return np.hstack(
         [np.ones((len(X), int(design.bias))), naive.gaussian(x, z, np.array(design.kernel.gamma))]
     )
+
+
+class Dense:
+    """A fitted model of one target as dense formulas take it, in units of its scaling.
+
+    ``problem`` is the arguments (Φ, t, α, β) of those formulas.
+    """
+
+    def __init__(self, model, X, y, Phi=None):
+        scaling = model.model_.design.scaling
+        self.shift = scaling.t_shift[0]
+        self.scale = scaling.t_scale[0]
+        self.Phi = design_of(model, X) if Phi is None else Phi
+        self.t = (y - self.shift) / self.scale
+        self.alpha = model.model_.alpha
+        self.beta = self.scale**2 / model.model_.evidence_noise
+        self.problem = (self.Phi, self.t, self.alpha, self.beta)

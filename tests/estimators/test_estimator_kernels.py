@@ -1,4 +1,4 @@
-"""Every kernel through the estimators: by name, by value, by function; in models on disk."""
+"""Every kernel through the estimators: by name, by value, by function, and in stored models."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,11 @@ from partirvm.kernels import NAMES, WITH_GAMMA
 from partirvm.model.files import save_model
 
 BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
-"""The formula holds wherever a fit stops."""
+"""Few iterations: the formula holds wherever a fit stops."""
 
 
 def rows(n=80):
-    """Inputs of which the last is a category, and targets with noise."""
+    """Inputs of which the last is a category, and noisy targets."""
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     f = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + np.array([0.0, 1.5, -0.7])[X[:, 2].astype(int)]
@@ -32,9 +32,8 @@ def mean_of(model, twin, X):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_fit_with_every_kernel(case, tmp_path):
-    """The mean is the formula's; a model on disk predicts the same bits; a callable's is refused
-    and leaves nothing."""
+def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
+    """A stored model predicts the same bits; one whose kernel is a lambda cannot be stored."""
     X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
     found, std = model.predict(X, return_std=True)
@@ -55,8 +54,7 @@ def test_a_fit_with_every_kernel(case, tmp_path):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
-    """With gamma where there is one: "scale" is 1/(d·var) of what the kernel sees, numbers are
-    themselves."""
+    """ "scale" is 1/(d·var) of the scaled inputs; a kernel without gamma refuses it."""
     X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_

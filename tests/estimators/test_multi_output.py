@@ -1,4 +1,4 @@
-"""Several targets in one estimator: shapes, scores, noises, and what shared vectors mean."""
+"""Several targets in one estimator: shapes, scores, noises, and shared vectors."""
 
 import naive
 import numpy as np
@@ -15,7 +15,7 @@ SD = np.array([0.05, 2.0, 30.0])
 
 
 def several(n=400, seed=0):
-    """Three functions of the same two inputs, of units and noises of their own."""
+    """Three functions of the same two inputs, with different units and noises."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     f = np.column_stack(
@@ -27,9 +27,8 @@ def several(n=400, seed=0):
 @pytest.mark.parametrize(
     "strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"})
 )
-def test_shared_vectors(strategy):
-    """One design, weights and noise of each target, α of all; predictions and sd are those of dense
-    formulas."""
+def test_several_targets_share_vectors_by_the_dense_formulas(strategy):
+    """One design and α; weights, noise, predictions and deviations of each target."""
     X, f, y = several()
     w = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
     model = RVMRegressor(strategy=strategy, **OPTIONS).fit(X, y, sample_weight=w)
@@ -62,9 +61,8 @@ def test_shared_vectors(strategy):
     assert (((model.predict(X) - f) / f.std(axis=0)) ** 2).mean(axis=0).max() < 0.2**2
 
 
-def test_scores_and_held_out_rows():
-    """score is the mean r2 over targets; the held-out error the root of the mean over targets of
-    squared errors."""
+def test_score_is_the_mean_r2_over_targets():
+    """Held-out rows must have the same number of targets."""
     X, _, y = several()
     other, _, truth = several(seed=5)
     model = RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth)
@@ -75,23 +73,21 @@ def test_scores_and_held_out_rows():
         RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth[:, 0])
 
 
-def test_each_target_alone():
-    """scikit-learn fits one estimator for each; a constant one is its mean, which shared vectors
-    refuse."""
+def test_multi_output_regressor_fits_each_target_alone():
+    """It predicts a constant target, which shared vectors refuse."""
     X, _, y = several(200)
     y[:, 1] = 3.0
     with pytest.warns(match="constant"):
-        each = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
+        separate = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
     np.testing.assert_array_equal(
-        each.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X)
+        separate.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X)
     )
-    np.testing.assert_allclose(each.predict(X)[:, 1], 3.0)
+    np.testing.assert_allclose(separate.predict(X)[:, 1], 3.0)
     with pytest.raises(DataError, match=r"is constant.*MultiOutputRegressor"):
         RVMRegressor(**OPTIONS).fit(X, y)
 
 
-def test_a_single_column_is_one_target():
-    """To the bit."""
+def test_a_single_column_has_the_bits_of_a_vector():
     X, _, y = several(120)
     column = RVMRegressor(**OPTIONS).fit(X, y[:, :1])
     flat = RVMRegressor(**OPTIONS).fit(X, y[:, 0])
@@ -99,7 +95,7 @@ def test_a_single_column_is_one_target():
 
 
 def test_widths_are_learned_for_all_targets_together():
-    """Of four inputs each target needs one, and the other two are switched off."""
+    """Each target needs one of four inputs; the other two are switched off."""
     rng = np.random.default_rng(2)
     X = rng.uniform(-2, 2, size=(200, 4))
     y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(
@@ -111,14 +107,14 @@ def test_widths_are_learned_for_all_targets_together():
     assert set(model.get_support(indices=True)) == {0, 2}
 
 
-def test_targets_that_share_vectors_say_what_they_have_not():
+def test_several_targets_refuse_what_needs_one():
     """Samples, intervals and augmented predictions need one target."""
     X, _, Y = several(60)
     shared = RVMRegressor(gamma=0.3, random_state=0).fit(X, Y)
-    for ask in (
+    for call in (
         shared.sample_y,
         shared.predict_interval,
         lambda X: shared.predict(X, augment=(X, Y)),
     ):
         with pytest.raises(UsageError, match="MultiOutputRegressor"):
-            ask(X)
+            call(X)

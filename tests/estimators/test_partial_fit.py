@@ -1,4 +1,4 @@
-"""Rows that come in chunks: a stream is fitted as its rows are, and what cannot be is refused."""
+"""Rows that come in chunks: a stream is fitted as its rows are, and misuse is refused."""
 
 import pickle
 
@@ -22,6 +22,7 @@ def stream(n, seed=0):
 
 
 def fed(chunks, **options):
+    """A regressor after ``partial_fit`` with each chunk."""
     model = RVMRegressor(**(OPTIONS | options))
     for X, y, w in chunks:
         model.partial_fit(X, y, sample_weight=w)
@@ -30,7 +31,7 @@ def fed(chunks, **options):
 
 @pytest.mark.parametrize("targets", [1, 2])
 def test_a_stream_is_fitted_exactly(targets):
-    """Statistics, posterior and evidence are those of all rows, taken densely, with weights."""
+    """Posterior and evidence are those of all rows by dense formulas, with weights."""
     chunks = []
     for seed in range(3):
         X, y, f = stream(120, seed)
@@ -62,9 +63,8 @@ def test_a_stream_is_fitted_exactly(targets):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_steps_and_refusals():
-    """The first call is a fit, to the bit; the same chunks give the same bits; what cannot be is
-    refused by name."""
+def test_steps_repeat_to_the_bit_and_misuse_is_refused():
+    """The first call is a fit; the same chunks give the same bits."""
     X, y, _ = stream(200)
     first = RVMRegressor(**OPTIONS).partial_fit(X, y)
     whole = RVMRegressor(**OPTIONS).fit(X, y)
@@ -108,8 +108,7 @@ def test_steps_and_refusals():
         constant.partial_fit(X, y)
 
 
-def test_a_step_has_its_first_round_whatever_the_time_limit():
-    """The limit of seconds ends a step, not before it has a model."""
+def test_a_step_runs_its_first_round_whatever_the_time_limit():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)

@@ -1,4 +1,4 @@
-"""Every kind of input, names of features, validation data, and plans."""
+"""Every kind of input, names of features, and validation data."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from partirvm.errors import DataError, UsageError
 
 
 def test_names_and_number_of_features_follow_each_fit(tmp_path):
-    """Of pandas and Dask frames; a refit on rows without names forgets those of the fit before."""
+    """For pandas and Dask frames; a fit of rows without names forgets earlier names."""
     X, y = plane(60)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = RVMRegressor(gamma="scale", random_state=0)
@@ -38,9 +38,8 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
         assert not hasattr(model, "feature_names_in_")
 
 
-def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
-    """A frame of other columns is refused, whatever kinds the two are; their order may differ; a
-    dataset will do."""
+def test_held_out_rows_must_have_the_training_columns(tmp_path):
+    """In any order and of any kind of input, also where the training rows are of another kind."""
     X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     made = RVMRegressor(gamma="scale", random_state=0)
@@ -68,8 +67,8 @@ def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_values_that_are_not_finite_out_of_core(value):
-    """Count, first row and the name of its column, found by a pass over the tiles."""
+def test_infinite_values_out_of_core_are_named(value):
+    """By their number, the first row and the column."""
     X, y = plane(50)
     X[33, 1] = value
     X[40, 2] = np.inf

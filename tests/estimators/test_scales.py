@@ -1,4 +1,4 @@
-"""Targets and inputs of other scales; weights that arithmetic cannot hold; rounded features."""
+"""Targets and inputs of other scales; weights that arithmetic cannot hold; overflow."""
 
 import math
 from itertools import product
@@ -21,8 +21,8 @@ LARGE = ("polynomial", "matern32")
 
 
 @pytest.mark.parametrize("factor", some([1e-6, 3.0, 7.0, 1e6], {3.0}))
-def test_targets_times_any_factor(factor):
-    """Products that round: c·y has the vectors of y, and N log c nats less evidence."""
+def test_a_factor_of_the_targets_keeps_the_vectors(factor):
+    """The evidence of N rows falls by N log c nats."""
     rng = np.random.default_rng(11)
     X = rng.uniform(-3, 3, (90, 1))
     y = np.sinc(X[:, 0]) + 0.02 * rng.normal(size=90)
@@ -40,9 +40,8 @@ def test_targets_times_any_factor(factor):
         [("basic", 190), ("working-set", -190)],
     ),
 )
-def test_targets_times_a_power_of_two(exponent, strategy):
-    """Such a product is exact: the same bits of weights, and predictions, intervals and samples
-    times that power."""
+def test_a_power_of_two_of_the_targets_keeps_the_bits(exponent, strategy):
+    """Predictions, intervals and samples are multiplied by that power, exactly."""
     X, y = plane(120)
     options = {
         **OPTIONS,
@@ -83,9 +82,8 @@ def test_targets_times_a_power_of_two(exponent, strategy):
 
 
 @pytest.mark.parametrize("exponent", some(POWERS, {190}))
-def test_inputs_times_a_power_of_two(exponent):
-    """The same bits of predictions, of numbers and of classes, and with a learned width for each
-    feature."""
+def test_a_power_of_two_of_the_inputs_keeps_the_bits(exponent):
+    """For numbers and classes, also with a learned width for each feature."""
     X, y = plane(50)
     for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
         for gamma in (0.3, "learn-per-feature"):
@@ -98,14 +96,13 @@ def test_inputs_times_a_power_of_two(exponent):
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 @pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e160, 1e300])
-@pytest.mark.parametrize("some", [True, False])
-def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
-    """Their mean is named, with what to do; a few tiny weights among others are rows that hardly
-    count."""
+@pytest.mark.parametrize("few", [True, False])
+def test_weights_that_arithmetic_cannot_hold_are_named(estimator, weight, few):
+    """With advice; a few tiny weights among others are rows that hardly count."""
     X, y = plane(60)
     target = y > np.median(y) if estimator is RVMClassifier else y
-    weights = np.where(np.arange(60) < (5 if some else 60), weight, 1.0)
-    if some and weight < 1:
+    weights = np.where(np.arange(60) < (5 if few else 60), weight, 1.0)
+    if few and weight < 1:
         assert np.isfinite(estimator(**OPTIONS).fit(X, target, sample_weight=weights).log_evidence_)
         return
     with pytest.raises(DataError, match=r"the mean weight is .*e[+-]\d+.*power of ten"):
@@ -115,9 +112,8 @@ def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "linear", *LARGE])
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_predictions_that_are_no_numbers_are_named(estimator, kernel):
-    """Finite inputs whose squares overflow: a finite prediction, or an error with row, column and
-    value; no NaN."""
+def test_predictions_that_overflow_are_named(estimator, kernel):
+    """By row, column and value; kernels that vanish far away predict finite values."""
     X, y = plane(60)
     model = estimator(
         kernel=kernel, **({} if kernel == "linear" else {"gamma": 0.3}), random_state=0
