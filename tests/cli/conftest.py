@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,12 @@ from partirvm.cli import main
 
 
 @pytest.fixture(scope="session")
-def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
+def tour(tmp_path_factory):
     return Tour(tmp_path_factory.mktemp("tour"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ctrl_c() -> Iterator[None]:
+def ctrl_c():
     """Hear Ctrl-C, which shells let their background jobs ignore, and processes that tests start
     with them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,7 +25,7 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
+def no_process_is_left():
     yield
     while started:
         with started.pop() as process:
@@ -34,7 +33,7 @@ def no_process_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def cli(capsys):
     """Run the command line in this process; its exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -46,7 +45,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
 
 @pytest.fixture
-def cli_json(cli: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
+def cli_json(cli):
     """Run the command line in this process and read its one line of JSON."""
 
     def run(*arguments: str) -> Any:

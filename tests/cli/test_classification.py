@@ -48,7 +48,7 @@ def write(path: Path, rows: int, seed: int, K: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", params=[2, 3], ids=["two classes", "three classes"])
-def made(request, tmp_path_factory) -> Classes:
+def made(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("classes")
     K = request.param
     write(folder / "train.csv", 900, 1, K)
@@ -186,7 +186,7 @@ WRONG = {
 
 
 @pytest.fixture
-def desk(made, tmp_path, monkeypatch) -> Path:
+def desk(made, tmp_path, monkeypatch):
     """The current folder, with tables that have something wrong with them."""
     monkeypatch.chdir(tmp_path)
     table = Path(made.at("train.csv")).read_text()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour
 
 from partirvm import open_job
 from partirvm.storage.records import to_json
@@ -95,7 +94,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.fixture(scope="module")
-def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(tour, tmp_path_factory):
     """Data and jobs with something wrong with them, by name."""
     from partirvm.data import ingest
 
@@ -127,7 +126,7 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(tmp_path, monkeypatch):
     """The current folder, with a table in it."""
     (tmp_path / "good.csv").write_text("a,b,y\n1,2,3\n4,5,6\n7,8,10\n")
     (tmp_path / "old.csv").write_text("mean,std\n1,2\n")

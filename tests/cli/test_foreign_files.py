@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour
 
 from partirvm.cli import main
 
@@ -17,7 +16,7 @@ DELETES = re.compile(r"\b(delete|remove|--overwrite)\b")
 
 
 @pytest.fixture
-def desk(tour: Tour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(tour, tmp_path, monkeypatch):
     """The current folder: the test table in several forms, and files of somebody else."""
     import pyarrow.csv
     import pyarrow.parquet
@@ -53,7 +52,7 @@ TABLES = (
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_fit_to_a_table_says_how_to_ingest_it(tour: Tour, desk: Path, capsys, table: str) -> None:
+def test_a_fit_to_a_table_says_how_to_ingest_it(tour, desk, capsys, table):
     """The command that it prints makes DATA, once the target is named."""
     for verb in (
         ["plan", table],
@@ -73,7 +72,7 @@ def test_a_fit_to_a_table_says_how_to_ingest_it(tour: Tour, desk: Path, capsys, 
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_tables_are_predicted_and_scored(tour: Tour, desk: Path, capsys, table: str) -> None:
+def test_tables_are_predicted_and_scored(tour, desk, capsys, table):
     """As many predictions as the table has rows, in their order; the errors of these are those of
     the scores."""
     rows = tour.test_table[300:] if table == "years/*.gz" else tour.test_table
@@ -118,9 +117,7 @@ def foreign(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
-def test_foreign_files_are_neither_replaced_nor_offered_for_it(
-    tour: Tour, desk: Path, capsys, overwrite
-) -> None:
+def test_foreign_files_are_neither_replaced_nor_offered_for_it(tour, desk, capsys, overwrite):
     contents = foreign(desk)
     outputs = {
         "predict": ("table.csv", "labels.csv", "table.parquet", "store.zarr", "versions.zarr"),
@@ -153,7 +150,7 @@ def test_foreign_files_are_neither_replaced_nor_offered_for_it(
     assert {name: (desk / name).read_bytes() for name in contents} == contents
 
 
-def test_own_outputs_are_replaced(tour: Tour, desk: Path, capsys) -> None:
+def test_own_outputs_are_replaced(tour, desk, capsys):
     for output in ("p.csv", "p.parquet", "p.zarr"):
         predict = ["predict", tour.job, tour.test, output, "--interval", "0.9", "--quiet"]
         assert [main(predict), main(predict), main([*predict, "--overwrite"])] == [0, 2, 0]

@@ -1,9 +1,6 @@
 """No text of others reaches the terminal as a command to it, in results, warnings and errors."""
 
-from pathlib import Path
-
 import pytest
-from commandline import Tour
 
 from partirvm.jobs.request import create
 from partirvm.options import Request
@@ -17,7 +14,7 @@ def plain(text: str) -> bool:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -61,7 +58,7 @@ ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 
 
 @pytest.fixture
-def job(tour: Tour, tmp_path, cli) -> str:
+def job(tour, tmp_path, cli):
     """A job that was aborted for a hostile reason."""
     place = str(tmp_path / "jobs" / "one")
     create(tour.train, place, Request(gamma=1.0), None, False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import LONG, Tour, measured, start
+from commandline import LONG, measured, start
 
 from partirvm import predict
 from partirvm.data import ingest
@@ -169,7 +169,7 @@ def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
+def test_the_live_view_ends_well_on_an_error(tmp_path, tour):
     rows = Path(tour.folder, "train.csv").read_text().splitlines()
     (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,2,"]))
     status, out, seen = Terminal(

@@ -1,8 +1,5 @@
 """Each kind of rows that users pass to fit becomes the right source, or is refused by name."""
 
-from pathlib import Path
-from typing import Any
-
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -39,9 +36,7 @@ VALUES = np.column_stack([X[:, 0], X[:, 1], X[:, 2] > 30])
     ids=["numpy", "lists", "objects", "pandas", "nullable", "pandas+numpy", "dask frame", "dask", "dask+numpy",
          "numpy+dask", "zarr", "zarr+numpy"],
 )  # fmt: skip
-def test_every_kind_of_rows_becomes_a_source(
-    data: Any, target: Any, names: tuple[str, ...], values: np.ndarray
-) -> None:
+def test_every_kind_of_rows_becomes_a_source(data, target, names, values):
     source = as_source(data, target)
     assert type(source) is ArraySource
     assert source.columns.features == names
@@ -54,7 +49,7 @@ def test_every_kind_of_rows_becomes_a_source(
     assert as_source(source) is source
 
 
-def test_dask_chunks_may_have_unknown_sizes() -> None:
+def test_dask_chunks_may_have_unknown_sizes():
     known = da.from_array(X, chunks=(7, 3))
     source = as_source(known[known[:, 0] > 20], None)
     np.testing.assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
@@ -81,11 +76,11 @@ def test_dask_chunks_may_have_unknown_sizes() -> None:
         ),
     ],
 )
-def test_rows_that_cannot_be_used_are_refused(arguments: tuple[Any, ...], message: str) -> None:
+def test_rows_that_cannot_be_used_are_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         as_source(*arguments)
 
 
-def test_data_refuse_a_separate_target(tmp_path: Path) -> None:
+def test_data_refuse_a_separate_target(tmp_path):
     with pytest.raises(UsageError, match="y and weights are part of the dataset"):
         as_source(tmp_path / "d.zarr", Y)

@@ -117,9 +117,7 @@ TABLES = {
 
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("write", TABLES.values(), ids=TABLES)
-def test_a_stored_table_has_all_rows_and_columns(
-    write: Any, seed: int | None, tmp_path: Path
-) -> None:
+def test_a_stored_table_has_all_rows_and_columns(write, seed, tmp_path):
     table = frame()
     data = ingest(
         write(tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
@@ -170,7 +168,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("seed", [11, None])
 @pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
-def test_stored_arrays_have_all_rows(make: Any, seed: int | None, tmp_path: Path) -> None:
+def test_stored_arrays_have_all_rows(make, seed, tmp_path):
     X, y = rows()
     data = ingest(make(tmp_path, X, y), tmp_path / "d.zarr", shuffle=seed)
     assert data.columns.features == ("x0", "x1", "x2")
@@ -183,9 +181,7 @@ def test_stored_arrays_have_all_rows(make: Any, seed: int | None, tmp_path: Path
     n=st.integers(2, 70), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
     batch=st.integers(64, 400), memory=st.sampled_from([64, 5000, 1 << 20]),
 )  # fmt: skip
-def test_stored_rows_do_not_depend_on_memory_or_batches(
-    n, d, seed, tile_rows, batch, memory
-) -> None:
+def test_stored_rows_do_not_depend_on_memory_or_batches(n, d, seed, tile_rows, batch, memory):
     X, y = rows(n, d, seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("partirvm.data.ingestion.Budget.sort_bytes", lambda *_: memory)
@@ -195,7 +191,7 @@ def test_stored_rows_do_not_depend_on_memory_or_batches(
         data.verify()
 
 
-def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
+def test_shuffling_in_memory_gives_the_same_order(tmp_path):
     from partirvm.data import as_source
 
     X, y = rows()
@@ -206,7 +202,7 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
     ]
 
 
-def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path: Path) -> None:
+def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path):
     X, y = rows()
     data = ingest((X, y, np.abs(y)), tmp_path / "d.zarr", tile_rows=64)
     total = TreeSum(data.n_tiles)
@@ -224,7 +220,7 @@ def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path: Path) -> None:
     ]
 
 
-def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
+def test_values_equal_to_a_fill_value_are_written(tmp_path):
     X = np.zeros((130, 1))
     X[-1] = 1
     data = ingest((X, np.arange(130)), tmp_path / "d.zarr", tile_rows=64, shuffle=None)
@@ -257,7 +253,7 @@ FEW = {
 @pytest.mark.parametrize(
     ("kind", "target"), some(product(["pandas", "dask", "lists"], TARGETS), FEW)
 )
-def test_parts_of_a_table_are_joined_by_position(kind: str, target: str, tmp_path: Path) -> None:
+def test_parts_of_a_table_are_joined_by_position(kind, target, tmp_path):
     X, targets = rows()
     table = pd.DataFrame(
         {"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1]
@@ -288,9 +284,7 @@ def test_parts_of_a_table_are_joined_by_position(kind: str, target: str, tmp_pat
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
-def test_labels_keep_the_type_that_the_source_states(
-    labels: list[Any], classes: tuple[Any, ...], kind: str, tmp_path: Path
-) -> None:
+def test_labels_keep_the_type_that_the_source_states(labels, classes, kind, tmp_path):
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
     data = ingest(
         TABLES[kind](tmp_path, table),
@@ -310,7 +304,7 @@ def test_labels_keep_the_type_that_the_source_states(
     assert data.tile(0).t[:, 0].tolist() == [first, 1 - first] * 2
 
 
-def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path: Path) -> None:
+def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path):
     train = pd.DataFrame({"a": [1.0, 2.0, 3.0], "zone": ["n", "s", "n"], "y": ["u", "v", "u"]})
     test = pd.DataFrame({"y": ["v", "u"], "more": [0, 1], "zone": ["w", "s"], "a": [5.0, 6.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
@@ -324,7 +318,7 @@ def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path: Pat
     assert by_path.fingerprint() == second.fingerprint()
 
 
-def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> None:
+def test_categories_of_numbers_match_between_kinds_of_files(tmp_path):
     train = pd.DataFrame({"zone": [3, 7, 7, 5], "y": [0.5, 1.0, 2.0, 3.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"])
     assert first.columns.categories == {"zone": (3, 5, 7)}
@@ -333,7 +327,7 @@ def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> N
     assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
 
 
-def test_npz_names_its_columns(tmp_path: Path) -> None:
+def test_npz_names_its_columns(tmp_path):
     X, y = rows(50)
     np.savez(
         tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50)
@@ -345,14 +339,14 @@ def test_npz_names_its_columns(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)
 
 
-def test_integers_of_a_csv_may_become_fractions_far_down(tmp_path: Path) -> None:
+def test_integers_of_a_csv_may_become_fractions_far_down(tmp_path):
     lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
     assert data.gather([200_000, 200_001]).X[:, 0].tolist() == [0.5, 1000]
 
 
-def test_data_can_be_stored_at_a_url(tmp_path: Path) -> None:
+def test_data_can_be_stored_at_a_url(tmp_path):
     X, y = rows()
     url = f"memory://{tmp_path.name}/d.zarr"
     assert_holds(ingest((X, y), url, tile_rows=64), X, y, 0)

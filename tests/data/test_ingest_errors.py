@@ -141,8 +141,8 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ids=[case[0] for case in WRONG],
 )
 def test_wrong_input_has_a_short_message_and_leaves_nothing(
-    make, options, error, message, tmp_path: Path
-) -> None:
+    make, options, error, message, tmp_path
+):
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     source = make(tmp_path / "in")
@@ -156,7 +156,7 @@ def test_wrong_input_has_a_short_message_and_leaves_nothing(
         assert source.name in text
 
 
-def test_checksums_of_parquet_pages_are_verified(tmp_path: Path) -> None:
+def test_checksums_of_parquet_pages_are_verified(tmp_path):
     values = np.random.default_rng(0).random(1000)
     place = tmp_path / "t.parquet"
     table = pa.table({"a": values, "y": values})
@@ -168,7 +168,7 @@ def test_checksums_of_parquet_pages_are_verified(tmp_path: Path) -> None:
         ingest(place, tmp_path / "d.zarr", target="y")
 
 
-def test_text_of_many_values_is_left_out(tmp_path: Path) -> None:
+def test_text_of_many_values_is_left_out(tmp_path):
     """If each row has another value; a note tells how to use the column."""
     table = {"a": list(map(str, range(60))), "b": ["u", "v"] * 30, "y": range(60)}
     data = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
@@ -176,7 +176,7 @@ def test_text_of_many_values_is_left_out(tmp_path: Path) -> None:
     assert data.notes["a"].startswith("text of 60 different values, left out")
 
 
-def test_more_labels_than_attributes_hold_are_refused(tmp_path: Path) -> None:
+def test_more_labels_than_attributes_hold_are_refused(tmp_path):
     """Every process reads all attributes of DATA."""
     table = {
         "x": range(20_000),
@@ -188,7 +188,7 @@ def test_more_labels_than_attributes_hold_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_existing_data_are_kept_by_a_failed_ingest(tmp_path: Path) -> None:
+def test_existing_data_are_kept_by_a_failed_ingest(tmp_path):
     ingest((X, Y), tmp_path / "d.zarr")
     before = ZarrSource(tmp_path / "d.zarr").fingerprint()
     with pytest.raises(ExistsError, match="overwrite=True"):
@@ -198,7 +198,7 @@ def test_existing_data_are_kept_by_a_failed_ingest(tmp_path: Path) -> None:
     assert ZarrSource(tmp_path / "d.zarr").fingerprint() == before
 
 
-def test_only_data_are_overwritten(tmp_path: Path) -> None:
+def test_only_data_are_overwritten(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").write_text("a picture")
     with pytest.raises(ExistsError, match="is not a partirvm dataset"):
@@ -214,8 +214,8 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"]
 )
 def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
-    number, message, where, tmp_path: Path, monkeypatch
-) -> None:
+    number, message, where, tmp_path, monkeypatch
+):
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -228,9 +228,7 @@ def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 @pytest.mark.parametrize("phase", ["read", "write"])
 @pytest.mark.parametrize("url", ["{folder}/out/d.zarr", "memory://{folder}/d.zarr"])
-def test_an_interrupted_ingest_leaves_nothing(
-    error: type[BaseException], phase: str, url: str, tmp_path: Path
-) -> None:
+def test_an_interrupted_ingest_leaves_nothing(error, phase, url, tmp_path):
     def interrupt(now: str, done: int, total: int | None) -> None:
         if now == phase:
             raise error
@@ -257,7 +255,7 @@ ingest((np.random.default_rng(0).random((5000, 2)), np.arange(5000.0)), sys.argv
 """
 
 
-def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path):
     place = tmp_path / "d.zarr"
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(place)], stdout=subprocess.PIPE
@@ -278,9 +276,7 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
     data.verify()
 
 
-def test_every_spelling_of_a_path_has_the_same_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_spelling_of_a_path_has_the_same_lease(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for spelling in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
         with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelling):
@@ -288,7 +284,7 @@ def test_every_spelling_of_a_path_has_the_same_lease(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:
+def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path):
     """Another writer has published after this one last checked its lease."""
     place = tmp_path / "d.zarr"
     folder = Folder("d", tmp_path / "d.zarr")

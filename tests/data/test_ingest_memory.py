@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,9 +83,7 @@ def digest(data: Path) -> Any:
         [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]
     ),
 )
-def test_an_ingest_keeps_its_memory_limit(
-    write: Callable[[Path, int], None], ending: str, tmp_path: Path
-) -> None:
+def test_an_ingest_keeps_its_memory_limit(write, ending, tmp_path):
     """400,000 × 17 numbers, 52 MiB; the bytes of DATA do not depend on the limit."""
     source = tmp_path / f"t.{ending}"
     write(source, 400_000)
@@ -99,7 +97,7 @@ def test_an_ingest_keeps_its_memory_limit(
 
 
 @pytest.mark.slow
-def test_too_low_a_memory_limit_is_refused(tmp_path: Path) -> None:
+def test_too_low_a_memory_limit_is_refused(tmp_path):
     """The message has the need, the limit and the options to change; nothing is written."""
     one_group(tmp_path / "t.parquet", 30_000)
     status, _, _, stderr = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
@@ -109,7 +107,7 @@ def test_too_low_a_memory_limit_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path: Path, monkeypatch) -> None:
+def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
     """Such as one of huge pages of a Parquet file, whose size its metadata do not tell."""
     used = [0, 0, 513 * MiB]
     monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
@@ -122,9 +120,7 @@ def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path: Path, monkeyp
     limit=st.integers(1, 4096), base=st.integers(0, 1024), held=st.integers(0, 1024), width=st.integers(3, 5000),
     tile_rows=st.sampled_from([1, 64, 2048, 8192, 16384]), most=st.sampled_from([4 * MiB, 64 * MiB]),
 )  # fmt: skip
-def test_a_budget_that_is_not_refused_fits_the_limit(
-    limit: int, base: int, held: int, width: int, tile_rows: int, most: int
-) -> None:
+def test_a_budget_that_is_not_refused_fits_the_limit(limit, base, held, width, tile_rows, most):
     """By the formulas of reading and writing; it is refused only if the least needs do not fit."""
     with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
         budget = Budget(limit * MiB)

@@ -1,7 +1,6 @@
 """Messy tables: one ingest with ``--auto``, one fit, a report and predictions of the same file."""
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -63,8 +62,8 @@ DEFAULT = {
 
 @pytest.mark.parametrize("name", some(MESSY, DEFAULT))
 def test_a_messy_table_is_ingested_fitted_reported_and_predicted(
-    name: str, tmp_path: Path, monkeypatch: Any, capsys: Any
-) -> None:
+    name, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     table, options, features = MESSY[name]

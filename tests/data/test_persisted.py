@@ -1,9 +1,7 @@
 """Dask collections that are persisted on a cluster: their rows are fetched through its client."""
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -24,14 +22,14 @@ WEIGHTS = 1 + np.arange(300) % 3
 
 
 @pytest.fixture(scope="module")
-def private_cluster() -> Iterator[Any]:
+def private_cluster():
     """A cluster for tests that close clients: clients of one cluster share its event loop."""
     with cluster(1) as client:
         yield client.cluster
 
 
 @pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
-def client(request: pytest.FixtureRequest, private_cluster: Any) -> Iterator[Client]:
+def client(request, private_cluster):
     with (
         dask.config.set(scheduler=None),
         Client(private_cluster, set_as_default=request.param) as connected,
@@ -51,7 +49,7 @@ def source_of(client: Client) -> ArraySource:
     return ArraySource(*persisted(client), tile_rows=32)
 
 
-def test_persisted_arrays_are_read_by_several_threads(client: Client) -> None:
+def test_persisted_arrays_are_read_by_several_threads(client):
     source = source_of(client)
     expected = ArraySource(X, Y, WEIGHTS, tile_rows=32)
     np.testing.assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
@@ -60,20 +58,20 @@ def test_persisted_arrays_are_read_by_several_threads(client: Client) -> None:
             np.testing.assert_array_equal(tile.X, expected.tile(number).X)
 
 
-def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client: Client) -> None:
+def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client):
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
         inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
         np.testing.assert_array_equal(inputs, X[96:128])
 
 
-def test_a_part_needs_no_client(client: Client) -> None:
+def test_a_part_needs_no_client(client):
     part = pickle.loads(pickle.dumps(source_of(client).part([2])))
     client.close()
     np.testing.assert_array_equal(part.tile(2).X, X[64:96])
 
 
-def test_persisted_arrays_and_frames_are_ingested(client: Client, tmp_path: Path) -> None:
+def test_persisted_arrays_and_frames_are_ingested(client, tmp_path):
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     (frame,) = client.persist([dd.from_pandas(table, npartitions=3)])
     inputs, targets, _ = persisted(client)

@@ -103,7 +103,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
 
 
 @pytest.fixture(params=CASES.values(), ids=CASES)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+def case(request, tmp_path):
     return request.param(tmp_path)
 
 
@@ -116,7 +116,7 @@ def assert_same_tile(tile: Any, expected: Any) -> None:
         np.testing.assert_array_equal(tile.weights, expected.weights)
 
 
-def test_tiles_cut_the_rows_exactly(case: Case) -> None:
+def test_tiles_cut_the_rows_exactly(case):
     """They are contiguous, read-only float64."""
     source = case.source
     (X, y, weights) = arrays()
@@ -148,7 +148,7 @@ def test_tiles_cut_the_rows_exactly(case: Case) -> None:
 ROWS: list[list[int]] = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
 
 
-def test_gathered_rows_have_the_requested_order(case: Case) -> None:
+def test_gathered_rows_have_the_requested_order(case):
     """Inputs and weights; rows that do not exist are refused."""
     part = pickle.loads(pickle.dumps(case.source.part(range(7))))
     for source, rows in product((case.source, part), ROWS):
@@ -166,7 +166,7 @@ def test_gathered_rows_have_the_requested_order(case: Case) -> None:
             case.source.gather([0, row])
 
 
-def test_a_part_reads_the_same_tiles_in_another_process(case: Case) -> None:
+def test_a_part_reads_the_same_tiles_in_another_process(case):
     for tiles in ([0], [6], [5, 1, 2]):
         part = pickle.loads(pickle.dumps(case.source.part(tiles)))
         assert (part.n_rows, part.n_tiles, part.tile_rows) == (N, 7, TILE)
@@ -180,7 +180,7 @@ def test_a_part_reads_the_same_tiles_in_another_process(case: Case) -> None:
         assert_same_tile(again.tile(tiles[0]), case.source.tile(tiles[0]))
 
 
-def test_pickled_parts_are_small(tmp_path: Path) -> None:
+def test_pickled_parts_are_small(tmp_path):
     """A part of arrays in memory or of Dask holds its rows; DATA are pickled as an address."""
     source = ArraySource(np.zeros((100_000, 4)), np.zeros(100_000))
     assert len(pickle.dumps(source.part([3]))) < 1.1 * source.tile_rows * 5 * 8
@@ -190,7 +190,7 @@ def test_pickled_parts_are_small(tmp_path: Path) -> None:
     assert len(pickle.dumps(CASES["data"](tmp_path).source)) < 2000
 
 
-def test_large_chunks_are_computed_once_per_pass() -> None:
+def test_large_chunks_are_computed_once_per_pass():
     computed: list[int] = []
 
     def block(values: np.ndarray) -> np.ndarray:
@@ -206,7 +206,7 @@ def test_large_chunks_are_computed_once_per_pass() -> None:
     assert computed == [60, 47]
 
 
-def test_float64_arrays_are_not_copied() -> None:
+def test_float64_arrays_are_not_copied():
     X, y, _ = arrays()
     source = ArraySource(X, y, tile_rows=TILE)
     assert np.shares_memory(source.tile(2).X, X)

@@ -19,7 +19,7 @@ from partirvm.storage.records import read_json, to_json
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     number = np.arange(100.0)
     ingest(
         (np.column_stack([number, -number]), number**2, 1 + number % 2),
@@ -58,7 +58,7 @@ ARRAYS = "X", "y", "weights", "row"
         {*product(DAMAGES, ["X"]), *product(["a bit"], ARRAYS), ("removed", "row")},
     ),
 )
-def test_damaged_chunks_are_named(damage: str, array: str, folder: Path) -> None:
+def test_damaged_chunks_are_named(damage, array, folder):
     (path,) = folder.glob(f"rows-*/{array}/c/{'3/0' if array == 'X' else '3'}")
     DAMAGES[damage](path)
     data = ZarrSource(folder)
@@ -93,9 +93,7 @@ def test_damaged_chunks_are_named(damage: str, array: str, folder: Path) -> None
         ({"parts": []}, MissingDataError, "part 000000 of the data"),
     ],
 )
-def test_other_formats_of_data_are_refused(
-    change: dict[str, Any], error: type[Exception], message: str, folder: Path
-) -> None:
+def test_other_formats_of_data_are_refused(change, error, message, folder):
     (path,) = folder.glob("rows-*/attributes/group.json")
     head = read_json(Folder("", path.parent), path.name)
     path.write_bytes(to_json(path.name, {**head, **change}))
@@ -103,7 +101,7 @@ def test_other_formats_of_data_are_refused(
         ZarrSource(folder)
 
 
-def test_values_that_were_changed_in_place_are_noticed(folder: Path) -> None:
+def test_values_that_were_changed_in_place_are_noticed(folder):
     (place,) = folder.glob("rows-*/X")
     array = zarr.open_array(str(place), mode="r+")
     array[40, 1] = 1e6
@@ -112,7 +110,7 @@ def test_values_that_were_changed_in_place_are_noticed(folder: Path) -> None:
         data.verify()
 
 
-def test_replaced_data_are_noticed_by_earlier_readers(folder: Path) -> None:
+def test_replaced_data_are_noticed_by_earlier_readers(folder):
     old = ZarrSource(folder)
     known = old.fingerprint()
     sent = pickle.dumps(old)
@@ -131,7 +129,7 @@ def foreign_array(folder: Path) -> zarr.Array:
     return array
 
 
-def test_missing_shards_of_foreign_arrays_are_noticed(tmp_path: Path) -> None:
+def test_missing_shards_of_foreign_arrays_are_noticed(tmp_path):
     array = zarr.open_group(str(tmp_path / "own.zarr"), mode="a").create_array(
         "X", shape=(100, 2), dtype="f8", chunks=(10, 2), shards=(30, 2), fill_value=0.0
     )
@@ -144,7 +142,7 @@ def test_missing_shards_of_foreign_arrays_are_noticed(tmp_path: Path) -> None:
     )
 
 
-def test_undecodable_chunks_of_foreign_arrays_are_noticed(tmp_path: Path) -> None:
+def test_undecodable_chunks_of_foreign_arrays_are_noticed(tmp_path):
     source = ArraySource(foreign_array(tmp_path), np.arange(100), tile_rows=50)
     truncate(tmp_path / "own.zarr" / "X" / "c" / "3" / "0")
     source.tile(0)

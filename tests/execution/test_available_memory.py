@@ -41,14 +41,12 @@ def machine(folder: Path, cgroup: str | None, **limits: str) -> int:
           "memory/slurm/uid_0/job_1/memory.limit_in_bytes": UNLIMITED, "memory/other/memory.limit_in_bytes": GIB}, 6),
     ],
 )  # fmt: skip
-def test_the_tightest_limit_holds(
-    cgroup: str | None, limits: dict[str, str], gib: int | None, tmp_path: Path
-) -> None:
+def test_the_tightest_limit_holds(cgroup, limits, gib, tmp_path):
     """Without a limit it is the memory of the machine."""
     whole = psutil.virtual_memory().total
     assert machine(tmp_path, cgroup, **limits) == (whole if gib is None else min(gib * GIB, whole))
 
 
-def test_this_machine() -> None:
+def test_this_machine():
     assert 0 < resident_memory() <= peak_memory()
     assert available_memory() >= resident_memory()

@@ -13,7 +13,6 @@ import copy
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ OF_BASIS = "forged_code:basis"
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def trace(tmp_path, monkeypatch):
     """The file that appears when the module of the functions is imported; nothing is permitted at
     the start."""
     folder = tmp_path / "code"
@@ -221,9 +220,7 @@ def use(model: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("door", "forgery"), some(CASES, QUICK))
-def test_a_forged_function_is_not_called(
-    door: str, forgery: str, trace: Path, tmp_path: Path
-) -> None:
+def test_a_forged_function_is_not_called(door, forgery, trace, tmp_path):
     model = FORGERIES[forgery](fitted())
     try:
         found = DOORS[door](model, tmp_path / "file")
@@ -235,7 +232,7 @@ def test_a_forged_function_is_not_called(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_skops_constructs_nothing_that_is_permitted(trace: Path) -> None:
+def test_skops_constructs_nothing_that_is_permitted(trace):
     """It calls constructors with arguments from a file, for objects whose pickles do; so could a
     forged file."""
     skops = pytest.importorskip("skops.io")
@@ -254,7 +251,7 @@ def test_skops_constructs_nothing_that_is_permitted(trace: Path) -> None:
     assert not trace.exists()
 
 
-def test_the_error_names_the_function_and_what_to_do(trace: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_function_and_what_to_do(trace, tmp_path):
     found = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
     with pytest.raises(
         UsageError, match=r"forged_code:kernel comes from a file.*allow_functions\('forged_code"
@@ -268,7 +265,7 @@ def test_the_error_names_the_function_and_what_to_do(trace: Path, tmp_path: Path
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("door", some(DOORS, {"skops", "load_model"}))
-def test_allowed_functions_are_called(door: str, trace: Path, tmp_path: Path) -> None:
+def test_allowed_functions_are_called(door, trace, tmp_path):
     """After ``allow_functions``, whichever library restored the estimator; it predicts what the
     original predicts."""
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
@@ -281,7 +278,7 @@ def test_allowed_functions_are_called(door: str, trace: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["no colon", "", 3, "a:b; import os", None])
-def test_only_names_are_allowed(name: Any) -> None:
+def test_only_names_are_allowed(name):
     with pytest.raises(UsageError, match="pass 'module:function'"):
         allow_functions(name)
 
@@ -294,7 +291,7 @@ def radial(A: Any, B: Any) -> Any:
 @pytest.mark.parametrize(
     "kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))]
 )
-def test_copies_and_searches_keep_permission(kernel: Any, trace: Path) -> None:
+def test_copies_and_searches_keep_permission(kernel, trace):
     """clone and copies in this process, and a search in two worker processes, need nothing more."""
     model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
     expected = clone(model).fit(X, Y).predict(X)
@@ -309,7 +306,7 @@ def test_copies_and_searches_keep_permission(kernel: Any, trace: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_callables_and_names_in_a_grid_reach_workers(trace: Path) -> None:
+def test_callables_and_names_in_a_grid_reach_workers(trace):
     grid = {"kernel": [NAME, FunctionKernel(NAME), radial, "gaussian"]}
     search = GridSearchCV(
         RVMRegressor(max_rounds=1, random_state=0), grid, cv=2, n_jobs=2, error_score="raise"
@@ -323,7 +320,7 @@ def test_callables_and_names_in_a_grid_reach_workers(trace: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_pickle_of_a_callable_works(tmp_path: Path, trace: Path) -> None:
+def test_a_pickle_of_a_callable_works(tmp_path, trace):
     """A callable is part of the pickle, which runs code anyway."""
     model = RVMRegressor(kernel=radial, max_rounds=1, random_state=0).fit(X, Y)
     for door in (by_joblib, by_pickle):
@@ -333,7 +330,7 @@ def test_a_pickle_of_a_callable_works(tmp_path: Path, trace: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_program_needs_permission(tmp_path: Path, trace: Path) -> None:
+def test_another_program_needs_permission(tmp_path, trace):
     """A pickle in a file, opened by a program that this process did not start as a worker."""
     joblib.dump(RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y), tmp_path / "m")
     allowed = "import partirvm; partirvm.allow_functions('forged_code:kernel');"
@@ -345,7 +342,7 @@ def test_another_program_needs_permission(tmp_path: Path, trace: Path) -> None:
         assert ("allow_functions" in done.stderr) == (status == 1)
 
 
-def test_files_are_read_with_permission(trace: Path, tmp_path: Path) -> None:
+def test_files_are_read_with_permission(trace, tmp_path):
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     save_model(model, tmp_path / "m")
     with pytest.raises(UsageError, match="allow_code=True"):

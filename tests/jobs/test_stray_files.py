@@ -118,7 +118,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A finished job beside another finished job."""
     folder = tmp_path_factory.mktemp("made")
     finished(folder / "other", 5)
@@ -127,7 +127,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def job(made: Path, tmp_path: Path) -> JobStore:
+def job(made, tmp_path):
     """Copies of both."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return JobStore(tmp_path / "job")

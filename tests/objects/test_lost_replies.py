@@ -5,7 +5,7 @@ All kinds of faults: ``pytest tests/objects/test_lost_replies.py -m "slow or not
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,7 +13,7 @@ import fsspec
 import numpy as np
 import pytest
 from by_default import some
-from proxy import KINDS, READ_TIMEOUT, Proxy, Request, proxy
+from proxy import KINDS, READ_TIMEOUT, Request, proxy
 from waiting import PATIENCE
 
 pytest.importorskip("moto")
@@ -54,7 +54,7 @@ def objects_of(requests: list[Request]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def between(s3_server: str) -> Iterator[Proxy]:
+def between(s3_server):
     """A proxy between the server and all clients of this module, which give up after
     ``READ_TIMEOUT`` seconds. s3fs repeats lost and throttled requests after 0.1 s, without
     botocore's longer pauses; it does not repeat failed ones.
@@ -80,7 +80,7 @@ class Undisturbed:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+def local(tmp_path_factory):
     folder = tmp_path_factory.mktemp("local")
     X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
     data = ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url
@@ -125,7 +125,7 @@ def wrong(kind: str, request: Request) -> bool:
 
 
 @pytest.mark.parametrize("kind", some([*KINDS, "throttled"], set()))
-def test_the_first_reply_at_every_object_goes_wrong(between, local, kind) -> None:
+def test_the_first_reply_at_every_object_goes_wrong(between, local, kind):
     """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused
     to it."""
     job = f"{BUCKET}/every-{kind}"
@@ -146,7 +146,7 @@ def test_the_first_reply_at_every_object_goes_wrong(between, local, kind) -> Non
 
 
 @pytest.mark.parametrize("kind", some(["lost", "repeated"], {"lost"}))
-def test_the_lease_is_taken_released_and_taken_again(between, kind) -> None:
+def test_the_lease_is_taken_released_and_taken_again(between, kind):
     """The holder never finds its own claim, and the next one never finds it alive after its
     release. A request to abort may be made again.
     """
@@ -161,7 +161,7 @@ def test_the_lease_is_taken_released_and_taken_again(between, kind) -> None:
     assert objects_of(between.hits) == OBJECTS.keys()
 
 
-def test_an_object_of_another_writer_is_still_one_that_exists(between) -> None:
+def test_an_object_of_another_writer_is_still_one_that_exists(between):
     """Only the writer's own bytes count as its success."""
     folder = open_folder(f"{BUCKET}/exclusive")
     between.begin(lambda request: "lost" if request.first else None)
@@ -209,7 +209,7 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> None:
+def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch):
     """StorageError after the limit, not a wait without end."""
     monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
     X = np.linspace(-3, 3, 60)[:, None]

@@ -51,7 +51,7 @@ def run(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+def places(s3_server, tmp_path_factory):
     """Return a local folder and a bucket, both with DATA and a finished job of the same table."""
     import s3fs
 
