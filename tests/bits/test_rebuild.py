@@ -17,7 +17,6 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +99,7 @@ ESTIMATORS = {
 """Which points each estimator is fitted to."""
 
 
-def key() -> str:
+def key():
     """What bits may depend on beside the program: the numerical libraries and the kernels that they
     chose here."""
     libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
@@ -110,7 +109,7 @@ def key() -> str:
     return ", ".join([f"numpy {np.__version__}", f"scipy {scipy.__version__}", *kernels])
 
 
-def points() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def points():
     """Inputs (n, 3) and targets of each DATA; the last tile of none of them is whole."""
     rng = np.random.default_rng(16)
     X = rng.uniform(-2, 2, size=(700, 3))
@@ -127,7 +126,7 @@ def points() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def outcome(model: Any) -> str:
+def outcome(model):
     """What a fit found: two figures for people, and a digest of all that is fitted and of
     predictions."""
     X = np.random.default_rng(61).uniform(-2.5, 2.5, size=(50, 3))

@@ -4,14 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partirvm.cli import main
 
-started: list[subprocess.Popen[Any]] = []
+started = []
 """Processes that end with the test that started them, however it ends."""
 
 NOISE = 0.1
@@ -29,12 +27,12 @@ LONG += ("--residual", "none")
 """A fit that takes long enough to be aborted."""
 
 
-def target(X: np.ndarray) -> np.ndarray:
+def target(X):
     """The function behind the tables."""
     return np.sin(2 * X[:, 0]) * X[:, 1] + 5
 
 
-def write_csv(path: Path, rows: int, seed: int) -> np.ndarray:
+def write_csv(path, rows, seed):
     """Write a table of columns a, b, fare; return it, (rows, 3)."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (rows, 2))
@@ -46,7 +44,7 @@ def write_csv(path: Path, rows: int, seed: int) -> np.ndarray:
 class Tour:
     """A folder with train.csv, test.csv, both ingested, and a fit of the first in ``job``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.train_table = write_csv(folder / "train.csv", 3000, 1)
         self.test_table = write_csv(folder / "test.csv", 700, 2)
@@ -78,7 +76,7 @@ print(status, next(line.split()[1] for line in open("/proc/self/status") if line
 """
 
 
-def measured(*arguments: str) -> tuple[int, float, str, str]:
+def measured(*arguments):
     """Exit status, VmHWM in MiB, stdout and stderr of the command line in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False
@@ -87,7 +85,7 @@ def measured(*arguments: str) -> tuple[int, float, str, str]:
     return status, kibibytes / 1024, done.stdout, done.stderr
 
 
-def read_until(stream: Any, pattern: str) -> str:
+def read_until(stream, pattern):
     """Read lines until the pattern shows up in them."""
     text = ""
     for line in stream:
@@ -97,7 +95,7 @@ def read_until(stream: Any, pattern: str) -> str:
     raise AssertionError(f"the process ended without {pattern!r}: {text}")
 
 
-def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+def start(*arguments, **options):
     """Start the command line in a process of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", "partirvm", *arguments],

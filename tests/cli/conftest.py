@@ -2,7 +2,6 @@
 
 import json
 import signal
-from typing import Any
 
 import pytest
 from commandline import Tour, started
@@ -36,7 +35,7 @@ def no_process_is_left():
 def cli(capsys):
     """Run the command line in this process; its exit status, stdout and stderr."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def run(*arguments):
         status = main(arguments)
         captured = capsys.readouterr()
         return status, captured.out, captured.err
@@ -48,7 +47,7 @@ def cli(capsys):
 def cli_json(cli):
     """Run the command line in this process and read its one line of JSON."""
 
-    def run(*arguments: str) -> Any:
+    def run(*arguments):
         status, out, err = cli(*arguments)
         assert status == 0, err
         assert out.count("\n") == 1

@@ -27,12 +27,12 @@ class Classes:
     names: tuple[str, ...]
     truth: np.ndarray
 
-    def at(self, name: str) -> str:
+    def at(self, name):
         """A place in the folder."""
         return str(self.folder / name)
 
 
-def write(path: Path, rows: int, seed: int, K: int) -> np.ndarray:
+def write(path, rows, seed, K):
     """Write a table of two inputs, the class, and the number behind it; return the labels."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, 2))
@@ -70,7 +70,7 @@ def made(request, tmp_path_factory):
     return found
 
 
-def predictions(cli, made: Classes, output: Path) -> tuple[np.ndarray, np.ndarray]:
+def predictions(cli, made, output):
     """Labels and probabilities (n, K) of test.csv, from a CSV."""
     assert cli("predict", made.at("job"), made.at("test.zarr"), str(output), "--quiet")[::2] == (
         0,

@@ -109,7 +109,7 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-def tour_commands() -> list[str]:
+def tour_commands():
     """The lines of the guide on a detached job."""
     block = re.search(r"## On a cluster.*?```sh\n(.*?)```", CHAPTER.read_text(), re.DOTALL)
     return [line for line in block[1].splitlines() if line.strip()]
@@ -164,6 +164,6 @@ def test_every_command_of_the_guides_tour(data, tmp_path):
     wait_for(lambda: not answers(port), "the end of the tour's cluster")
 
 
-def answers(port: str) -> bool:
+def answers(port):
     with socket.socket() as probe:
         return not probe.connect_ex(("127.0.0.1", int(port)))

@@ -14,7 +14,7 @@ from partirvm.storage.records import to_json
 
 INGEST = ("--target", "y", "--quiet")
 
-WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+WRONG = {
     "no argument": (("fit", "{train}"), r"Missing argument 'JOB'.*partirvm fit --help"),
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
     "evaluation without a target": (
@@ -134,7 +134,7 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
-def listing(folder: str | Path) -> dict[Path, int]:
+def listing(folder):
     """Every file below a folder, with its time of change."""
     return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file()}
 

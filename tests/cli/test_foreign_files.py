@@ -90,7 +90,7 @@ def test_tables_are_predicted_and_scored(tour, desk, capsys, table):
         assert rmse == pytest.approx(np.sqrt(np.mean((mean - rows[:, 2]) ** 2)), rel=1e-6)
 
 
-def foreign(folder: Path) -> dict[str, bytes]:
+def foreign(folder):
     """Write files and folders of somebody else, some with names that partirvm uses; return their
     bytes."""
     contents = {

@@ -9,7 +9,7 @@ RED = "\x1b[31m"
 QUIET = "--quiet"
 
 
-def plain(text: str) -> bool:
+def plain(text):
     return all(line.isprintable() for line in text.split("\n"))
 
 

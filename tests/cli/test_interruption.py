@@ -32,7 +32,7 @@ for number in range({ROUNDS}):
 """
 
 
-def buffered() -> dict[str, str]:
+def buffered():
     """The environment without what would leave stderr without a buffer, and its writes without a
     lock."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -41,9 +41,9 @@ def buffered() -> dict[str, str]:
 def test_signals_inside_writes_to_stderr():
     """The writer spends nearly all of its time inside ``write``: stderr is a pipe that is read
     slowly."""
-    said: list[bytes] = []
+    said = []
 
-    def read() -> None:
+    def read():
         assert process.stderr is not None
         while text := process.stderr.read(8192):
             said.append(re.sub(rb"x+\n?", b"", text))
@@ -66,7 +66,7 @@ def test_signals_inside_writes_to_stderr():
     assert text.count("Ctrl-C again") == ROUNDS
 
 
-def repeat(process: subprocess.Popen[str], signals: tuple[int, ...]) -> None:
+def repeat(process, signals):
     """Send the signals in turn until the process is over, spaced: such as are pending together
     count as one."""
     for count in range(2_000):

@@ -21,7 +21,7 @@ SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--resid
 ESCAPE = "\x1b"
 
 
-def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(code, *arguments):
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
@@ -126,12 +126,12 @@ def test_a_fault_of_ours_is_one_line_unless_asked(traced, cli, monkeypatch):
 class Terminal:
     """A pseudo-terminal as the stderr of a process."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments):
         self.master, slave = pty.openpty()
         self.process = start(*arguments, stderr=slave)
         os.close(slave)
 
-    def finish(self) -> tuple[int, str, str]:
+    def finish(self):
         """Exit status, stdout, and all that the terminal saw."""
         seen = b""
         with suppress(OSError):  # the other end is closed
@@ -146,7 +146,7 @@ HIDE = "\x1b[?25l"
 SHOW = "\x1b[?25h"
 
 
-def plain(text: str) -> str:
+def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 

@@ -9,7 +9,7 @@ import pytest
 import zarr
 from by_default import some
 from click.testing import CliRunner
-from commandline import NOISE, Tour
+from commandline import NOISE
 
 from partirvm import load_model
 from partirvm.cli import options
@@ -24,7 +24,7 @@ VERBS = (
 )
 
 
-def predictions(cli, tour: Tour, folder: Path, data: str) -> np.ndarray:
+def predictions(cli, tour, folder, data):
     """Mean and standard deviation of each row, (2, n), from a CSV."""
     output = folder / "out.csv"
     status, out, err = cli("predict", tour.job, data, str(output))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from partirvm.data.writer import ExternalSorter
 
 
-def sort(keys: np.ndarray, cuts: list[int], memory: int, high: float) -> np.ndarray:
+def sort(keys, cuts, memory, high):
     """Sorted records (key, number of arrival) that were added in batches which end at ``cuts``."""
     records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
     with tempfile.TemporaryDirectory() as folder:

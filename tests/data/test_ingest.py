@@ -2,8 +2,6 @@
 
 import tempfile
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import dask.dataframe as dd
@@ -22,12 +20,12 @@ from partirvm.data import ZarrSource, ingest
 from partirvm.data.source import hash_tile, tile_rows_for
 
 
-def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def rows(n=500, d=3, seed=0):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, d)), rng.normal(size=n)
 
 
-def frame(n: int = 500) -> pd.DataFrame:
+def frame(n=500):
     """Columns a, b, t of numbers, a column of text, one of integers, and weights."""
     X, y = rows(n)
     number = np.arange(n)
@@ -43,7 +41,7 @@ def frame(n: int = 500) -> pd.DataFrame:
     )
 
 
-def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def all_rows(data):
     """X, t and the row numbers before shuffling of all tiles."""
     tiles = [data.tile(number) for number in range(data.n_tiles)]
     numbers = np.concatenate([data.original_rows(number) for number in range(data.n_tiles)])
@@ -54,9 +52,7 @@ def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-def assert_holds(
-    data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weights: Any = None
-) -> None:
+def assert_holds(data, X, y, seed, weights=None):
     """``data`` has these rows in the order of ``default_rng(seed).random(N)``, and moments."""
     order = (
         np.arange(len(X))
@@ -79,12 +75,12 @@ def assert_holds(
         np.testing.assert_array_equal(data.gather(range(len(X))).weights, weights[order])
 
 
-def saved(path: Path, save: Any, **options: Any) -> str:
+def saved(path, save, **options):
     save(path, **options)
     return str(path)
 
 
-def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
+def write_csv_folder(folder, table):
     (folder / "many").mkdir()
     for part, start in enumerate(range(0, len(table), 130)):
         columns = list(table.columns)[:: -1 if part % 2 else 1]
@@ -95,7 +91,7 @@ def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
     return str(folder / "many")
 
 
-def write_to_memory(folder: Path, table: pd.DataFrame) -> str:
+def write_to_memory(folder, table):
     url = f"memory://{folder.name}/t.parquet"
     with fsspec.open(url, "wb") as file:
         table.to_parquet(file)
@@ -136,7 +132,7 @@ def test_a_stored_table_has_all_rows_and_columns(write, seed, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if "partial" in path.name) == []
 
 
-def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+def zarr_pair(folder, X, y):
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
     stored = [
         group.create_array(name, shape=v.shape, dtype="f8", chunks=(90,) * v.ndim)
@@ -147,7 +143,7 @@ def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
     return tuple(stored)
 
 
-def npz(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+def npz(folder, X, y):
     np.savez_compressed(
         folder / "a.npz", X=np.asfortranarray(X), y=y, test_mask=np.zeros((len(X), 2), bool)
     )
@@ -231,7 +227,7 @@ def test_values_equal_to_a_fill_value_are_written(tmp_path):
 SHUFFLED = np.random.default_rng(2).permutation(500)
 
 
-TARGETS: dict[str, Any] = {
+TARGETS = {
     "series": lambda y: pd.Series(y, name="cost"),
     "other index": lambda y: pd.Series(y, index=SHUFFLED, name="cost"),
     "one column": lambda y: pd.DataFrame({"cost": y}, index=SHUFFLED + 1000),

@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import dask.dataframe as dd
 import fsspec
@@ -36,40 +34,40 @@ from partirvm.storage.records import read_json, to_json
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 
 
-def csv(text: str, name: str = "t.csv") -> Callable[[Path], Any]:
+def csv(text, name="t.csv"):
     return raw(text.encode(), name)
 
 
-def raw(data: bytes, name: str = "t.csv") -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def raw(data, name="t.csv"):
+    def write(folder):
         (folder / name).write_bytes(data)
         return folder / name
 
     return write
 
 
-def npz(**arrays: Any) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def npz(**arrays):
+    def write(folder):
         np.savez(folder / "a.npz", **arrays)
         return folder / "a.npz"
 
     return write
 
 
-def parquet(**columns: Any) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def parquet(**columns):
+    def write(folder):
         pq.write_table(pa.table(columns), folder / "t.parquet")
         return folder / "t.parquet"
 
     return write
 
 
-def value(data: Any) -> Callable[[Path], Any]:
+def value(data):
     return lambda folder: data
 
 
-def files(**texts: str) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def files(**texts):
+    def write(folder):
         for name, text in texts.items():
             (folder / name.replace("_", ".")).write_text(text)
         return folder
@@ -87,7 +85,7 @@ TARGET = {"target": "y"}
 NUMBERS = {"target": "y", "categorical": "none"}
 NAMED = pd.DataFrame(X, columns=["x0", "x1"])
 
-WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], str]] = [
+WRONG = [
     ("missing target", csv("a,b,y\n1,2,3\n4,,6\n,8,\n"), {"target": "y"}, DataError,
      r"row 1 is the first row.*y +no value in 1 row, the first is row 3  --drop-missing-targets"),
     ("no value at all", csv("a,b,y\n1,,3\n4,,6\n,,9\n"), {"target": "y"}, DataError, "b +no row has a value +--excl"),
@@ -216,7 +214,7 @@ def test_only_data_are_overwritten(tmp_path):
 def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
     number, message, where, tmp_path, monkeypatch
 ):
-    def refuse(*arguments: Any, **options: Any) -> None:
+    def refuse(*arguments, **options):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(where, refuse)
@@ -229,7 +227,7 @@ def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
 @pytest.mark.parametrize("phase", ["read", "write"])
 @pytest.mark.parametrize("url", ["{folder}/out/d.zarr", "memory://{folder}/d.zarr"])
 def test_an_interrupted_ingest_leaves_nothing(error, phase, url, tmp_path):
-    def interrupt(now: str, done: int, total: int | None) -> None:
+    def interrupt(now, done, total):
         if now == phase:
             raise error
 

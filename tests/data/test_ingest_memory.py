@@ -2,10 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -34,7 +31,7 @@ print(status, peak, 'pandas' in sys.modules)
 """
 
 
-def tables(rows: int) -> Iterator[Any]:
+def tables(rows):
     """Rows of 16 features and a target, in tables of at most 100,000."""
     rng = np.random.default_rng(0)
     for start in range(0, rows, BLOCK):
@@ -42,19 +39,19 @@ def tables(rows: int) -> Iterator[Any]:
         yield pa.table(dict(zip([*NAMES, "y"], columns, strict=True)))
 
 
-def one_group(path: Path, rows: int) -> None:
+def one_group(path, rows):
     pq.write_table(pa.concat_tables(tables(rows)), path, row_group_size=rows)
 
 
-def many_groups(path: Path, rows: int) -> None:
+def many_groups(path, rows):
     pq.write_table(pa.concat_tables(tables(rows)), path, row_group_size=7_000)
 
 
-def csv(path: Path, rows: int) -> None:
+def csv(path, rows):
     pyarrow.csv.write_csv(pa.concat_tables(tables(rows)), path)
 
 
-def ingested(source: Path, data: Path, limit: int) -> tuple[int, int, bool, str]:
+def ingested(source, data, limit):
     """Status, VmHWM in MiB, whether pandas was imported, and stderr of a process that ingests."""
     arguments = [
         "ingest",
@@ -72,7 +69,7 @@ def ingested(source: Path, data: Path, limit: int) -> tuple[int, int, bool, str]
     return int(status), int(kibibytes) >> 10, pandas == "True", done.stderr
 
 
-def digest(data: Path) -> Any:
+def digest(data):
     return str(ZarrSource(data).fingerprint())
 
 

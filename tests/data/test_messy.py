@@ -1,7 +1,6 @@
 """Messy tables: one ingest with ``--auto``, one fit, a report and predictions of the same file."""
 
 import shlex
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,7 @@ GAPS = (
 )
 KIND = pd.Series(np.where(X > 0, "good", "bad"), dtype=object).mask(NUMBER % 40 == 0)
 
-MESSY: dict[str, tuple[pd.DataFrame, dict[str, Any], tuple[str, ...]]] = {
+MESSY = {
     "decimal commas": (TABLE, {"sep": ";", "decimal": ",", "encoding": "cp1252"}, ("x", "Ort")),
     "markers": (TABLE.assign(x=GAPS, Ort=TABLE["Ort"].mask(NUMBER % 9 == 0, "?")), {}, ("x", "Ort")),
     "gaps in the target": (TABLE.assign(y=TABLE["y"].astype(object).mask(NUMBER % 30 == 0, "?")), {}, ("x", "Ort")),

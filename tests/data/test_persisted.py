@@ -2,7 +2,6 @@
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import dask
 import dask.array as da
@@ -37,7 +36,7 @@ def client(request, private_cluster):
         yield connected
 
 
-def persisted(client: Client) -> tuple[Any, ...]:
+def persisted(client):
     """X and y on the cluster, X with a step after ``persist``, and weights that are not there."""
     inputs, targets = client.persist(
         [da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)]
@@ -45,7 +44,7 @@ def persisted(client: Client) -> tuple[Any, ...]:
     return inputs * 2, targets, da.from_array(WEIGHTS, chunks=70)
 
 
-def source_of(client: Client) -> ArraySource:
+def source_of(client):
     return ArraySource(*persisted(client), tile_rows=32)
 
 

@@ -1,10 +1,8 @@
 """Every source: tiles cut the rows exactly, gathering keeps the order, parts and pickles agree."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -29,7 +27,7 @@ class Case:
     targets: int = 1
 
 
-def arrays(n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def arrays(n=N):
     number = np.arange(n, dtype=np.float64)
     return number[:, None] + np.arange(D) / 10, 2 * number + 1, 1 + number % 3
 
@@ -39,7 +37,7 @@ ORDER = np.arange(N)
 SHUFFLED = np.argsort(np.random.default_rng(5).random(N), kind="stable")
 
 
-def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
+def foreign_zarr(folder, chunk=10):
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
     stored = []
     for name, values in zip("Xyw", arrays(), strict=True):
@@ -55,7 +53,7 @@ def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
     return Case(ArraySource(*stored, tile_rows=TILE), np.arange(N))
 
 
-def dask_arrays(chunk: int = 20) -> Case:
+def dask_arrays(chunk=20):
     chunked = (
         da.from_array(X, chunks=(chunk, 2)),
         da.from_array(Y, chunks=13),
@@ -64,20 +62,20 @@ def dask_arrays(chunk: int = 20) -> Case:
     return Case(ArraySource(*chunked, tile_rows=TILE), ORDER)
 
 
-def ingested(folder: Path, *parts: Any, order: np.ndarray = SHUFFLED, **options: Any) -> Case:
+def ingested(folder, *parts, order=SHUFFLED, **options):
     shuffle = None if order is ORDER else 5
     source = ingest(parts, folder / "rows.zarr", tile_rows=TILE, shuffle=shuffle, **options)
     return Case(source, order, weighted=len(parts) == 3, targets=int(parts[1] is not None))
 
 
-def class_weighted(folder: Path) -> Case:
+def class_weighted(folder):
     """Codes are targets up to 2N; class weights of 1 and 1.5 complete the weights of the rows."""
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
     case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
     return Case(case.source.with_class_weights(of_class), SHUFFLED)
 
 
-CASES: dict[str, Callable[[Path], Case]] = {
+CASES = {
     "arrays": lambda folder: Case(ArraySource(X, Y, WEIGHTS, tile_rows=TILE), ORDER),
     "permuted": lambda folder: Case(
         ArraySource(X, Y, WEIGHTS, tile_rows=TILE, permutation=SHUFFLED), SHUFFLED
@@ -107,7 +105,7 @@ def case(request, tmp_path):
     return request.param(tmp_path)
 
 
-def assert_same_tile(tile: Any, expected: Any) -> None:
+def assert_same_tile(tile, expected):
     assert (tile.number, tile.start) == (expected.number, expected.start)
     np.testing.assert_array_equal(tile.X, expected.X)
     np.testing.assert_array_equal(tile.t, expected.t)
@@ -145,7 +143,7 @@ def test_tiles_cut_the_rows_exactly(case):
             source.tile(number)
 
 
-ROWS: list[list[int]] = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
+ROWS = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
 
 
 def test_gathered_rows_have_the_requested_order(case):
@@ -191,9 +189,9 @@ def test_pickled_parts_are_small(tmp_path):
 
 
 def test_large_chunks_are_computed_once_per_pass():
-    computed: list[int] = []
+    computed = []
 
-    def block(values: np.ndarray) -> np.ndarray:
+    def block(values):
         computed.append(len(values))
         return values
 

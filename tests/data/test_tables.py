@@ -1,7 +1,5 @@
 """Tables with gaps, dates, booleans and text become features, and later tables the same ones."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +12,7 @@ N = 400
 TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.9, unit="D")
 
 
-def messy() -> pd.DataFrame:
+def messy():
     """One column of each kind."""
     number = np.arange(N)
     return pd.DataFrame(
@@ -28,7 +26,7 @@ def messy() -> pd.DataFrame:
     )
 
 
-def stored(data: Any) -> np.ndarray:
+def stored(data):
     """X of all rows, in the order of the source."""
     tile = data.tile(0)
     order = data.original_rows(0)
@@ -44,7 +42,7 @@ KINDS = {
 }
 
 
-def expected() -> np.ndarray:
+def expected():
     """Features by formulas: sorted levels, days since 2000, waves of 7 and 365.2425 days, 0 and
     1."""
     table = messy()
@@ -170,7 +168,7 @@ def test_rows_without_a_target_are_left_out_on_request(classes, tmp_path):
         .drop(columns="wann")
         .assign(y=np.where(np.arange(N) % 4 == 1, np.nan, np.arange(N) // 200))
     )
-    options: dict[str, Any] = {"target": "y", "classes": classes}
+    options = {"target": "y", "classes": classes}
     with pytest.raises(DataError, match=r"row 2 +--drop-missing-targets"):
         ingest(table, tmp_path / "d.zarr", **options)
     data = ingest(table, tmp_path / "d.zarr", drop_missing_targets=True, **options)

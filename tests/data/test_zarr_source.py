@@ -1,10 +1,8 @@
 """Missing or damaged chunks, changed data and unknown formats are never read as numbers."""
 
 import pickle
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,17 +27,17 @@ def folder(tmp_path):
     return tmp_path / "d.zarr"
 
 
-def truncate(chunk: Path) -> None:
+def truncate(chunk):
     chunk.write_bytes(chunk.read_bytes()[:-7])
 
 
-def flip_a_bit(chunk: Path) -> None:
+def flip_a_bit(chunk):
     content = bytearray(chunk.read_bytes())
     content[len(content) // 2] ^= 4
     chunk.write_bytes(bytes(content))
 
 
-DAMAGES: dict[str, Callable[[Path], Any]] = {
+DAMAGES = {
     "removed": Path.unlink,
     "truncated": truncate,
     "empty": lambda chunk: chunk.write_bytes(b""),
@@ -121,7 +119,7 @@ def test_replaced_data_are_noticed_by_earlier_readers(folder):
         pickle.loads(sent).tile(0)
 
 
-def foreign_array(folder: Path) -> zarr.Array:
+def foreign_array(folder):
     array = zarr.open_group(str(folder / "own.zarr"), mode="a").create_array(
         "X", shape=(100, 2), dtype="f8", chunks=(30, 2), fill_value=0.0
     )

@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +17,14 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 
-def commands(section: str) -> list[str]:
+def commands(section):
     """The lines of all code blocks of a section of the README."""
     text = DEPLOY.joinpath("README.md").read_text()
     blocks = text.split(f"\n## {section}\n")[1].split("\n## ")[0].split("```")[1::2]
     return [line for block in blocks for line in block.strip().splitlines()]
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**more):
     """This environment without Dask's settings, with this Python's commands and this checkout's
     package first."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
@@ -34,7 +33,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**plain, "PATH": path, "PYTHONPATH": package, **more}
 
 
-def table(path: Path) -> None:
+def table(path):
     """Write a small table of columns a, b, fare."""
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, (400, 2))
@@ -42,7 +41,7 @@ def table(path: Path) -> None:
     np.savetxt(path, rows, delimiter=",", header="a,b,fare", comments="")
 
 
-def prepared(folder: Path) -> Path:
+def prepared(folder):
     """A folder in which the README's commands find deploy/, trips.csv and trips.zarr."""
     folder.joinpath("deploy").symlink_to(DEPLOY)
     table(folder / "trips.csv")
@@ -53,11 +52,11 @@ def prepared(folder: Path) -> Path:
 class Processes:
     """Servers that run until the end, each with its output in a file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self._running = list[subprocess.Popen[bytes]]()
 
-    def start(self, command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+    def start(self, command, env):
         """Start a server."""
         with self.folder.joinpath(f"server{len(self._running)}.log").open("wb") as log:
             process = subprocess.Popen(
@@ -71,11 +70,11 @@ class Processes:
         self._running.append(process)
         return process
 
-    def logs(self) -> str:
+    def logs(self):
         """What all servers have printed."""
         return "\n".join(log.read_text() for log in sorted(self.folder.glob("server*.log")))
 
-    def stop(self) -> None:
+    def stop(self):
         """Ask all to end as Docker does, the last one first, and then leave nothing of them."""
         for process in reversed(self._running):
             process.terminate()
@@ -88,7 +87,7 @@ class Processes:
 
 
 @contextlib.contextmanager
-def processes(folder: Path) -> Iterator[Processes]:
+def processes(folder):
     """Servers for the length of the block."""
     made = Processes(folder)
     try:
@@ -97,9 +96,7 @@ def processes(folder: Path) -> Iterator[Processes]:
         made.stop()
 
 
-def run(
-    command: Sequence[str] | str, folder: Path, env: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
+def run(command, folder, env):
     """Run a command, a line for the shell or a list of words, to its end."""
     words = ["bash", "-c", command] if isinstance(command, str) else list(command)
     return subprocess.run(
@@ -107,7 +104,7 @@ def run(
     )
 
 
-def replaced(words: Sequence[str], replacements: dict[str, str]) -> list[str]:
+def replaced(words, replacements):
     """The words of a command, with names, ports and paths of containers replaced by those of this
     machine."""
     found = []
@@ -118,10 +115,10 @@ def replaced(words: Sequence[str], replacements: dict[str, str]) -> list[str]:
     return found
 
 
-def split(line: str) -> tuple[dict[str, str], list[str]]:
+def split(line):
     """The variables before a command, and its words."""
     words = shlex.split(line)
-    variables: dict[str, str] = {}
+    variables = {}
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         variables[name] = value

@@ -1,8 +1,6 @@
 """The compose file, its commands as processes of this machine instead of containers, and the image
 by its text."""
 
-from pathlib import Path
-
 import psutil
 import pytest
 import yaml
@@ -23,19 +21,19 @@ class Machine:
     """The compose project on this machine: containers are processes, a volume is a folder, a host
     name 127.0.0.1."""
 
-    def __init__(self, folder: Path, servers) -> None:
+    def __init__(self, folder, servers):
         self.folder, self.servers, self.port = folder, servers, free_port()
         self.checks = []
         folder.joinpath("data").mkdir()
 
-    def __call__(self, line: str) -> str:
+    def __call__(self, line):
         """Do what a `docker compose` line asks for; what the command line in it printed."""
         words = split(line)[1]
         assert words[:4] == ["docker", "compose", "--file", "deploy/compose.yaml"]
         verb, *rest = words[4:]
         return getattr(self, verb)(*rest)
 
-    def up(self, *options: str) -> str:
+    def up(self, *options):
         assert options == ("--build", "--detach", "--wait")
         for name in SERVERS:
             for _ in range(SERVICES[name].get("deploy", {}).get("replicas", 1)):
@@ -50,7 +48,7 @@ class Machine:
             )
         return ""
 
-    def run(self, *words: str) -> str:
+    def run(self, *words):
         names = self.names()
         arguments = list(words)
         while (option := arguments.pop(0)) != "partirvm":
@@ -67,14 +65,14 @@ class Machine:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def down(self) -> str:
+    def down(self):
         self.servers.stop()
         return ""
 
-    def run_check(self, check: list[str]) -> int:
+    def run_check(self, check):
         return run(check, self.folder, environment()).returncode
 
-    def names(self, http: str = "") -> dict[str, str]:
+    def names(self, http=""):
         """What containers call things, and what they are here."""
         here = f"127.0.0.1:{self.port}"
         return {
@@ -114,7 +112,7 @@ def test_the_commands_of_the_readme(tmp_path):
     ) == pytest.approx([5], abs=0.3)
 
 
-def cmdline(process: psutil.Process) -> list[str]:
+def cmdline(process):
     """The words that started a process; none if it has ended."""
     try:
         return process.cmdline()
@@ -122,7 +120,7 @@ def cmdline(process: psutil.Process) -> list[str]:
         return []
 
 
-def worker_options() -> dict[str, object]:
+def worker_options():
     """The options of the worker's command, as `dask worker` reads them."""
     program, verb, *options = SERVICES["worker"]["command"]
     assert (program, verb) == ("dask", "worker")

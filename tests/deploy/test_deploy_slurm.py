@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from dask.utils import parse_bytes
@@ -40,7 +39,7 @@ os.killpg(int(sys.argv[1]), signal.SIGTERM)
 class Slurm:
     """A folder to submit from, with sbatch and scancel of this machine alone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = prepared(folder)
         self.env = environment()
         self.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{self.env['PATH']}"
@@ -49,27 +48,27 @@ class Slurm:
         self.command("sbatch", SBATCH)
         self.command("scancel", SCANCEL)
 
-    def command(self, name: str, text: str) -> None:
+    def command(self, name, text):
         """Put a command in place."""
         path = self.folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
 
-    def __call__(self, line: str) -> subprocess.CompletedProcess[str]:
+    def __call__(self, line):
         """Run a line of the shell to its end."""
         return run(line, self.folder, self.env)
 
-    def jobs(self) -> list[int]:
+    def jobs(self):
         """The process groups of the jobs that still run."""
         return [
             pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))
         ]
 
-    def logs(self) -> str:
+    def logs(self):
         """What all jobs have printed."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("spool/*/log")))
 
-    def rounds(self, job: str) -> int:
+    def rounds(self, job):
         """The rounds that a fit has finished."""
         events = [
             json.loads(path.read_text())
@@ -78,7 +77,7 @@ class Slurm:
         return sum(event["event"] == "fit" for event in events)
 
 
-def alive(group: int) -> bool:
+def alive(group):
     """Whether a process group has a member that is not a zombie."""
     found = subprocess.run(
         ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True

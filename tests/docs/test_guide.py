@@ -55,7 +55,7 @@ class Block(NamedTuple):
     line: int
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text):
     """Return the snippets of a chapter that run.
 
     >>> blocks("```python\\na = 1\\n```\\n<!-- not run: slow -->\\n```sh\\nls\\n```\\n")
@@ -72,7 +72,7 @@ def blocks(text: str) -> list[Block]:
     ]
 
 
-def commands(text: str) -> list[list[str]]:
+def commands(text):
     """Return the words of each command line.
 
     >>> commands("partirvm fit a.zarr \\\\\\n  'a b'  # a comment\\n")
@@ -82,7 +82,7 @@ def commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def run_command(words: list[str]) -> None:
+def run_command(words):
     """Run a command line of ``partirvm`` in this process; with a memory limit, which counts all of
     it, in a new one."""
     assert words[0] == "partirvm", f"mark the block of `{shlex.join(words)}` as not run"
@@ -93,9 +93,9 @@ def run_command(words: list[str]) -> None:
     assert done.exit_code == 0, f"{shlex.join(words)}: {done.output}"
 
 
-def run_chapter(chapter: Path) -> None:
+def run_chapter(chapter):
     """Run the snippets of a chapter in order."""
-    names: dict[str, object] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     for block in blocks(chapter.read_text()):
         if block.language == "python":
             exec(compile("\n" * block.line + block.text, str(chapter), "exec"), names)

@@ -14,7 +14,7 @@ from partirvm.errors import DataError
 OPTIONS = {"gamma": "scale", "random_state": 0}
 
 
-def rows(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def rows(n=500):
     """X (n, 3) without gaps, the rows where its third feature has one, and a target."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
@@ -22,7 +22,7 @@ def rows(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, gap, X[:, 0] + 3.0 * gap + 0.1 * rng.normal(size=n)
 
 
-def with_gaps(X: np.ndarray, gap: np.ndarray) -> np.ndarray:
+def with_gaps(X, gap):
     return np.column_stack([X[:, :2], np.where(gap, np.nan, X[:, 2])])
 
 
@@ -110,9 +110,7 @@ def test_an_indicator_has_the_gamma_of_its_feature():
         assert model.kernel_ == Gaussian((0.3, 0.1, 0.2, 0.2))
 
 
-def labels_and_numbers_with_gaps(
-    n: int = 260, seed: int = 0
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+def labels_and_numbers_with_gaps(n=260, seed=0):
     """A frame with missing numbers and labels, its rows as numbers, and the effects of labels."""
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, 5, n)

@@ -1,7 +1,5 @@
 """The memory that a process may use: the tightest limit of the control groups that it is in."""
 
-from pathlib import Path
-
 import psutil
 import pytest
 
@@ -11,7 +9,7 @@ GIB = 1 << 30
 UNLIMITED = "9223372036854771712"  # what version 1 shows where there is no limit
 
 
-def machine(folder: Path, cgroup: str | None, **limits: str) -> int:
+def machine(folder, cgroup, **limits):
     """What is found on a machine with this /proc/self/cgroup and these limits by folder."""
     (folder / "proc" / "self").mkdir(parents=True)
     if cgroup is not None:

@@ -14,8 +14,6 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
@@ -78,27 +76,27 @@ def trace(tmp_path, monkeypatch):
     permission._called.clear()
 
 
-def fitted() -> Any:
+def fitted():
     return RVMRegressor(gamma=0.5, basis="linear", max_rounds=1, random_state=0).fit(X, Y)
 
 
-def with_design(model: Any, **changed: Any) -> Any:
+def with_design(model, **changed):
     model.model_ = replace(model.model_, design=replace(model.model_.design, **changed))
     return model
 
 
-def with_parameters(model: Any, **parameters: Any) -> Any:
+def with_parameters(model, **parameters):
     model.__dict__.update(parameters)
     return model
 
 
-def shadowed(model: Any, name: str, value: Any) -> Any:
+def shadowed(model, name, value):
     """Put an attribute that is no field into the state of the design."""
     model.model_.design.__dict__[name] = value
     return model
 
 
-def spline_with(function: str) -> Any:
+def spline_with(function):
     """Return a kernel with an attribute that has the name of its class's function."""
     kernel = LinearSpline()
     kernel.__dict__["function"] = function
@@ -108,7 +106,7 @@ def spline_with(function: str) -> Any:
 FUNCTION = FunctionKernel(NAME)
 COLUMN = OnColumns(FUNCTION, (0,))
 
-FORGERIES: dict[str, Any] = {
+FORGERIES = {
     "kernel": lambda m: with_design(m, kernel=FUNCTION),
     "part of a sum": lambda m: with_design(m, kernel=Sum((Gaussian(0.5), COLUMN))),
     "part of a product": lambda m: with_design(m, kernel=Product((Gaussian(0.5), FUNCTION))),
@@ -136,17 +134,17 @@ FORGERIES: dict[str, Any] = {
 }
 
 
-def by_joblib(model: Any, place: Path) -> Any:
+def by_joblib(model, place):
     joblib.dump(model, place)
     return joblib.load(place)
 
 
-def by_pickle(model: Any, place: Path) -> Any:
+def by_pickle(model, place):
     place.write_bytes(pickle.dumps(model))
     return pickle.loads(place.read_bytes())
 
 
-def by_skops(model: Any, place: Path) -> Any:
+def by_skops(model, place):
     skops = pytest.importorskip("skops.io")
     stored = skops.dumps(model)
     trusted = skops.get_untrusted_types(data=stored)
@@ -154,12 +152,12 @@ def by_skops(model: Any, place: Path) -> Any:
     return skops.loads(stored, trusted=trusted)
 
 
-def by_load_model(model: Any, place: Path) -> Any:
+def by_load_model(model, place):
     save_model(model, place)
     return load_model(place)
 
 
-def by_mlflow(model: Any, place: Path) -> Any:
+def by_mlflow(model, place):
     """What MLflow calls to load the files of ``partirvm.integrations.mlflow.log_model``."""
     from partirvm.integrations.mlflow import _load_pyfunc
 
@@ -167,7 +165,7 @@ def by_mlflow(model: Any, place: Path) -> Any:
     return _load_pyfunc(str(place))
 
 
-def by_mlflow_runs(model: Any, place: Path) -> Any:
+def by_mlflow_runs(model, place):
     """What MLflow logs to a tracking store of files, and loads from it."""
     mlflow = pytest.importorskip("mlflow")
     from partirvm.integrations.mlflow import log_model
@@ -196,7 +194,7 @@ QUICK = [
 QUICK += [("load_model", "kernel"), ("mlflow", "noise"), ("pickle", "parameter value")]
 
 
-def use(model: Any) -> None:
+def use(model):
     """Whatever somebody does with a model; errors of partirvm are expected."""
     uses = [
         lambda: model.predict(X),
@@ -238,7 +236,7 @@ def test_skops_constructs_nothing_that_is_permitted(trace):
     skops = pytest.importorskip("skops.io")
 
     class Forged(FunctionKernel):
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return type(self), (self.function,)
 
     Forged.__module__ = FunctionKernel.__module__
@@ -283,7 +281,7 @@ def test_only_names_are_allowed(name):
         allow_functions(name)
 
 
-def radial(A: Any, B: Any) -> Any:
+def radial(A, B):
     return np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2))
 
 

@@ -16,9 +16,7 @@ QUICK = {"effort": "quick", "seed": 0, "partition_size": 40}
 KINDS = ["one target", "two targets", "two classes", "three classes"]
 
 
-def table(
-    kind: str, n: int = 240, n_levels: int = 60, seed: int = 0
-) -> tuple[pd.DataFrame, np.ndarray]:
+def table(kind, n=240, n_levels=60, seed=0):
     """Rows of a number, a label in few rows each, some of them missing, and a label of three
     levels."""
     rng = np.random.default_rng(seed)
@@ -48,7 +46,7 @@ def table(
     return frame, y
 
 
-def data_of(kind: str, folder, **how) -> str:
+def data_of(kind, folder, **how):
     return ingest(
         table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **how
     ).url

@@ -21,7 +21,7 @@ from partirvm.storage import Folder
 pytestmark = pytest.mark.timeout(30)
 
 
-def finished(place: Path, seed: int = 0) -> JobStore:
+def finished(place, seed=0):
     """A job that was queued, run in two epochs and done, with two models and a request to abort."""
     store = JobStore.create(place, REQUEST)
     with store.acquire():
@@ -38,7 +38,7 @@ def finished(place: Path, seed: int = 0) -> JobStore:
     return store
 
 
-def seen(store: JobStore) -> tuple:
+def seen(store):
     """What readers of a job are told."""
     state = store.state()
     holder = store.holder()
@@ -52,20 +52,20 @@ def seen(store: JobStore) -> tuple:
     )
 
 
-def copy(source: str, target: str):
+def copy(source, target):
     return lambda job, other: shutil.copyfile(job / source, job / target)
 
 
-def from_other(name: str):
+def from_other(name):
     return lambda job, other: shutil.copyfile(other / name, job / name)
 
 
-def write(name: str, data: bytes):
+def write(name, data):
     return lambda job, other: (job / name).write_bytes(data)
 
 
-def swap(one: str, two: str):
-    def swapped(job: Path, other: Path) -> None:
+def swap(one, two):
+    def swapped(job, other):
         (job / one).rename(job / "aside")
         (job / two).rename(job / one)
         (job / "aside").rename(job / two)
@@ -113,7 +113,7 @@ QUIET = {
 }
 
 
-def cut(path: Path) -> None:
+def cut(path):
     path.write_bytes(path.read_bytes()[:-3])
 
 

@@ -24,7 +24,7 @@ from partirvm.types import Columns
 N = 500
 
 
-def arrays(classes: bool) -> tuple[np.ndarray, np.ndarray]:
+def arrays(classes):
     """A plane with a wave, or on which side of it a row lies."""
     rng = np.random.default_rng(3)
     X = rng.uniform(-3, 3, size=(N, 2))
@@ -32,7 +32,7 @@ def arrays(classes: bool) -> tuple[np.ndarray, np.ndarray]:
     return X, (y > 0).astype(float) if classes else y
 
 
-def rows_of(classes: bool) -> ArraySource:
+def rows_of(classes):
     """The same in eight tiles of 64 rows."""
     columns = Columns(("a", "b"), "y", classes=("below", "above")) if classes else None
     return ArraySource(*arrays(classes), tile_rows=64, columns=columns)
@@ -41,18 +41,18 @@ def rows_of(classes: bool) -> ArraySource:
 class After(Watcher):
     """Answers ``TIME`` from poll number ``at`` on, and counts what was done after that."""
 
-    def __init__(self, at: float) -> None:
+    def __init__(self, at):
         self.at = at
         self.polls = 0
         self.steps = 0
         self.tiles = 0
 
-    def __call__(self) -> Termination | None:
+    def __call__(self):
         self.polls += 1
         return Termination.TIME if self.polls > self.at else None
 
     @property
-    def over(self) -> bool:
+    def over(self):
         return self.polls > self.at
 
     def on_tiles(self, name, done, total):
@@ -62,7 +62,7 @@ class After(Watcher):
         self.steps += self.over
 
 
-def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
+def ended(asked, classes, at):
     """Prepare and run with the time up at a poll."""
     source = rows_of(classes)
     executor = LocalExecutor(1)
@@ -74,7 +74,7 @@ def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJourna
     return after, journal, outcome.reason
 
 
-def error(journal: MemoryJournal, classes: bool) -> float:
+def error(journal, classes):
     """Error of the model on its rows in units of a model's that knows nothing but the mean or the
     frequencies."""
     (X, y) = arrays(classes)

@@ -5,7 +5,6 @@ All kinds of faults: ``pytest tests/objects/test_lost_replies.py -m "slow or not
 
 import re
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,7 +12,7 @@ import fsspec
 import numpy as np
 import pytest
 from by_default import some
-from proxy import KINDS, READ_TIMEOUT, Request, proxy
+from proxy import KINDS, READ_TIMEOUT, proxy
 from waiting import PATIENCE
 
 pytest.importorskip("moto")
@@ -44,7 +43,7 @@ OBJECTS = {
 """Kinds of objects, each with a pattern of the paths of requests that change them."""
 
 
-def objects_of(requests: list[Request]) -> set[str]:
+def objects_of(requests):
     changing = [request.path for request in requests if request.changes]
     return {
         what
@@ -91,18 +90,18 @@ def local(tmp_path_factory):
     return Undisturbed(data, (first, seen(job)))
 
 
-def seen(job: str) -> tuple[str, list[str]]:
+def seen(job):
     """Return the digest of the model and the kinds of the events."""
     return open_job(job).model().digest(), [event["event"] for event in JobStore(job).events()]
 
 
-def go_on(job: str, data: str) -> None:
+def go_on(job, data):
     """Resume a job for one round more."""
     open_job(job).requeue(allow_data=data, max_rounds=2)
     assert jobs.run_job(job) is not None
 
 
-def outcome(run: Callable[[], object], job: str, expected: tuple[str, list[str]]) -> str:
+def outcome(run, job, expected):
     """Return what came of ``run``, which fits the job."""
     try:
         run()
@@ -114,7 +113,7 @@ def outcome(run: Callable[[], object], job: str, expected: tuple[str, list[str]]
         )
 
 
-def wrong(kind: str, request: Request) -> bool:
+def wrong(kind, request):
     """True for requests whose reply goes wrong. Only exclusive creations fail, or are delayed,
     which takes long. Reads are repeated by s3fs if their reply is lost, or throttled with a body,
     which replies to HEAD do not have.
@@ -130,7 +129,7 @@ def test_the_first_reply_at_every_object_goes_wrong(between, local, kind):
     to it."""
     job = f"{BUCKET}/every-{kind}"
 
-    def fault(request: Request) -> str | None:
+    def fault(request):
         return kind if request.first and wrong(kind, request) else None
 
     for run in (
@@ -177,10 +176,10 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         self._reply(404, b"")
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         listing = b"<ListBucketResult><IsTruncated>false</IsTruncated><KeyCount>0</KeyCount></ListBucketResult>"
         self._reply(
             *(
@@ -190,18 +189,18 @@ class ReadsOnly(BaseHTTPRequestHandler):
             )
         )
 
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         self.server.ended.wait(PATIENCE)
         self.close_connection = True
 
-    def handle_expect_100(self) -> bool:
+    def handle_expect_100(self):
         self.do_PUT()
         return False
 
-    def log_message(self, format: str, *parts: object) -> None:
+    def log_message(self, format, *parts):
         """Print nothing."""
 
-    def _reply(self, status: int, body: bytes) -> None:
+    def _reply(self, status, body):
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -43,7 +43,7 @@ CHOICES = (
 )
 
 
-def run(*arguments: str) -> str:
+def run(*arguments):
     """Run a command in this process, and return what it prints."""
     done = CliRunner().invoke(partirvm, arguments)
     assert done.exit_code == 0, done.stderr
@@ -90,7 +90,7 @@ def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
     assert "table.zarr" not in run("jobs", bucket)
 
 
-def _there(place: str) -> str | None:
+def _there(place):
     from partirvm.jobs import Job
 
     return place if Job(place).store.exists() else None
@@ -129,7 +129,7 @@ def test_report_and_model_are_written_to_a_bucket(places):
     assert load_model(f"{bucket}/model.rvm").digest() == model.digest()
 
 
-def _objects(place: str) -> dict[str, bytes]:
+def _objects(place):
     import s3fs
 
     store = s3fs.S3FileSystem(skip_instance_cache=True)
@@ -137,7 +137,7 @@ def _objects(place: str) -> dict[str, bytes]:
     return {name[len(path) :]: store.cat_file(name) for name in store.find(path)}
 
 
-def _files(place: Path) -> dict[str, bytes]:
+def _files(place):
     if place.is_file():
         return {"": place.read_bytes()}
     files = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
