@@ -1,5 +1,4 @@
-"""What the workers of test_driver_on_cluster.py load first: drivers and tiles that wait where a
-test says."""
+"""Loaded by the workers of test_driver_on_cluster.py: drivers and tiles wait where a test says."""
 
 import os
 import sys

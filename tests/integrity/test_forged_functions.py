@@ -1,10 +1,7 @@
-"""Functions that a file names are not called, whichever library restored the objects, until they
-are allowed.
+"""Functions that a file names are not called until they are allowed, whichever library reads it.
 
-Fields of our own objects are forged before they are written: the function leaves a trace when its
-module is imported. The default run takes a part of the cases; all are
-
-    python -m pytest -m slow tests/integrity/test_forged_functions.py
+Fields of our objects are forged before they are written: the function leaves a trace when its
+module is imported.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import joblib
@@ -58,8 +56,7 @@ OF_BASIS = "forged_code:basis"
 
 @pytest.fixture
 def trace(tmp_path, monkeypatch):
-    """The file that appears when the module of the functions is imported; nothing is permitted at
-    the start."""
+    """The file that appears when the module of the functions is imported."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "forged_code.py").write_text(MODULE)
@@ -97,7 +94,7 @@ def shadowed(model, name, value):
 
 
 def spline_with(function):
-    """Return a kernel with an attribute that has the name of its class's function."""
+    """A kernel with an attribute of the name of a function of its class."""
     kernel = LinearSpline()
     kernel.__dict__["function"] = function
     return kernel
@@ -113,9 +110,7 @@ FORGERIES = {
     "one of several": lambda m: with_design(m, kernel=Several((FUNCTION, Gaussian(0.5)))),
     "columns": lambda m: with_design(m, kernel=COLUMN),
     "basis": lambda m: with_design(m, functions=Basis(((OF_BASIS, 3),))),
-    "basis beside features": lambda m: with_design(
-        m, functions=Basis((("linear", 3), (OF_BASIS, 3)))
-    ),
+    "basis and features": lambda m: with_design(m, functions=Basis((("linear", 3), (OF_BASIS, 3)))),
     "noise": lambda m: with_design(m, noise=LocalNoise(FUNCTION, X[:3], np.ones(3), 0.0)),
     "parameter kernel": lambda m: with_parameters(m, kernel=NAME),
     "parameter list": lambda m: with_parameters(m, kernel=["gaussian", NAME]),
@@ -158,7 +153,7 @@ def by_load_model(model, place):
 
 
 def by_mlflow(model, place):
-    """What MLflow calls to load the files of ``partirvm.integrations.mlflow.log_model``."""
+    """What MLflow calls to load the files of ``log_model``."""
     from partirvm.integrations.mlflow import _load_pyfunc
 
     save_model(model, place)
@@ -172,11 +167,11 @@ def by_mlflow_runs(model, place):
 
     mlflow.set_tracking_uri((place / "runs").as_uri())
     with mlflow.start_run():
-        made = log_model(model, "any", X[:3])
-    return mlflow.pyfunc.load_model(made.model_uri)
+        logged = log_model(model, "any", X[:3])
+    return mlflow.pyfunc.load_model(logged.model_uri)
 
 
-DOORS = {
+READERS = {
     "skops": by_skops,
     "joblib": by_joblib,
     "pickle": by_pickle,
@@ -185,17 +180,17 @@ DOORS = {
     "mlflow runs": by_mlflow_runs,
 }
 
-CASES = [(door, forgery) for door in DOORS for forgery in FORGERIES]
+CASES = [(reader, forgery) for reader in READERS for forgery in FORGERIES]
 QUICK = [
-    (door, name)
-    for door in ("skops", "joblib")
+    (reader, name)
+    for reader in ("skops", "joblib")
     for name in ("part of a sum", "basis", "parameter kernel")
 ]
 QUICK += [("load_model", "kernel"), ("mlflow", "noise"), ("pickle", "parameter value")]
 
 
 def use(model):
-    """Whatever somebody does with a model; errors of partirvm are expected."""
+    """Whatever a user does with a model; errors of partirvm are expected."""
     uses = [
         lambda: model.predict(X),
         lambda: model.predict(X, return_std=True),
@@ -209,30 +204,25 @@ def use(model):
         lambda: RVMRegressor(kernel=model.kernel_, max_rounds=1).fit(X, Y),
         lambda: model.fit(X, Y),
     ]
-    for each in uses:
+    for call in uses:
         try:
-            each()
+            call()
         except (PartirvmError, AttributeError, TypeError, ValueError):
             continue
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("door", "forgery"), some(CASES, QUICK))
-def test_a_forged_function_is_not_called(door, forgery, trace, tmp_path):
+@pytest.mark.parametrize(("reader", "forgery"), some(CASES, QUICK))
+def test_a_forged_function_is_not_called(reader, forgery, trace, tmp_path):
     model = FORGERIES[forgery](fitted())
-    try:
-        found = DOORS[door](model, tmp_path / "file")
-    except PartirvmError:
-        found = None
-    if found is not None:
-        use(found)
+    with suppress(PartirvmError):
+        use(READERS[reader](model, tmp_path / "file"))
     assert not trace.exists()
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_skops_constructs_nothing_that_is_permitted(trace):
-    """It calls constructors with arguments from a file, for objects whose pickles do; so could a
-    forged file."""
+def test_objects_that_skops_constructs_are_not_permitted(trace):
+    """It calls constructors with arguments of a file."""
     skops = pytest.importorskip("skops.io")
 
     class Forged(FunctionKernel):
@@ -243,40 +233,39 @@ def test_skops_constructs_nothing_that_is_permitted(trace):
     Forged.__qualname__ = Forged.__name__ = "FunctionKernel"
     model = with_design(fitted(), kernel=Forged(NAME))
     stored = skops.dumps(model)
-    found = skops.loads(stored, trusted=skops.get_untrusted_types(data=stored))
-    assert type(found.model_.design.kernel) is FunctionKernel
-    use(found)
+    loaded = skops.loads(stored, trusted=skops.get_untrusted_types(data=stored))
+    assert type(loaded.model_.design.kernel) is FunctionKernel
+    use(loaded)
     assert not trace.exists()
 
 
-def test_the_error_names_the_function_and_what_to_do(trace, tmp_path):
-    found = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
+def test_the_error_names_the_function_and_the_permission(trace, tmp_path):
+    loaded = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
     with pytest.raises(
         UsageError, match=r"forged_code:kernel comes from a file.*allow_functions\('forged_code"
     ):
-        found.predict(X)
-    found = by_joblib(FORGERIES["parameter basis"](fitted()), tmp_path / "m")
+        loaded.predict(X)
+    loaded = by_joblib(FORGERIES["parameter basis"](fitted()), tmp_path / "m")
     with pytest.raises(UsageError, match=r"basis forged_code:basis comes from a file"):
-        found.fit(X, Y)
+        loaded.fit(X, Y)
     assert not trace.exists()
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("door", some(DOORS, {"skops", "load_model"}))
-def test_allowed_functions_are_called(door, trace, tmp_path):
-    """After ``allow_functions``, whichever library restored the estimator; it predicts what the
-    original predicts."""
+@pytest.mark.parametrize("reader", some(READERS, {"skops", "load_model"}))
+def test_allowed_functions_are_called(reader, trace, tmp_path):
+    """After ``allow_functions``, whichever library reads the estimator."""
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     permission._called.clear()
     allow_functions(NAME)
-    found = DOORS[door](model, tmp_path / "file")
-    if "mlflow" not in door:
-        np.testing.assert_array_equal(found.predict(X), model.predict(X))
-        np.testing.assert_array_equal(clone(found).fit(X, Y).predict(X), model.predict(X))
+    loaded = READERS[reader](model, tmp_path / "file")
+    if "mlflow" not in reader:
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+        np.testing.assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("name", ["no colon", "", 3, "a:b; import os", None])
-def test_only_names_are_allowed(name):
+def test_permission_needs_the_name_of_a_function(name):
     with pytest.raises(UsageError, match="pass 'module:function'"):
         allow_functions(name)
 
@@ -290,13 +279,13 @@ def radial(A, B):
     "kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))]
 )
 def test_copies_and_searches_keep_permission(kernel, trace):
-    """clone and copies in this process, and a search in two worker processes, need nothing more."""
+    """Copies in this process, and a search in two worker processes."""
     model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
     expected = clone(model).fit(X, Y).predict(X)
-    for made in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
-        np.testing.assert_array_equal(made.fit(X, Y).predict(X), expected)
-        np.testing.assert_array_equal(copy.deepcopy(made).predict(X), expected)
-        np.testing.assert_array_equal(copy.deepcopy(made.model_).predict(X), expected)
+    for copied in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
+        np.testing.assert_array_equal(copied.fit(X, Y).predict(X), expected)
+        np.testing.assert_array_equal(copy.deepcopy(copied).predict(X), expected)
+        np.testing.assert_array_equal(copy.deepcopy(copied.model_).predict(X), expected)
     search = GridSearchCV(model, {"max_rounds": [1, 2]}, cv=2, n_jobs=2, error_score="raise").fit(
         X, Y
     )
@@ -311,25 +300,25 @@ def test_callables_and_names_in_a_grid_reach_workers(trace):
     )
     scores = search.fit(X, Y).cv_results_["mean_test_score"]
     assert np.ptp(scores[:3]) == 0
-    same = cross_val_score(
+    direct = cross_val_score(
         RVMRegressor(kernel=radial, max_rounds=1, random_state=0), X, Y, cv=2, n_jobs=2
     )
-    assert same.mean() == scores[0]
+    assert direct.mean() == scores[0]
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_pickle_of_a_callable_works(tmp_path, trace):
-    """A callable is part of the pickle, which runs code anyway."""
+    """The callable is part of the pickle, which runs code anyway."""
     model = RVMRegressor(kernel=radial, max_rounds=1, random_state=0).fit(X, Y)
-    for door in (by_joblib, by_pickle):
-        found = door(model, tmp_path / "m")
-        np.testing.assert_array_equal(found.predict(X), model.predict(X))
-        np.testing.assert_array_equal(clone(found).fit(X, Y).predict(X), model.predict(X))
+    for reader in (by_joblib, by_pickle):
+        loaded = reader(model, tmp_path / "m")
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+        np.testing.assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
 
 
 @pytest.mark.slow
 def test_another_program_needs_permission(tmp_path, trace):
-    """A pickle in a file, opened by a program that this process did not start as a worker."""
+    """It opens a pickle, and is no worker of this process."""
     joblib.dump(RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y), tmp_path / "m")
     allowed = "import partirvm; partirvm.allow_functions('forged_code:kernel');"
     for before, status in (("", 1), (allowed, 0)):
@@ -340,7 +329,7 @@ def test_another_program_needs_permission(tmp_path, trace):
         assert ("allow_functions" in done.stderr) == (status == 1)
 
 
-def test_files_are_read_with_permission(trace, tmp_path):
+def test_load_model_gives_permission_on_request(trace, tmp_path):
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     save_model(model, tmp_path / "m")
     with pytest.raises(UsageError, match="allow_code=True"):

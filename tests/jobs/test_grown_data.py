@@ -1,4 +1,4 @@
-"""Rows appended to DATA, and a job that goes on with them."""
+"""Rows that are appended to DATA, and jobs that are updated with them."""
 
 import pickle
 
@@ -13,7 +13,7 @@ from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.jobs.request import create
 from partirvm.options import Request
 
-ASKED = Request(gamma=0.5)
+REQUEST = Request(gamma=0.5)
 
 
 def rows(n, seed, low=-2.0, high=2.0):
@@ -23,9 +23,8 @@ def rows(n, seed, low=-2.0, high=2.0):
 
 
 @pytest.mark.parametrize("shuffle", [3, None])
-def test_append(tmp_path, shuffle):
-    """Old rows and hashes of full tiles stay, new rows follow, moments are of all; and again with a
-    second append."""
+def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
+    """New rows follow and moments are of all rows, also after a second append."""
     parts = [rows(100, 0), rows(37, 1), rows(90, 2)]
     place = tmp_path / "d.zarr"
     before = ingest(parts[0], place, shuffle=shuffle, tile_rows=32)
@@ -44,9 +43,8 @@ def test_append(tmp_path, shuffle):
     assert not data.shuffled
 
 
-def test_readers_see_the_rows_that_were_there(tmp_path):
-    """Also those of a last tile that the append writes anew, in this process and another, until the
-    next append."""
+def test_readers_see_the_rows_of_before_an_append(tmp_path):
+    """Also of the last tile, in this process and another, until the next append."""
     place = tmp_path / "d.zarr"
     readers = [ingest(rows(10, 0), place, tile_rows=32)]
     expected = contents(ZarrSource(place))
@@ -60,8 +58,7 @@ def test_readers_see_the_rows_that_were_there(tmp_path):
             reader.tile(0)
 
 
-def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_path):
-    """Bad rows are found before anything is published."""
+def test_a_failed_append_leaves_the_data_unchanged(tmp_path):
     place = tmp_path / "d.zarr"
     X, y = rows(50, 0)
     before = contents(ingest((X, y), place, tile_rows=32))
@@ -80,17 +77,14 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_new_rows_are_for_an_update(tmp_path):
-    """It wants some, a resume does not take them, and the earlier ones must be what they were."""
+def test_only_an_update_takes_new_rows(tmp_path):
+    """It needs new rows, and the earlier ones must be unchanged; a resume does not take them."""
     place = tmp_path / "d.zarr"
     folder = str(tmp_path / "job")
     X, y = rows(100, 0)
     ingest((X, y), place, tile_rows=32)
-    jobs.fit(
-        str(place),
-        folder,
-        Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1),
-    )
+    request = Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1)
+    jobs.fit(str(place), folder, request)
     with pytest.raises(UsageError, match="has no rows that were appended"):
         open_job(folder).update()
     ingest(rows(50, 1), place, append=True)
@@ -102,16 +96,15 @@ def test_new_rows_are_for_an_update(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_what_cannot_be_updated(tmp_path):
-    """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before
-    its last merge."""
+def test_a_job_without_a_fit_cannot_be_updated(tmp_path):
+    """A job that has not begun, a constant target, a split-merge before its last merge."""
     place = str(tmp_path / "d.zarr")
     folder = str(tmp_path / "job")
     X, y = rows(80, 0)
     halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
-    for t, asked, lines in ((y, ASKED, 0), (np.ones(80), ASKED, 9), (y, halves, 4)):
+    for t, request, lines in ((y, REQUEST, 0), (np.ones(80), REQUEST, 9), (y, halves, 4)):
         ingest((X, t), place, overwrite=True)
-        create(place, folder, asked, None, True)
+        create(place, folder, request, None, True)
         if lines:
             jobs.run_job(folder, watcher=Stopper(lines))
         ingest(rows(10, 1), place, append=True)

@@ -11,8 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def s3_server():
-    """The address of a server that runs until the end of the session, with the variables of its
-    clients set."""
+    """The address of a server for the session, with the variables of its clients set."""
     pytest.importorskip("moto")
     command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:

@@ -1,5 +1,4 @@
-"""A proxy on this machine between s3fs and a server of the S3 protocol, which loses, repeats or
-delays replies."""
+"""A proxy between s3fs and a server of the S3 protocol, which loses, repeats or delays replies."""
 
 import http.client
 import threading
@@ -30,9 +29,7 @@ INTERNAL = (
 
 @dataclass(frozen=True)
 class Request:
-    """A request: whether it changes the store, whether it is the first one of this method and path,
-    and whether it is an exclusive creation.
-    """
+    """A request: whether it changes the store, is the first of its path, or creates exclusively."""
 
     method: str
     path: str
@@ -42,8 +39,7 @@ class Request:
 
 
 class Proxy:
-    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with
-    a fault."""
+    """``fault`` returns the fault of a request or None; ``hits`` are requests with a fault."""
 
     def __init__(self, address):
         self.upstream = urlsplit(address)
@@ -57,16 +53,16 @@ class Proxy:
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
     def begin(self, fault=lambda request: None):
-        """Count from the beginning, with these faults."""
+        """Count anew, with these faults."""
         with self._lock:
             self.fault = fault
             self.hits = []
             self._seen = set()
 
     def request(self, method, path, creates):
-        """Note a request, and return it with its fault."""
+        """Record a request, and return it with its fault."""
         with self._lock:
-            made = Request(
+            received = Request(
                 method,
                 path,
                 method not in ("GET", "HEAD"),
@@ -74,24 +70,24 @@ class Proxy:
                 creates,
             )
             self._seen.add((method, path))
-            fault = self.fault(made)
+            fault = self.fault(received)
             if fault:
-                self.hits.append(made)
-            return made, fault
+                self.hits.append(received)
+            return received, fault
 
 
 @contextmanager
 def proxy(address):
     """Serve until the end of the ``with`` statement."""
-    made = Proxy(address)
-    thread = threading.Thread(target=made._server.serve_forever, daemon=True)
+    running = Proxy(address)
+    thread = threading.Thread(target=running._server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield made
+        yield running
     finally:
-        made._server.shutdown()
+        running._server.shutdown()
         thread.join()
-        made._server.server_close()
+        running._server.server_close()
 
 
 def _handler(proxy):

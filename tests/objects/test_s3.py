@@ -1,8 +1,4 @@
-"""DATA, JOB, predictions, report and models on a store of objects: a server of the S3 protocol on
-this machine.
-
-The killed fit is a process of its own. The results are compared with those on a local disk.
-"""
+"""DATA, JOB, predictions, reports and models in a bucket are those on a local disk."""
 
 import os
 import signal
@@ -30,17 +26,8 @@ from partirvm.report.page import Report
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-CHOICES = (
-    "--gamma",
-    "0.5",
-    "--partition-size",
-    "40",
-    "--max-rounds",
-    "5",
-    "--neighbours",
-    "20",
-    "--quiet",
-)
+CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "5", "--quiet")
+CHOICES += ("--neighbours", "20")
 
 
 def run(*arguments):
@@ -52,7 +39,7 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def places(s3_server, tmp_path_factory):
-    """Return a local folder and a bucket, both with DATA and a finished job of the same table."""
+    """A local folder and a bucket, both with DATA of the same table; the folder has a job."""
     import s3fs
 
     folder = str(tmp_path_factory.mktemp("local"))
@@ -72,8 +59,7 @@ def places(s3_server, tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
-    """kill −9 after the first round. A second driver gets ``LeaseError`` before, and goes on after
-    it."""
+    """A second driver gets a ``LeaseError`` before the kill, and continues after it."""
     folder, bucket = places
     fit = subprocess.Popen(
         [sys.executable, "-m", "partirvm", "fit", f"{bucket}/table.zarr", f"{bucket}/job", *CHOICES]
@@ -98,18 +84,18 @@ def _there(place):
 
 @pytest.mark.parametrize("ending", some(["parquet", "csv", "zarr"], {"parquet"}))
 def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
-    """The same bytes; nothing but the output stays."""
+    """The same bytes, and no other object is left."""
     folder, bucket = places
-    here = tmp_path / f"p.{ending}"
-    there = f"{bucket}/p.{ending}"
-    predict(f"{folder}/job", f"{folder}/table.zarr", str(here))
-    predict(f"{folder}/job", f"{bucket}/table.zarr", there)
-    assert _objects(there) == _files(here)
+    local = tmp_path / f"p.{ending}"
+    remote = f"{bucket}/p.{ending}"
+    predict(f"{folder}/job", f"{folder}/table.zarr", str(local))
+    predict(f"{folder}/job", f"{bucket}/table.zarr", remote)
+    assert _objects(remote) == _files(local)
     assert not [name for name in _objects(bucket) if "partial" in name]
     with pytest.raises(ExistsError):
-        predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9)
-    predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9, overwrite=True)
-    assert _objects(there) != _files(here)
+        predict(f"{folder}/job", f"{bucket}/table.zarr", remote, interval=0.9)
+    predict(f"{folder}/job", f"{bucket}/table.zarr", remote, interval=0.9, overwrite=True)
+    assert _objects(remote) != _files(local)
 
 
 @pytest.mark.slow
