@@ -1,4 +1,4 @@
-"""Small tables, a finished fit, and the command line in a process of its own."""
+"""Small tables, a finished fit, and the command line in another process."""
 
 import os
 import re
@@ -10,25 +10,16 @@ import numpy as np
 from partirvm.cli import main
 
 started = []
-"""Processes that end with the test that started them, however it ends."""
+"""Processes that are killed at the end of a test."""
 
 NOISE = 0.1
-LONG = (
-    "--gamma",
-    "20",
-    "--strategy",
-    "incremental",
-    "--partition-size",
-    "6",
-    "--max-rounds",
-    "500",
-)
-LONG += ("--residual", "none")
+LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6")
+LONG += ("--max-rounds", "500", "--residual", "none")
 """A fit that takes long enough to be aborted."""
 
 
 def target(X):
-    """The function behind the tables."""
+    """The function of the tables, without noise."""
     return np.sin(2 * X[:, 0]) * X[:, 1] + 5
 
 
@@ -54,18 +45,9 @@ class Tour:
         for name in ("train", "test"):
             arguments = ["ingest", str(folder / f"{name}.csv"), str(folder / f"{name}.zarr")]
             assert main([*arguments, "--target", "fare", "--quiet"]) == 0
-        choices = [
-            "--gamma",
-            "1",
-            "--partition-size",
-            "60",
-            "--max-rounds",
-            "3",
-            "--neighbours",
-            "20",
-            "--quiet",
-        ]
-        assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
+        options = "--gamma 1 --partition-size 60 --max-rounds 3 --neighbours 20 --quiet"
+        fit = ["fit", self.train, self.job, "--validation", self.test, *options.split()]
+        assert main(fit) == 0
 
 
 PEAK = """
@@ -77,7 +59,7 @@ print(status, next(line.split()[1] for line in open("/proc/self/status") if line
 
 
 def measured(*arguments):
-    """Exit status, VmHWM in MiB, stdout and stderr of the command line in a process of its own."""
+    """Exit status, VmHWM in MiB, stdout and stderr of a command in another process."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False
     )
@@ -86,7 +68,7 @@ def measured(*arguments):
 
 
 def read_until(stream, pattern):
-    """Read lines until the pattern shows up in them."""
+    """Read lines until they match the pattern."""
     text = ""
     for line in stream:
         text += line
@@ -96,16 +78,10 @@ def read_until(stream, pattern):
 
 
 def start(*arguments, **options):
-    """Start the command line in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "partirvm", *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        **{
-            "stderr": subprocess.PIPE,
-            "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-            **options,
-        },
-    )
+    """Start a command in another process."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    terminal = {"env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}}
+    command = [sys.executable, "-m", "partirvm", *arguments]
+    process = subprocess.Popen(command, **pipes | terminal | options)
     started.append(process)
     return process

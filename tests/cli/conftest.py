@@ -1,4 +1,4 @@
-"""Fixtures of the command line's tests."""
+"""Fixtures of the tests of the command line."""
 
 import json
 import signal
@@ -16,8 +16,7 @@ def tour(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c():
-    """Hear Ctrl-C, which shells let their background jobs ignore, and processes that tests start
-    with them."""
+    """Handle Ctrl-C, which shells let background jobs and their children ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -33,7 +32,7 @@ def no_process_is_left():
 
 @pytest.fixture
 def cli(capsys):
-    """Run the command line in this process; its exit status, stdout and stderr."""
+    """A function that runs a command here: exit status, stdout and stderr."""
 
     def run(*arguments):
         status = main(arguments)
@@ -45,7 +44,7 @@ def cli(capsys):
 
 @pytest.fixture
 def cli_json(cli):
-    """Run the command line in this process and read its one line of JSON."""
+    """A function that runs a command here and reads its line of JSON."""
 
     def run(*arguments):
         status, out, err = cli(*arguments)

@@ -1,4 +1,4 @@
-"""No text of others reaches the terminal as a command to it, in results, warnings and errors."""
+"""No foreign text reaches the terminal as a control sequence, in results, warnings or errors."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_names_and_labels_of_a_table(desk, cli):
+def test_names_and_labels_of_a_table_are_shown_escaped(desk, cli):
     rows = "".join(f"1,{k},{RED}{'ab'[k % 2]}\r\n" for k in range(9))
     (desk / "t.csv").write_text(f"{RED}one,b,{RED}y\r\n{rows}", newline="")
     status, out, err = cli("ingest", "t.csv", "d.zarr", "--target", f"{RED}y", "--classes")
@@ -46,7 +46,7 @@ def test_names_and_labels_of_a_table(desk, cli):
         ("plan", "\udcff.zarr"),
     ],
 )
-def test_names_on_the_command_line(arguments, desk, cli):
+def test_names_on_the_command_line_are_shown_escaped(arguments, desk, cli):
     status, out, err = cli(*arguments)
     assert (status, out) == (2, "")
     assert plain(err)

@@ -1,4 +1,4 @@
-"""The commands of deploy/README.md, and processes that run them here."""
+"""The commands of deploy/README.md, and processes that run them on this machine."""
 
 import contextlib
 import os
@@ -25,8 +25,7 @@ def commands(section):
 
 
 def environment(**more):
-    """This environment without Dask's settings, with this Python's commands and this checkout's
-    package first."""
+    """This environment without settings of Dask, with this Python and checkout first."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), plain["PATH"]])
     package = os.pathsep.join([str(ROOT), *filter(None, [plain.get("PYTHONPATH")])])
@@ -42,7 +41,7 @@ def table(path):
 
 
 def prepared(folder):
-    """A folder in which the README's commands find deploy/, trips.csv and trips.zarr."""
+    """A folder in which the commands of the README find deploy/, trips.csv and trips.zarr."""
     folder.joinpath("deploy").symlink_to(DEPLOY)
     table(folder / "trips.csv")
     ingest(folder / "trips.csv", folder / "trips.zarr", target="fare")
@@ -50,7 +49,7 @@ def prepared(folder):
 
 
 class Processes:
-    """Servers that run until the end, each with its output in a file."""
+    """Servers that run until the end, with their outputs in files."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -59,23 +58,17 @@ class Processes:
     def start(self, command, env):
         """Start a server."""
         with self.folder.joinpath(f"server{len(self._running)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=env,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            pipes = {"stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True}
+            process = subprocess.Popen(command, cwd=self.folder, env=env, **pipes)
         self._running.append(process)
         return process
 
     def logs(self):
-        """What all servers have printed."""
+        """The output of all servers."""
         return "\n".join(log.read_text() for log in sorted(self.folder.glob("server*.log")))
 
     def stop(self):
-        """Ask all to end as Docker does, the last one first, and then leave nothing of them."""
+        """Terminate all as Docker does, the last one first, and then kill them."""
         for process in reversed(self._running):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -89,11 +82,11 @@ class Processes:
 @contextlib.contextmanager
 def processes(folder):
     """Servers for the length of the block."""
-    made = Processes(folder)
+    servers = Processes(folder)
     try:
-        yield made
+        yield servers
     finally:
-        made.stop()
+        servers.stop()
 
 
 def run(command, folder, env):
@@ -105,14 +98,13 @@ def run(command, folder, env):
 
 
 def replaced(words, replacements):
-    """The words of a command, with names, ports and paths of containers replaced by those of this
-    machine."""
-    found = []
+    """The words of a command with names, ports and paths of this machine."""
+    local = []
     for word in words:
         for old, new in replacements.items():
             word = word.replace(old, new)
-        found.append(word)
-    return found
+        local.append(word)
+    return local
 
 
 def split(line):

@@ -1,5 +1,4 @@
-"""The Slurm launcher: its jobs as Slurm would read them, and a whole run where sbatch starts jobs
-on this machine."""
+"""The Slurm launcher: its scripts as Slurm reads them, and runs where sbatch starts jobs here."""
 
 import json
 import os
@@ -37,7 +36,7 @@ os.killpg(int(sys.argv[1]), signal.SIGTERM)
 
 
 class Slurm:
-    """A folder to submit from, with sbatch and scancel of this machine alone."""
+    """A folder to submit from, with sbatch and scancel for this machine."""
 
     def __init__(self, folder):
         self.folder = prepared(folder)
@@ -49,7 +48,7 @@ class Slurm:
         self.command("scancel", SCANCEL)
 
     def command(self, name, text):
-        """Put a command in place."""
+        """Write a command."""
         path = self.folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
@@ -59,17 +58,17 @@ class Slurm:
         return run(line, self.folder, self.env)
 
     def jobs(self):
-        """The process groups of the jobs that still run."""
+        """The process groups of running jobs."""
         return [
             pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))
         ]
 
     def logs(self):
-        """What all jobs have printed."""
+        """The output of all jobs."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("spool/*/log")))
 
     def rounds(self, job):
-        """The rounds that a fit has finished."""
+        """The number of finished rounds of a fit."""
         events = [
             json.loads(path.read_text())
             for path in self.folder.joinpath(job).glob("events/0*.json")
@@ -79,27 +78,27 @@ class Slurm:
 
 def alive(group):
     """Whether a process group has a member that is not a zombie."""
-    found = subprocess.run(
+    output = subprocess.run(
         ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True
     ).stdout
     return any(
-        int(pgid) == group and state[0] != "Z" for pgid, state in map(str.split, found.splitlines())
+        int(pgid) == group and state[0] != "Z"
+        for pgid, state in map(str.split, output.splitlines())
     )
 
 
 @pytest.fixture
 def slurm(tmp_path):
-    """A folder to submit from; no job outlives the test."""
-    made = Slurm(tmp_path)
-    yield made
-    for group in made.jobs():
+    """A folder to submit from, whose jobs end with the test."""
+    launcher = Slurm(tmp_path)
+    yield launcher
+    for group in launcher.jobs():
         os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme(slurm):
-    """Both ways fit the same model, bit for bit, on workers that were submitted as jobs; then no
-    job is left."""
+def test_the_slurm_commands_of_the_readme_fit_the_same_model(slurm):
+    """To the bit, on workers that are submitted as jobs; no job is left."""
     install, batch, direct = commands("Slurm")
     assert install == 'pip install ".[deploy]"'
     submitted = slurm(batch)
@@ -120,13 +119,9 @@ def test_the_commands_of_the_readme(slurm):
 
 @pytest.mark.slow
 def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
-    """The signal that fit.sbatch asks for, to the process that Slurm sends it to: the fit stops,
-    its model predicts."""
-    directives = dict(
-        re.findall(
-            r"^#SBATCH --(\S+)=(\S+)$", DEPLOY.joinpath("fit.sbatch").read_text(), re.MULTILINE
-        )
-    )
+    """The signal of fit.sbatch stops the fit, whose model predicts."""
+    script = DEPLOY.joinpath("fit.sbatch").read_text()
+    directives = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", script, re.MULTILINE))
     assert set(directives) == {"job-name", "output", "cpus-per-task", "mem", "time", "signal"}
     receiver, name, _ = re.split("[:@]", directives["signal"])
     assert receiver == "B"
@@ -140,9 +135,8 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
 
 
 @pytest.mark.slow
-def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
-    """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no
-    sbatch."""
+def test_the_script_of_a_worker_has_the_options(slurm):
+    """As Slurm and `dask worker` read them; sbatch is not needed."""
     slurm.env["PATH"] = environment()["PATH"]
     options = (
         "--threads 8 --memory 16GiB --time 02:00:00 --partition long --account sun --logs out "
@@ -157,13 +151,8 @@ def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
     )
     assert directives.pop("-o") == "out/partirvm-worker-%J.out"
     assert directives.pop("-e") == "out/partirvm-worker-%J.err"
-    assert directives == {
-        "-J": "partirvm-worker",
-        "-p": "long",
-        "-A": "sun",
-        "-n": "1",
-        "-t": "02:00:00",
-    }
+    expected = {"-J": "partirvm-worker", "-p": "long", "-A": "sun", "-n": "1", "-t": "02:00:00"}
+    assert directives == expected
     assert "#SBATCH --cpus-per-task=8\n" in done.stdout
     assert "#SBATCH --mem=16384M\n" in done.stdout
     python, flag, module, *words = shlex.split(done.stdout.splitlines()[-1])
