@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from threadpoolctl import threadpool_limits
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -10,7 +11,7 @@ from partirvm import RVMClassifier, RVMRegressor
 @pytest.mark.bits
 def test_predictions_do_not_depend_on_the_threads_of_blas():
     """Means, deviations, intervals, samples and probabilities of models with many vectors."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1200, 2))
     new = rng.uniform(-2, 2, size=(500, 2))
     y = np.sin(6 * X[:, 0]) * np.cos(6 * X[:, 1]) + 0.05 * rng.standard_normal(len(X))

@@ -21,6 +21,7 @@ import pytest
 import scipy.linalg
 import threadpoolctl
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model
 from partirvm.cli import main
@@ -102,13 +103,16 @@ def key():
     libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
     architectures = {one.get("architecture", one["internal_api"]) for one in libraries}
     simd = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
-    kernels = [f"BLAS {' and '.join(sorted(architectures))}", f"SIMD {' '.join(simd) or 'baseline'}"]
+    kernels = [
+        f"BLAS {' and '.join(sorted(architectures))}",
+        f"SIMD {' '.join(simd) or 'baseline'}",
+    ]
     return ", ".join([f"numpy {np.__version__}", f"scipy {scipy.__version__}", *kernels])
 
 
 def points():
     """Inputs (n, 3) and targets of each DATA, whose last tile is not full."""
-    rng = np.random.default_rng(16)
+    rng = default_rng(16)
     X = rng.uniform(-2, 2, size=(700, 3))
     f = np.sin(3 * X[:, 0]) + 0.5 * X[:, 1] ** 2
     y = f + 0.1 * rng.normal(size=len(X))
@@ -125,7 +129,7 @@ def points():
 
 def outcome(model):
     """Two figures of a fit, and a digest of its parameters and predictions."""
-    X = np.random.default_rng(61).uniform(-2.5, 2.5, size=(50, 3))
+    X = default_rng(61).uniform(-2.5, 2.5, size=(50, 3))
     if hasattr(model, "predict_proba"):
         predictions = [model.predict_proba(X)]
     else:

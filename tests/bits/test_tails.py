@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from journals import Recorder, left
 from kernel_cases import CASES as KERNELS
 from kernel_cases import D
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
@@ -60,15 +62,15 @@ def values(kernel, X, Z):
 @given(st.sampled_from([0, LAST]), TAILS, st.integers(1, 80))
 def test_a_kernel_value_depends_only_on_its_point_and_centre(kernel, full, tail, columns):
     """Whatever other points and centres there are, and however many."""
-    rng = np.random.default_rng(tail)
+    rng = default_rng(tail)
     X = rng.normal(size=(full + tail, D))
     Z = rng.normal(size=(columns, D))
     block = values(kernel, X, Z)
     rows = rng.permutation(len(X))
     centres = rng.permutation(columns)
-    np.testing.assert_array_equal(values(kernel, X[rows], Z[centres]), block[np.ix_(rows, centres)])
-    np.testing.assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
-    np.testing.assert_array_equal(
+    assert_array_equal(values(kernel, X[rows], Z[centres]), block[np.ix_(rows, centres)])
+    assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
+    assert_array_equal(
         values(kernel, X[:tail], Z[: columns // 2 + 1]), block[:tail, : columns // 2 + 1]
     )
 
@@ -79,7 +81,7 @@ def test_a_kernel_value_depends_only_on_its_point_and_centre(kernel, full, tail,
 )
 def test_a_product_of_a_row_depends_only_on_the_row(full, tail, columns, targets):
     """For any number of columns; odd numbers and odd multiples of four are the hard ones."""
-    rng = np.random.default_rng(columns)
+    rng = default_rng(columns)
     block = np.asfortranarray(rng.normal(size=(full + tail, columns)))
     weights = rng.normal(size=(columns,) if targets is None else (columns, targets))
     root = np.triu(rng.normal(size=(columns, columns)))
@@ -90,18 +92,14 @@ def test_a_product_of_a_row_depends_only_on_the_row(full, tail, columns, targets
             (products, quadratic_forms), (weights, root), expected, strict=True
         ):
             product = function(block, right)
-            np.testing.assert_allclose(product, value, rtol=1e-10, atol=1e-10)
-            np.testing.assert_array_equal(
-                function(np.asfortranarray(block[rows]), right), product[rows]
-            )
-            np.testing.assert_array_equal(
-                function(np.asfortranarray(block[-1:]), right), product[-1:]
-            )
+            assert_allclose(product, value, rtol=1e-10, atol=1e-10)
+            assert_array_equal(function(np.asfortranarray(block[rows]), right), product[rows])
+            assert_array_equal(function(np.asfortranarray(block[-1:]), right), product[-1:])
 
 
 def model(columns, targets=1, classes=0):
     """A random model with a basis of a product; AVX-512 rounds M = 4 mod 8 differently."""
-    rng = np.random.default_rng(columns)
+    rng = default_rng(columns)
     scaling = Scaling(np.full(D, 0.3), np.full(D, 1.7), np.zeros(targets), np.full(targets, 2.5))
     turn = rng.normal(size=(D, 3))
     design = Design(
@@ -129,13 +127,13 @@ def model(columns, targets=1, classes=0):
 @given(st.sampled_from([0, LAST, 1920, 2048]), TAILS)
 def test_a_prediction_depends_only_on_its_row(fitted, full, tail):
     """Mean, variance and nearness in any order of rows, of the first rows, and of one."""
-    rng = np.random.default_rng(tail)
+    rng = default_rng(tail)
     X = rng.normal(size=(full + tail, D))
     with one_blas_thread():
         moments = fitted.moments(X)
         for rows in (rng.permutation(len(X)), np.arange(tail), np.array([len(X) - 1])):
             for part, expected in zip(fitted.moments(X[rows]), moments, strict=True):
-                np.testing.assert_array_equal(part, expected[rows])
+                assert_array_equal(part, expected[rows])
 
 
 FITS = {
@@ -157,7 +155,7 @@ BY_DEFAULT = {"working-set", "two targets", "classes"}
 
 def source(case, tail):
     """A full tile and one with a tail."""
-    rng = np.random.default_rng(tail)
+    rng = default_rng(tail)
     X = rng.uniform(-3, 3, size=(TILE + LAST + tail, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=len(X))
     if case == "two targets":

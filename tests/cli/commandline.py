@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.cli import main
 
@@ -25,7 +26,7 @@ def target(X):
 
 def write_csv(path, rows, seed):
     """Write a table of columns a, b, fare; return it, (rows, 3)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, (rows, 2))
     table = np.column_stack([X, target(X) + rng.normal(0, NOISE, rows)])
     np.savetxt(path, table, delimiter=",", header="a,b,fare", comments="", fmt="%.17g")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
 from partirvm import load_model, open_job
@@ -32,7 +34,7 @@ class Classes:
 
 def write(path, rows, seed, K):
     """Write a table of two inputs, the class and its score; return the labels."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(rows, 2))
     score = X[:, 0] + 0.7 * np.sin(2 * X[:, 1]) + rng.normal(0, 0.4, rows)
     labels = np.array(LABELS[K])[np.searchsorted(CUTS[K], score)]
@@ -78,8 +80,8 @@ def test_scores_of_classes_are_those_of_predictions(classes, cli, cli_json, tmp_
     two = len(classes.names) == 2
     names = ["n_rows", "n_vectors", "accuracy", "log_loss", "brier", "ece", "roc_auc"]
     assert list(scores) == (names if two else names[:-1])
-    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-14)
-    np.testing.assert_array_equal(label, np.array(classes.names)[p.argmax(axis=1)])
+    assert_allclose(p.sum(axis=1), 1, atol=1e-14)
+    assert_array_equal(label, np.array(classes.names)[p.argmax(axis=1)])
     assert scores["n_rows"] == len(classes.truth) == len(p)
     assert scores["accuracy"] == pytest.approx(accuracy_score(classes.truth, label))
     assert scores["log_loss"] == pytest.approx(log_loss(classes.truth, p))
@@ -99,11 +101,11 @@ def test_interval_adds_bands_of_probabilities(classes, cli, tmp_path):
     header, same, numbers = predictions(cli, classes, tmp_path / "b.csv", "--interval", "0.9")
     kinds = ("p", "lower", "upper")
     assert header == ["label", *(f"{kind}_{name}" for kind in kinds for name in classes.names)]
-    np.testing.assert_array_equal(same, label)
-    np.testing.assert_array_equal(numbers[:, : len(classes.names)], p)
+    assert_array_equal(same, label)
+    assert_array_equal(numbers[:, : len(classes.names)], p)
     X = np.loadtxt(classes.at("test.csv"), delimiter=",", skiprows=1, usecols=(0, 1))
     bands, _ = load_model(classes.at("job")).interval(0.9, "probability")(X)
-    np.testing.assert_allclose(numbers[:, len(classes.names) :], bands, rtol=1e-9)
+    assert_allclose(numbers[:, len(classes.names) :], bands, rtol=1e-9)
 
 
 def test_commands_report_log_loss_and_error_of_classes(classes, cli, cli_json, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clusters import Processes, free_port
+from numpy.random import default_rng
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
@@ -38,7 +39,7 @@ def scheduler(tmp_path_factory):
 def data(tmp_path_factory):
     """A folder with rough.zarr, small.zarr and held-out.zarr."""
     folder = tmp_path_factory.mktemp("rough")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     for name, rows in (("rough", 12_000), ("small", 1500), ("held-out", 1000)):
         X = rng.uniform(-2, 2, (rows, 2))
         y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=rows)

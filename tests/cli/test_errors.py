@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from partirvm import open_job
 from partirvm.storage.records import to_json
@@ -98,7 +99,7 @@ def places(tour, tmp_path_factory):
     from partirvm.data import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
-    X = np.random.default_rng(0).normal(size=(50, 3))
+    X = default_rng(0).normal(size=(50, 3))
     y = np.arange(50.0)
     ingest((X, y), folder / "wide.zarr")
     (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import LONG, measured, start
+from numpy.random import default_rng
 
 from partirvm import predict
 from partirvm.data import ingest
@@ -57,7 +58,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
 @pytest.mark.slow
 def test_a_fit_keeps_its_memory_limit(tmp_path):
     """A limit close to the least that it needs; without one VmHWM is 185 MiB."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, (15_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
     options = "--gamma 0.5 --partition-size 200 --max-rounds 2 --memory-limit 152MiB"

@@ -10,6 +10,7 @@ import zarr
 from by_default import some
 from click.testing import CliRunner
 from commandline import NOISE
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import load_model
 from partirvm.cli import options
@@ -76,7 +77,7 @@ def test_rows_without_a_target_have_the_same_predictions(tour, cli, tmp_path, or
     assert "partirvm fit" not in out
     expected = predictions(cli, tour, tmp_path, tour.test)
     (tmp_path / "out.csv").unlink()
-    np.testing.assert_array_equal(predictions(cli, tour, tmp_path, data), expected)
+    assert_array_equal(predictions(cli, tour, tmp_path, data), expected)
 
 
 @pytest.mark.parametrize("ending", some(["csv", "zarr"], {"csv"}))
@@ -94,10 +95,10 @@ def test_interval_adds_columns_of_its_ends(tour, cli, tmp_path, ending):
         table = np.column_stack([columns[name][:] for name in columns.attrs["columns"]])
     model = load_model(tour.job)
     ends, _ = model.interval(0.8)(tour.test_table[:, :2])
-    np.testing.assert_allclose(table[:, 2:], ends, rtol=1e-10)
+    assert_allclose(table[:, 2:], ends, rtol=1e-10)
     (tmp_path / "plain").mkdir()
     plain = predictions(cli, tour, tmp_path / "plain", tour.test)
-    np.testing.assert_array_equal(table[:, :2].T, plain)
+    assert_array_equal(table[:, :2].T, plain)
     status, out, err = cli(*predict, str(tmp_path / "x.csv"), "--interval", "95")
     assert (status, out) == (2, "")
     assert "--interval" in err

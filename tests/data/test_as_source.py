@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, as_source
 from partirvm.errors import DataError, UsageError
@@ -43,8 +44,8 @@ def test_every_kind_of_rows_becomes_a_source(data, target, names, values):
     assert source.columns.target == (
         "cost" if isinstance(target, pd.Series | pd.DataFrame | dd.Series) else "y"
     )
-    np.testing.assert_array_equal(source.tile(0).X, values)
-    np.testing.assert_array_equal(source.tile(0).t[:, 0], Y)
+    assert_array_equal(source.tile(0).X, values)
+    assert_array_equal(source.tile(0).t[:, 0], Y)
     assert not source.shuffled
     assert as_source(source) is source
 
@@ -52,7 +53,7 @@ def test_every_kind_of_rows_becomes_a_source(data, target, names, values):
 def test_dask_chunks_may_have_unknown_sizes():
     known = da.from_array(X, chunks=(7, 3))
     source = as_source(known[known[:, 0] > 20], None)
-    np.testing.assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
+    assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
 
 
 @pytest.mark.parametrize(

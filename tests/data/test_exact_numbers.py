@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.data import as_source, ingest
@@ -76,7 +77,7 @@ def test_a_label_of_csv_keeps_its_digits(tmp_path):
     assert new.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is an unknown level
 
 
-X = np.random.default_rng(0).uniform(0, 9, (20, 2))
+X = default_rng(0).uniform(0, 9, (20, 2))
 Y = np.arange(20.0)
 
 

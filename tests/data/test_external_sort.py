@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data.writer import ExternalSorter
 
@@ -43,12 +45,12 @@ KEYS = st.one_of(
 def test_the_external_sort_is_stable(keys, cuts, memory, high):
     values = np.minimum(np.array(keys, dtype=float) * high, np.nextafter(high, 0))
     blocks = sort(values, cuts, memory, high)
-    np.testing.assert_array_equal(blocks[:, 1], np.argsort(values, kind="stable"))
-    np.testing.assert_array_equal(blocks[:, 0], np.sort(values))
+    assert_array_equal(blocks[:, 1], np.argsort(values, kind="stable"))
+    assert_array_equal(blocks[:, 0], np.sort(values))
 
 
 def test_sorted_blocks_fit_the_memory(tmp_path):
-    keys = np.random.default_rng(1).random((50_000, 1))
+    keys = default_rng(1).random((50_000, 1))
     with ExternalSorter(tmp_path / "spill", 1) as sorter:
         sorter.add(keys)
         sizes = [block.nbytes for block in sorter.blocks(4096)]

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource
 from partirvm.data.arrays import GatheredRows, rows_of_tile
@@ -17,7 +19,7 @@ from partirvm.types import PANEL_ROWS
 
 N = 2600
 TILE = 128
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X, T = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 1))
 WEIGHTS = RNG.choice([0.0, 0.5, 2.0], size=N)
 SCALING = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))
@@ -86,7 +88,7 @@ def test_gathered_rows_are_an_even_number_of_tiles(n):
     assert rows.tile_rows <= PANEL_ROWS
     assert rows.n_tiles % 2 == 0 or n < PIECE_ROWS
     values = np.concatenate([rows.tile(number).X[:, 0] for number in range(rows.n_tiles)])
-    np.testing.assert_array_equal(values, np.arange(n))
+    assert_array_equal(values, np.arange(n))
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
@@ -94,8 +96,8 @@ def test_gathered_rows_keep_their_numbers_in_the_source(weights):
     rows = gathered(ArraySource(X, T, weights, tile_rows=TILE), np.arange(5, N, 3))
     assert rows.n_rows == len(range(5, N, 3))
     numbers = [200, 8, 200, 317]
-    np.testing.assert_array_equal(rows.gather(numbers).X, X[numbers])
+    assert_array_equal(rows.gather(numbers).X, X[numbers])
     if weights is None:
         assert rows.gather(numbers).weights is None
     else:
-        np.testing.assert_array_equal(rows.gather(numbers).weights, weights[numbers])
+        assert_array_equal(rows.gather(numbers).weights, weights[numbers])

@@ -13,6 +13,8 @@ import zarr
 from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
@@ -21,7 +23,7 @@ from partirvm.data.source import hash_tile, tile_rows_for
 
 
 def rows(n=500, d=3, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     return rng.normal(size=(n, d)), rng.normal(size=n)
 
 
@@ -57,22 +59,22 @@ def assert_holds(data, X, y, seed, weights=None):
     order = (
         np.arange(len(X))
         if seed is None
-        else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
+        else np.argsort(default_rng(seed).random(len(X)), kind="stable")
     )
     stored_X, stored_t, numbers = all_rows(data)
-    np.testing.assert_array_equal(numbers, order)
-    np.testing.assert_array_equal(stored_X, X[order])
-    np.testing.assert_array_equal(stored_t[:, 0], y[order])
+    assert_array_equal(numbers, order)
+    assert_array_equal(stored_X, X[order])
+    assert_array_equal(stored_t[:, 0], y[order])
     assert (data.seed, data.shuffled) == (seed, seed is not None)
     mean = np.average(y, weights=weights)
     variance = np.average((y - mean) ** 2, weights=weights)
-    np.testing.assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
-    np.testing.assert_allclose(
+    assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
+    assert_allclose(
         data.moments.inputs.mean, np.average(X, axis=0, weights=weights), rtol=1e-12, atol=1e-14
     )
-    np.testing.assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
+    assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
     if weights is not None:
-        np.testing.assert_array_equal(data.gather(range(len(X))).weights, weights[order])
+        assert_array_equal(data.gather(range(len(X))).weights, weights[order])
 
 
 def saved(path, save, **options):
@@ -224,7 +226,7 @@ def test_values_equal_to_a_fill_value_are_written(tmp_path):
     assert list((tmp_path / "d.zarr").glob("rows-*/X/c/1/0"))
 
 
-SHUFFLED = np.random.default_rng(2).permutation(500)
+SHUFFLED = default_rng(2).permutation(500)
 
 
 TARGETS = {
@@ -265,9 +267,9 @@ def test_parts_of_a_table_are_joined_by_position(kind, target, tmp_path):
         categorical=[] if kind == "lists" else ["b"],
     )
     stored_X, stored_t, numbers = all_rows(data)
-    np.testing.assert_array_equal(stored_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
-    np.testing.assert_array_equal(stored_t[:, 0], targets[numbers])
-    np.testing.assert_array_equal(data.gather(range(500)).weights, 1.0 + numbers)
+    assert_array_equal(stored_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
+    assert_array_equal(stored_t[:, 0], targets[numbers])
+    assert_array_equal(data.gather(range(500)).weights, 1.0 + numbers)
     assert data.columns.target in ("y", "cost")
 
 
@@ -306,9 +308,7 @@ def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path):
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
     second = ingest(test, tmp_path / "test.zarr", like=first, shuffle=None)
     assert second.columns == first.columns
-    np.testing.assert_array_equal(
-        second.tile(0).X, [[5, 2], [6, 1]]
-    )  # "w" is an unknown level: code 2
+    assert_array_equal(second.tile(0).X, [[5, 2], [6, 1]])  # "w" is an unknown level: code 2
     assert second.tile(0).t[:, 0].tolist() == [1, 0]
     by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
     assert by_path.fingerprint() == second.fingerprint()
@@ -331,8 +331,8 @@ def test_npz_names_its_columns(tmp_path):
     data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", features=["r", "p"], shuffle=None)
     assert data.columns.features == ("r", "p")
     assert data.weighted
-    np.testing.assert_array_equal(data.tile(0).X, X[:, [2, 0]])
-    np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)
+    assert_array_equal(data.tile(0).X, X[:, [2, 0]])
+    assert_array_equal(data.tile(0).t[:, 0], 2 * y)
 
 
 def test_integers_of_a_csv_may_become_fractions_far_down(tmp_path):

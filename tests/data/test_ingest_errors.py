@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.random import default_rng
 
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.writer import claimed, publication
@@ -155,7 +156,7 @@ def test_wrong_input_has_a_short_message_and_leaves_nothing(
 
 
 def test_checksums_of_parquet_pages_are_verified(tmp_path):
-    values = np.random.default_rng(0).random(1000)
+    values = default_rng(0).random(1000)
     place = tmp_path / "t.parquet"
     table = pa.table({"a": values, "y": values})
     pq.write_table(table, place, use_dictionary=False, compression="none", write_page_checksum=True)

@@ -13,6 +13,7 @@ import pytest
 from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
@@ -33,7 +34,7 @@ print(status, peak, 'pandas' in sys.modules)
 
 def tables(rows):
     """Rows of 16 features and a target, in tables of at most 100,000."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     for start in range(0, rows, BLOCK):
         columns = rng.standard_normal((17, min(BLOCK, rows - start)))
         yield pa.table(dict(zip([*NAMES, "y"], columns, strict=True)))

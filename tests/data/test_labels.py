@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils.class_weight import compute_class_weight
 
 from partirvm.data.labels import class_weights, coded, find_classes, label_array, plain_labels
@@ -42,13 +43,13 @@ def test_classes_and_codes_are_those_of_numpy(tmp_path, kind):
     expected, inverse = np.unique(labels, return_inverse=True)
     for y in in_every_store(labels, tmp_path):
         classes = find_classes(y)
-        np.testing.assert_array_equal(classes, expected)
+        assert_array_equal(classes, expected)
         assert classes.dtype == expected.dtype
         codes = coded(y, classes)
         assert codes.dtype == np.float64
         assert codes.shape == (5,)
-        np.testing.assert_array_equal(np.asarray(codes), inverse)
-        np.testing.assert_array_equal(np.asarray(codes[1:4]), inverse[1:4])
+        assert_array_equal(np.asarray(codes), inverse)
+        assert_array_equal(np.asarray(codes[1:4]), inverse[1:4])
 
 
 def test_invalid_labels_are_refused(tmp_path):
@@ -87,7 +88,7 @@ def test_labels_survive_json():
     for kind, labels in KINDS.items():
         if kind != "objects":
             classes = np.unique(labels)
-            np.testing.assert_array_equal(label_array(plain_labels(classes)), classes)
+            assert_array_equal(label_array(plain_labels(classes)), classes)
     with pytest.raises(DataError, match="have the same text"):
         plain_labels(np.array([1, "1"], dtype=object))
 
@@ -98,7 +99,7 @@ def test_class_weights_are_scikit_learns():
     classes, counts = np.unique(labels, return_counts=True)
     for weights in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
         expected = compute_class_weight(weights, classes=classes, y=labels)
-        np.testing.assert_allclose(
+        assert_allclose(
             class_weights(weights, tuple(classes.tolist()), counts.astype(float)), expected
         )
     assert class_weights({"0": 2, 1.0: 3}, (0, 1), np.ones(2)).tolist() == [2.0, 3.0]

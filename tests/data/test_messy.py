@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 
 N = 120
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 NUMBER = np.arange(N)
 X = RNG.normal(size=N).round(2)
 ORT = np.array(["Köln", "Bern", "Ulm"])[NUMBER % 3]

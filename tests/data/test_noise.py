@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from partirvm import ingest
 from partirvm.errors import DataError, UsageError
@@ -18,7 +19,7 @@ def test_a_column_of_noise_becomes_weights(tmp_path):
     lines = [f"{x[0]},{y},{r},{w}" for x, y, r, w in zip(X, Y, NOISE, WEIGHTS, strict=True)]
     table.write_text("\n".join(["x,y,r,w", *lines]))
     data = ingest(table, tmp_path / "data", target="y", features=["x"], noise="r", shuffle=None)
-    np.testing.assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
+    assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
     for options in ({"weights": "w"}, {"classes": True}):
         with pytest.raises(
             UsageError, match=r"'r' cannot be the noise .* for regression without weights"

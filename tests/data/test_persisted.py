@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 from clusters import cluster
 from distributed import Client
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, ingest
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
 Y = np.sin(2 * X[:, 0]) + 0.1 * NOISE
 WEIGHTS = 1 + np.arange(300) % 3
@@ -51,23 +53,23 @@ def source_of(client):
 def test_persisted_arrays_are_read_by_several_threads(client):
     source = source_of(client)
     expected = ArraySource(X, Y, WEIGHTS, tile_rows=32)
-    np.testing.assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
+    assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
     with ThreadPoolExecutor(3) as pool:
         for number, tile in enumerate(pool.map(source.tile, range(source.n_tiles))):
-            np.testing.assert_array_equal(tile.X, expected.tile(number).X)
+            assert_array_equal(tile.X, expected.tile(number).X)
 
 
 def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client):
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
         inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
-        np.testing.assert_array_equal(inputs, X[96:128])
+        assert_array_equal(inputs, X[96:128])
 
 
 def test_a_part_needs_no_client(client):
     part = pickle.loads(pickle.dumps(source_of(client).part([2])))
     client.close()
-    np.testing.assert_array_equal(part.tile(2).X, X[64:96])
+    assert_array_equal(part.tile(2).X, X[64:96])
 
 
 def test_persisted_arrays_and_frames_are_ingested(client, tmp_path):
@@ -83,5 +85,5 @@ def test_persisted_arrays_and_frames_are_ingested(client, tmp_path):
     for number, source in enumerate(sources):
         target = "y" if number == 0 else None
         data = ingest(source, tmp_path / f"{number}.zarr", target=target, shuffle=None)
-        np.testing.assert_array_equal(data.tile(0).X, X)
-        np.testing.assert_array_equal(data.tile(0).t[:, 0], Y)
+        assert_array_equal(data.tile(0).X, X)
+        assert_array_equal(data.tile(0).t[:, 0], Y)

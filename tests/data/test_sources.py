@@ -9,6 +9,8 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, Source, ingest
 
@@ -34,7 +36,7 @@ def arrays(n=N):
 
 X, Y, WEIGHTS = arrays()
 ORDER = np.arange(N)
-SHUFFLED = np.argsort(np.random.default_rng(5).random(N), kind="stable")
+SHUFFLED = np.argsort(default_rng(5).random(N), kind="stable")
 
 
 def foreign_zarr(folder, chunk=10):
@@ -107,11 +109,11 @@ def case(request, tmp_path):
 
 def assert_same_tile(tile, expected):
     assert (tile.number, tile.start) == (expected.number, expected.start)
-    np.testing.assert_array_equal(tile.X, expected.X)
-    np.testing.assert_array_equal(tile.t, expected.t)
+    assert_array_equal(tile.X, expected.X)
+    assert_array_equal(tile.t, expected.t)
     assert (tile.weights is None) == (expected.weights is None)
     if tile.weights is not None:
-        np.testing.assert_array_equal(tile.weights, expected.weights)
+        assert_array_equal(tile.weights, expected.weights)
 
 
 def test_tiles_cut_the_rows_exactly(case):
@@ -129,11 +131,11 @@ def test_tiles_cut_the_rows_exactly(case):
         tile = source.tile(number)
         order = case.order[rows]
         assert (tile.number, tile.start) == (number, rows.start)
-        np.testing.assert_array_equal(tile.X, X[order])
-        np.testing.assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
+        assert_array_equal(tile.X, X[order])
+        assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
         assert (tile.weights is not None) == case.weighted
         if case.weighted:
-            np.testing.assert_array_equal(tile.weights, weights[order])
+            assert_array_equal(tile.weights, weights[order])
         for block in [tile.X, tile.t, *[tile.weights] * case.weighted]:
             assert block.dtype == np.float64
             assert block.flags.c_contiguous
@@ -154,11 +156,11 @@ def test_gathered_rows_have_the_requested_order(case):
         gathered = source.gather(rows).X
         weights = source.gather(rows).weights
         assert gathered.shape == (len(rows), D)
-        np.testing.assert_array_equal(gathered, X[order])
+        assert_array_equal(gathered, X[order])
         assert (weights is not None) == case.weighted
         if case.weighted:
             assert (weights.shape, weights.dtype) == ((len(rows),), np.float64)
-            np.testing.assert_array_equal(weights, WEIGHTS[order])
+            assert_array_equal(weights, WEIGHTS[order])
     for row in (-1, N):
         with pytest.raises(IndexError):
             case.source.gather([0, row])
@@ -173,7 +175,7 @@ def test_a_part_reads_the_same_tiles_in_another_process(case):
         for number in tiles:
             assert_same_tile(part.tile(number), case.source.tile(number))
         gathered = [number * TILE + 1 for number in tiles]
-        np.testing.assert_array_equal(part.gather(gathered).X, X[case.order[gathered]])
+        assert_array_equal(part.gather(gathered).X, X[case.order[gathered]])
         again = part.part(tiles[:1])
         assert_same_tile(again.tile(tiles[0]), case.source.tile(tiles[0]))
 

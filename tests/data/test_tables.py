@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ingest
 from partirvm.data.convert import frame_rows
@@ -58,7 +59,7 @@ def expected():
 def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
     """The step of 1.9 days is coarser than half a day, so that there is no cycle of a day."""
     data = ingest(KINDS[kind](tmp_path, messy()), tmp_path / "d.zarr", target="y")
-    np.testing.assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
+    assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
     assert data.columns.given == ("Stadt Ü", "offen", "wann", "gap")
     assert data.columns.categories == {"Stadt Ü": ("Bern", "Köln", "Ulm")}
     assert data.columns.dates == {"wann": ("week", "year")}
@@ -84,34 +85,32 @@ def test_later_rows_get_the_same_features(kind, tmp_path):
     features = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
     source = KINDS[kind](tmp_path, later.drop(columns="y")[["gap", "wann", "offen", "Stadt Ü"]])
     new = ingest(source, tmp_path / "new.zarr", like=data)
-    np.testing.assert_allclose(stored(new), features, rtol=1e-12, atol=1e-11)
+    assert_allclose(stored(new), features, rtol=1e-12, atol=1e-11)
     assert new.notes.keys() == {"Stadt Ü", "gap"}
     both = ingest(KINDS[kind](tmp_path, later), tmp_path / "d.zarr", append=True)
-    np.testing.assert_allclose(stored(both)[N:], features, rtol=1e-12, atol=1e-11)
+    assert_allclose(stored(both)[N:], features, rtol=1e-12, atol=1e-11)
     assert both.moments.inputs.missing[0] == 101
 
 
 def test_frames_of_other_types_and_order_are_the_same_rows():
     """Text for numbers and dates, nullable types, other order; missing columns are named."""
     rows, columns = frame_rows(messy().drop(columns="y"))
-    np.testing.assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
-    np.testing.assert_array_equal(
-        frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows
-    )
+    assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
+    assert_array_equal(frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows)
     other = (
         messy()
         .iloc[:, ::-1]
         .astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
     )
     other["gap"] = other["gap"].astype("string")
-    np.testing.assert_array_equal(frame_rows(other, columns)[0], rows)
+    assert_array_equal(frame_rows(other, columns)[0], rows)
     zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
-    np.testing.assert_array_equal(frame_rows(zone, columns)[0], rows)
+    assert_array_equal(frame_rows(zone, columns)[0], rows)
     empty, filled = (
         frame_rows(messy().assign(wann=wann), columns)[0] for wann in (np.nan, TWO_YEARS)
     )
     assert np.isnan(empty[:, 2:7]).all()
-    np.testing.assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
+    assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
     for wrong, message in [
         (
             other.drop(columns=["gap", "wann"]),
@@ -140,7 +139,7 @@ def test_a_cycle_needs_two_periods_and_a_resolution_below_half_a_period(dates, c
     rows, columns = frame_rows(pd.DataFrame({"a": dates}))
     assert columns.dates == {"a": cycles}
     origin = pd.Timestamp("2000-01-01") if isinstance(dates, pd.DatetimeIndex) else pd.Timedelta(0)
-    np.testing.assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
+    assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
 
 
 def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
@@ -173,7 +172,7 @@ def test_rows_without_a_target_are_left_out_on_request(classes, tmp_path):
         ingest(table, tmp_path / "d.zarr", **options)
     data = ingest(table, tmp_path / "d.zarr", drop_missing_targets=True, **options)
     assert sorted(data.original_rows(0).tolist()) == list(range(300))
-    np.testing.assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
+    assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
     assert data.notes["y"] == "100 rows without it left out"
 
 
@@ -181,5 +180,5 @@ def test_times_of_day_are_days_since_midnight(tmp_path):
     table = tmp_path / "times.csv"
     table.write_text("begins,y\n" + "\n".join(f"{hour:02}:30,{hour}" for hour in range(24)))
     data = ingest(str(table), tmp_path / "d.zarr", target="y", shuffle=None)
-    np.testing.assert_allclose(stored(data)[:, 0], (np.arange(24) + 0.5) / 24, rtol=1e-12)
+    assert_allclose(stored(data)[:, 0], (np.arange(24) + 0.5) / 24, rtol=1e-12)
     assert data.notes["begins"].startswith("days since midnight")

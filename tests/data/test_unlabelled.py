@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ingest
 
@@ -11,7 +13,7 @@ N = 300
 
 def table(n=N, *, target=True):
     """Rows of a number, a category and a target."""
-    rng = np.random.default_rng(n)
+    rng = default_rng(n)
     zone = np.array(["n", "s", "w"])[np.arange(n) % 3]
     rows = pd.DataFrame({"a": rng.normal(size=n), "zone": zone, "fare": rng.normal(size=n)})
     return rows if target else rows.drop(columns="fare")
@@ -38,16 +40,14 @@ def test_a_table_without_a_target_is_stored(write, seed, train, tmp_path):
     assert data.columns == train.columns
     numbers = np.concatenate([data.original_rows(number) for number in range(4)])
     expected = (
-        np.arange(200)
-        if seed is None
-        else np.argsort(np.random.default_rng(seed).random(200), kind="stable")
+        np.arange(200) if seed is None else np.argsort(default_rng(seed).random(200), kind="stable")
     )
-    np.testing.assert_array_equal(numbers, expected)
+    assert_array_equal(numbers, expected)
     X = rows.replace({"zone": {"n": 0, "s": 1, "w": 2}}).to_numpy(float)
     tiles = [data.tile(number) for number in range(4)]
-    np.testing.assert_array_equal(np.concatenate([tile.X for tile in tiles]), X[expected])
+    assert_array_equal(np.concatenate([tile.X for tile in tiles]), X[expected])
     assert [tile.t.shape for tile in tiles] == [(64, 0)] * 3 + [(8, 0)]
-    np.testing.assert_allclose(data.moments.inputs.mean, X.mean(axis=0), atol=1e-14)
+    assert_allclose(data.moments.inputs.mean, X.mean(axis=0), atol=1e-14)
     assert (data.moments.inputs.n, data.moments.targets.mean.shape) == (200, (0,))
     assert "no target" in repr(data)
     assert "no target" not in repr(train)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from by_default import some
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, ZarrSource, as_source, ingest
 from partirvm.data.zarr_source import FORMAT
@@ -69,7 +70,7 @@ def test_damaged_chunks_are_named(damage, array, folder):
     if array == "X":
         with pytest.raises(MissingDataError, match="chunk 3"):
             data.gather([0, 50])
-        np.testing.assert_array_equal(data.gather([0, 99]).X[:, 0], -data.gather([0, 99]).X[:, 1])
+        assert_array_equal(data.gather([0, 99]).X[:, 0], -data.gather([0, 99]).X[:, 1])
     if array != "row":
         with pytest.raises(MissingDataError):
             data.verify()
@@ -135,9 +136,7 @@ def test_missing_shards_of_foreign_arrays_are_noticed(tmp_path):
     with pytest.raises(MissingDataError, match=r"lacks 2 of its 4 chunks.*write_empty_chunks"):
         as_source(array, np.arange(100))
     array[:] = np.arange(200.0).reshape(100, 2)
-    np.testing.assert_array_equal(
-        as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:]
-    )
+    assert_array_equal(as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:])
 
 
 def test_undecodable_chunks_of_foreign_arrays_are_noticed(tmp_path):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from numpy.random import default_rng
 from waiting import PATIENCE
 
 from partirvm.data import ingest
@@ -34,7 +35,7 @@ def environment(**more):
 
 def table(path):
     """Write a small table of columns a, b, fare."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.uniform(-2, 2, (400, 2))
     rows = np.column_stack([X, np.sin(2 * X[:, 0]) * X[:, 1] + 5 + rng.normal(0, 0.1, len(X))])
     np.savetxt(path, rows, delimiter=",", header="a,b,fare", comments="")

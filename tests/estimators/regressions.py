@@ -2,19 +2,20 @@
 
 import naive
 import numpy as np
+from numpy.random import default_rng
 from scipy.stats import norm
 
 
 def sinc(n=100, noise=0.1, seed=0):
     """Tipping's example: sin(x)/x on [−10, 10] with noise of this standard deviation."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-10, 10, size=(n, 1))
     return X, np.sinc(X[:, 0] / np.pi) + noise * rng.normal(size=n)
 
 
 def plane(n=300, d=3, noise=0.1, seed=0):
     """A smooth function of several inputs."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     return X, 5 + np.sin(X[:, 0]) + 0.5 * X[:, -1] + noise * rng.normal(size=n)
 

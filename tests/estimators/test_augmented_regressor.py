@@ -7,6 +7,8 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import plane, sinc
 
 from partirvm import RVMRegressor, ingest
@@ -58,18 +60,18 @@ def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, 
     X, y = plane(150, d=2)
     X = 3 * X
     y = unit * y
-    w = np.random.default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
+    w = default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
     model = RVMRegressor(
         gamma=0.3 if standardize else 0.05, standardize=standardize, random_state=0
     )
     model.fit(X, y, sample_weight=w)
-    tested = np.vstack([X[:5], np.random.default_rng(2).uniform(-12, 12, size=(300, 2))])
+    tested = np.vstack([X[:5], default_rng(2).uniform(-12, 12, size=(300, 2))])
     rows = (X, y) if w is None else (X, y, w)
     mean, std = model.predict(tested, return_std=True, augment=rows)
     expected, deviation = dense(model, X, y, tested, w)
-    np.testing.assert_allclose(mean, expected, rtol=1e-9, atol=1e-9 * unit)
-    np.testing.assert_allclose(std, deviation, rtol=1e-9)
-    np.testing.assert_array_equal(model.predict(tested, augment=rows), mean)
+    assert_allclose(mean, expected, rtol=1e-9, atol=1e-9 * unit)
+    assert_allclose(std, deviation, rtol=1e-9)
+    assert_array_equal(model.predict(tested, augment=rows), mean)
 
 
 @FAR
@@ -85,10 +87,10 @@ def test_the_deviation_grows_away_from_the_data(standardize):
     among = np.linspace(-9, 9, 50)[:, None]
     beyond = np.array([[-60.0], [70.0]])
     noise = model.model_.predictive.noise_variance
-    np.testing.assert_allclose(model.predict(beyond, return_std=True)[1], y.std(), rtol=0.02)
+    assert_allclose(model.predict(beyond, return_std=True)[1], y.std(), rtol=0.02)
     mean, std = model.predict(beyond, return_std=True, augment=(X, y))
-    np.testing.assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
-    np.testing.assert_allclose(mean, model.predict(beyond), rtol=1e-9, atol=1e-6)
+    assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
+    assert_allclose(mean, model.predict(beyond), rtol=1e-9, atol=1e-6)
     plain, grown = (
         model.predict(among, return_std=True, augment=rows)[1] for rows in (None, (X, y))
     )
@@ -114,7 +116,7 @@ def test_augmenting_rows_may_have_any_form_and_order(tmp_path):
     for again in ((X[::-1], y[::-1]), str(tmp_path / "train.zarr"), arrays):
         for rows in (tested, str(tmp_path / "test.zarr")):
             found = model.predict(rows, return_std=True, augment=again)
-            np.testing.assert_allclose(found, (mean, std), rtol=1e-10)
+            assert_allclose(found, (mean, std), rtol=1e-10)
 
 
 def test_of_several_kernels_the_first_is_augmented():
@@ -125,7 +127,7 @@ def test_of_several_kernels_the_first_is_augmented():
     prediction = model.predict(tested, return_std=True, augment=(X, y))
     blocks = [model.model_.design.block(rows) for rows in (X, tested)]
     expected = dense(model, X, y, tested, blocks=blocks)
-    np.testing.assert_allclose(prediction, expected, rtol=1e-8)
+    assert_allclose(prediction, expected, rtol=1e-8)
 
 
 def test_augmenting_a_constant_target_adds_no_variance():

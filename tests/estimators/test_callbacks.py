@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -21,7 +22,7 @@ ROUNDS = {
 
 
 def rows(n=400):
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.uniform(-4, 4, (n, 1))
     return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(n)
 

@@ -8,6 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from sklearn.datasets import make_blobs
 
 from partirvm import RVMClassifier, WorkingSet
@@ -47,7 +49,7 @@ def probabilities(model, X):
         warnings.filterwarnings("ignore", FAR)
         p = model.predict_proba(X)
     assert np.isfinite(p).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert_allclose(p.sum(axis=1), 1)
     return p
 
 
@@ -107,7 +109,7 @@ def test_one_row_of_each_class_gives_finite_probabilities(strategy, K):
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
     """3 of 10,000 rows: candidates of the first round, and predicted where they are."""
-    rng = np.random.default_rng(6)
+    rng = default_rng(6)
     X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
     y = np.r_[np.zeros(9997, int), np.ones(3, int)]
     options = {"partition_size": 40, "max_rounds": 2, "standardize": False, "gamma": 0.3}
@@ -122,7 +124,7 @@ def test_a_thousand_classes_need_memory_unless_pooled():
     """1,000 posteriors of 201 columns need more than 1 GiB; pooled classes share one posterior."""
     K = 1000
     M = 201
-    X = np.random.default_rng(0).normal(size=(K, 3)).repeat(2, axis=0)
+    X = default_rng(0).normal(size=(K, 3)).repeat(2, axis=0)
     y = np.arange(K).repeat(2)
     options = {"memory_limit": "1GiB", "partition_size": M - 1, "max_rounds": 1}
     with pytest.raises(

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit, softmax
 from sklearn.datasets import make_blobs, make_moons
 
@@ -41,10 +43,10 @@ def test_predicted_labels_have_the_type_of_y(kind):
     X, codes = moons()
     y = LABELS[kind][codes]
     model = RVMClassifier(**OPTIONS).fit(X, y)
-    np.testing.assert_array_equal(model.classes_, LABELS[kind])
+    assert_array_equal(model.classes_, LABELS[kind])
     assert model.classes_.dtype == model.predict(X).dtype == LABELS[kind].dtype
     assert model.score(X, y) == np.mean(model.predict(X) == y) > 0.85
-    np.testing.assert_array_equal(
+    assert_array_equal(
         model.predict_proba(X), RVMClassifier(**OPTIONS).fit(X, codes).predict_proba(X)
     )
 
@@ -56,10 +58,10 @@ def test_two_classes_follow_the_formulas():
     Z = model.relevance_vectors_
     assert model.weights_.shape == model.alpha_.shape == (model.n_relevance_vectors_,) == (len(Z),)
     f = np.exp(-0.8 * ((X[:, None] - Z) ** 2).sum(axis=2)) @ model.weights_ + model.intercept_
-    np.testing.assert_allclose(model.decision_function(X), f, atol=1e-10)
-    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expit(f), atol=1e-10)
-    np.testing.assert_array_equal(model.predict(X), f > 0)
-    np.testing.assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)))
+    assert_allclose(model.decision_function(X), f, atol=1e-10)
+    assert_allclose(model.predict_proba(X)[:, 1], expit(f), atol=1e-10)
+    assert_array_equal(model.predict(X), f > 0)
+    assert_allclose(model.predict_log_proba(X), np.log(model.predict_proba(X)))
     assert {entry["train_rmse"] for entry in model.history_} == {None}
 
 
@@ -76,9 +78,9 @@ def test_three_classes_follow_the_formulas(multi_class):
     f = np.exp(-0.8 * ((X[:, None] - Z) ** 2).sum(axis=2)) @ model.weights_.T + model.intercept_
     ramp = model.model_.ramp
     f = f if ramp is None else ramp.power * np.log(np.logaddexp(0.0, f / ramp.width))
-    np.testing.assert_allclose(model.decision_function(X), f, atol=1e-9)
-    np.testing.assert_allclose(model.predict_proba(X), softmax(f, axis=1), atol=1e-9)
-    np.testing.assert_array_equal(model.predict(X), f.argmax(axis=1))
+    assert_allclose(model.decision_function(X), f, atol=1e-9)
+    assert_allclose(model.predict_proba(X), softmax(f, axis=1), atol=1e-9)
+    assert_array_equal(model.predict(X), f.argmax(axis=1))
     assert model.score(X, codes) > 0.9
 
 
@@ -115,10 +117,10 @@ def test_every_kind_of_input_gives_the_same_model(tmp_path):
         model = RVMClassifier(**OPTIONS).fit(*inputs)
         assert model.classes_.tolist() == labels.tolist(), kind
         assert model.n_features_in_ == 2
-        np.testing.assert_allclose(
+        assert_allclose(
             model.predict_proba(inputs[0]), expected.predict_proba(X), atol=1e-3, err_msg=kind
         )
-        np.testing.assert_array_equal(model.predict(inputs[0]), expected.predict(X), err_msg=kind)
+        assert_array_equal(model.predict(inputs[0]), expected.predict(X), err_msg=kind)
 
 
 @pytest.mark.slow
@@ -136,14 +138,14 @@ def test_class_weights_are_sample_weights(tmp_path):
     ):
         expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=factors[codes])
         found = RVMClassifier(**OPTIONS, class_weight=class_weight).fit(X, y)
-        np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)
+        assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)
         on_disk = RVMClassifier(**OPTIONS, class_weight=class_weight).fit(data)
-        np.testing.assert_allclose(on_disk.predict_proba(X), expected.predict_proba(X), atol=1e-3)
-    w = np.random.default_rng(0).uniform(0, 2, len(y))
+        assert_allclose(on_disk.predict_proba(X), expected.predict_proba(X), atol=1e-3)
+    w = default_rng(0).uniform(0, 2, len(y))
     factors = w.sum() / (2 * np.bincount(codes, w))
     expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=w * factors[codes])
     balanced = RVMClassifier(**OPTIONS, class_weight="balanced").fit(X, y, sample_weight=w)
-    np.testing.assert_allclose(balanced.predict_proba(X), expected.predict_proba(X), atol=1e-12)
+    assert_allclose(balanced.predict_proba(X), expected.predict_proba(X), atol=1e-12)
     plain = RVMClassifier(**OPTIONS).fit(X, y)
     assert found.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 

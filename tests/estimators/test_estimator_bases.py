@@ -3,6 +3,8 @@
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import Dense, plain_deviation
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -15,7 +17,7 @@ QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 
 def rows(n=N, seed=3):
     """A target with a linear trend in two of three features and a bend in the last."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 3)) * [1.0, 2.0, 0.5] + 3.0
     y = 5 + 2 * X[:, 0] - X[:, 1] + np.sin(6 * X[:, 2]) + 0.1 * rng.standard_normal(n)
     return X, y
@@ -85,20 +87,18 @@ def test_predictions_and_evidence_follow_the_formulas_of_the_design(case):
     fitted = model.model_
     dense = Dense(model, X, y, dense_design(model, X, functions))
     mean, variance = naive.predict(dense_design(model, new, functions), *dense.problem)
-    np.testing.assert_allclose(model.predict(new), dense.shift + dense.scale * mean, rtol=1e-6)
+    assert_allclose(model.predict(new), dense.shift + dense.scale * mean, rtol=1e-6)
     deviation = plain_deviation(model, new)
-    np.testing.assert_allclose(deviation, dense.scale * np.sqrt(variance), rtol=1e-5)
+    assert_allclose(deviation, dense.scale * np.sqrt(variance), rtol=1e-5)
     evidence = naive.log_evidence(*dense.problem) - N * np.log(dense.scale)
-    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
+    assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
     # attributes: the bias and every function in their order, then kernels
     labels = [-1, *(-2 - np.arange(len(model.basis_names_) - 1))]
     weights = dict(zip(labels, model.basis_weights_, strict=True))
     leading = fitted.design.leading
-    np.testing.assert_array_equal(
-        [weights[label] for label in leading], fitted.mean[: len(leading)]
-    )
+    assert_array_equal([weights[label] for label in leading], fitted.mean[: len(leading)])
     assert np.count_nonzero(model.basis_weights_) == fitted.design.n_leading
-    np.testing.assert_array_equal(np.isinf(model.basis_alpha_), model.basis_weights_ == 0)
+    assert_array_equal(np.isinf(model.basis_alpha_), model.basis_weights_ == 0)
     n_kernels = len(dense.Phi.T) - fitted.design.n_leading
     assert model.n_relevance_vectors_ == len(model.weights_) == n_kernels
     if options["basis"] == "linear":
@@ -113,7 +113,7 @@ def test_predictions_and_evidence_follow_the_formulas_of_the_design(case):
 @QUIET
 def test_polynomials_alone_are_sparse_linear_regression():
     """The monomials of the truth are selected; relevance is the loss of evidence without one."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 3))
     y = 1 + X[:, 0] - 2 * X[:, 0] * X[:, 1] + 0.3 * X[:, 2] ** 2 + 0.2 * rng.standard_normal(200)
     monomials = PolynomialFeatures(2, include_bias=False)
@@ -134,7 +134,7 @@ def test_polynomials_alone_are_sparse_linear_regression():
     for k, column in enumerate(selected):
         others = np.delete(np.arange(len(selected)), k)
         loss = evidence - naive.log_evidence(F[:, selected[others]], t, alpha[others], beta)
-        np.testing.assert_allclose(model.basis_relevance_[column], loss, rtol=1e-4, atol=1e-3)
+        assert_allclose(model.basis_relevance_[column], loss, rtol=1e-4, atol=1e-3)
 
 
 @QUIET
@@ -152,7 +152,7 @@ def test_weights_of_classes_are_the_mode(kernel, classes):
     fitted = model.model_
     alpha = np.repeat(fitted.alpha[:, None], fitted.mean.shape[1], axis=1)
     expected = naive.mode(fitted.likelihood, dense_design(model, X, linear), codes, alpha)
-    np.testing.assert_allclose(fitted.mean, expected, rtol=1e-3, atol=1e-4)
+    assert_allclose(fitted.mean, expected, rtol=1e-3, atol=1e-4)
     assert model.basis_weights_.shape == ((4,) if classes == 2 else (3, 4))
     assert model.basis_relevance_.shape == (4,)
     assert (model.basis_relevance_[1:3] > 2 + model.basis_relevance_[3]).all(), (

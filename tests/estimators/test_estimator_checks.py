@@ -5,9 +5,9 @@ import gc
 import pickle
 import weakref
 
-import numpy as np
 import pytest
 from by_default import some
+from numpy.testing import assert_array_equal
 from regressions import plane
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import (
@@ -108,6 +108,6 @@ def test_the_same_seed_gives_the_same_bits():
     first, second, other = (
         RVMRegressor(random_state=seed, **options).fit(*plane(200)) for seed in (1, 1, 2)
     )
-    np.testing.assert_array_equal(first.weights_, second.weights_)
+    assert_array_equal(first.weights_, second.weights_)
     assert first.log_evidence_ == second.log_evidence_
     assert {*map(tuple, first.relevance_vectors_)} != {*map(tuple, other.relevance_vectors_)}

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from kernel_cases import CASES, D
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model
 from partirvm.errors import UsageError
@@ -15,7 +17,7 @@ BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
 
 def rows(n=80):
     """Inputs of which the last is a category, and noisy targets."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     f = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + np.array([0.0, 1.5, -0.7])[X[:, 2].astype(int)]
     return X, f + 0.1 * rng.normal(size=n)
@@ -37,7 +39,7 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
     X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
     found, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(found, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
+    assert_allclose(found, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
     assert (std > 0).all()
     place = tmp_path / "model"
     if case.name == "callable":
@@ -48,7 +50,7 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
         save_model(model.model_, place)
         loaded = load_model(place, allow_code=True)
         assert loaded.design.kernel == case.kernel
-        np.testing.assert_array_equal(loaded.predict(X), found)
+        assert_array_equal(loaded.predict(X), found)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import plane
 from scipy import sparse
 from sklearn.base import clone
@@ -45,17 +47,15 @@ def test_frames_of_every_library_give_the_same_bits(library):
     model.fit(converted, t, X_val=converted, y_val=t)
     assert model.feature_names_in_.tolist() == ["a", "b", "kind"]
     assert sorted(model.model_.columns.categories["kind"]) == ["high", "low", "mid"]
-    np.testing.assert_array_equal(model.predict(converted), expected.predict(frame))
+    assert_array_equal(model.predict(converted), expected.predict(frame))
     if library != "dask":
-        np.testing.assert_array_equal(model.model_.predict(converted), expected.predict(frame))
-    np.testing.assert_array_equal(
-        model.predict_interval(converted), expected.predict_interval(frame)
-    )
+        assert_array_equal(model.model_.predict(converted), expected.predict(frame))
+    assert_array_equal(model.predict_interval(converted), expected.predict_interval(frame))
     labels = np.where(y > np.median(y), "yes", "no")
     plain, classes = (RVMClassifier(**OPTIONS).fit(rows, labels) for rows in (frame, converted))
-    np.testing.assert_array_equal(classes.predict_proba(converted), plain.predict_proba(frame))
+    assert_array_equal(classes.predict_proba(converted), plain.predict_proba(frame))
     numbers = frame[["a", "b"]]
-    np.testing.assert_array_equal(as_source(FRAMES[library](numbers), y).tile(0).X, numbers)
+    assert_array_equal(as_source(FRAMES[library](numbers), y).tile(0).X, numbers)
 
 
 def test_polars_series_are_targets_and_enums_are_categories():
@@ -191,7 +191,7 @@ def test_object_labels_of_one_type_get_that_type(labels):
     for objects in (y.astype(object), y.tolist(), pd.Series(y, dtype=object)):
         model = RVMClassifier(**OPTIONS).fit(NUMBERS, objects)
         assert model.classes_.dtype == expected.classes_.dtype
-        np.testing.assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
+        assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
@@ -199,10 +199,10 @@ def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
     """With the columns of the ingested frame; an array, which has no dates, is refused."""
     days = pd.date_range("2020-01-01", periods=60, freq="6h")
     frame = pd.DataFrame({"a": np.arange(60.0), "day": days})
-    y = np.sin(2 * np.pi * days.hour / 24) + np.random.default_rng(0).normal(0, 0.3, 60)
+    y = np.sin(2 * np.pi * days.hour / 24) + default_rng(0).normal(0, 0.3, 60)
     data = ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y", shuffle=4, tile_rows=16)
     model = RVMRegressor(**{**OPTIONS, "gamma": "scale"}).fit(data)
     assert (model.n_features_in_, data.n_features) == (2, 6)
-    np.testing.assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)
+    assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)
     with pytest.raises(DataError, match="was trained on dates"):
         model.predict(data.tile(0).X)

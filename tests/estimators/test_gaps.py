@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from partirvm import Gaussian, RVMClassifier, RVMRegressor, ingest, load_model, save_model
@@ -16,7 +18,7 @@ OPTIONS = {"gamma": "scale", "random_state": 0}
 
 def rows(n=500):
     """X (n, 3) without gaps, the rows where its third feature has one, and a target."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(n, 3))
     gap = rng.random(n) < 0.3
     return X, gap, X[:, 0] + 3.0 * gap + 0.1 * rng.normal(size=n)
@@ -38,12 +40,8 @@ def test_gaps_become_the_mean_and_an_indicator():
     share = gap.mean()
     inputs = scaling.inputs(incomplete)
     assert scaling.shares_missing(("a", "b", "c")) == {"c": pytest.approx(share)}
-    np.testing.assert_allclose(
-        inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12
-    )
+    assert_allclose(inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12)
+    assert_allclose(inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12)
     assert stats.pearsonr(model.predict(incomplete), y).statistic > 0.98
     without = RVMRegressor(**OPTIONS).fit(filled[:, :2], y).predict(filled[:, :2])
     assert np.sqrt(np.mean((without - y) ** 2)) > 1.0
@@ -58,11 +56,11 @@ def test_a_gap_of_a_complete_feature_is_its_mean(standardize, tmp_path):
     mean = X[:4].copy()
     new[:, 1], mean[:, 1] = np.nan, X[:, 1].mean()
     model = RVMRegressor(standardize=standardize, **OPTIONS).fit(X, y)
-    np.testing.assert_allclose(model.predict(new), model.predict(mean), rtol=1e-10)
+    assert_allclose(model.predict(new), model.predict(mean), rtol=1e-10)
     save_model(model, tmp_path / "m")
-    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
+    assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
     classes = RVMClassifier(standardize=standardize, **OPTIONS).fit(X, y > 1)
-    np.testing.assert_allclose(classes.predict_proba(new), classes.predict_proba(mean), rtol=1e-10)
+    assert_allclose(classes.predict_proba(new), classes.predict_proba(mean), rtol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
@@ -78,7 +76,7 @@ def test_kernels_of_gaps_are_learned():
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_missing_label_is_a_level(tmp_path):
     """In a frame and in DATA; the means of "a", "b" and no label are 0, 1 and 5."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     level = rng.integers(0, 3, 300)
     frame = pd.DataFrame(
         {"x": rng.normal(size=300), "c": np.array(["a", "b", None], dtype=object)[level]}
@@ -86,12 +84,10 @@ def test_a_missing_label_is_a_level(tmp_path):
     y = np.array([0.0, 1.0, 5.0])[level] + 0.1 * rng.normal(size=300)
     model = RVMRegressor(**OPTIONS).fit(frame, y)
     new = pd.DataFrame({"c": ["a", "b", None], "x": [0.0] * 3})
-    np.testing.assert_allclose(model.predict(new), [0, 1, 5], atol=0.3)
+    assert_allclose(model.predict(new), [0, 1, 5], atol=0.3)
     data = ingest((frame, y), tmp_path / "d.zarr")
     later = ingest((new, None), tmp_path / "new.zarr", like=data)
-    np.testing.assert_allclose(
-        RVMRegressor(**OPTIONS).fit(data).predict(later), model.predict(new), rtol=1e-8
-    )
+    assert_allclose(RVMRegressor(**OPTIONS).fit(data).predict(later), model.predict(new), rtol=1e-8)
 
 
 def test_infinite_values_and_features_without_values_are_refused():
@@ -112,7 +108,7 @@ def test_an_indicator_has_the_gamma_of_its_feature():
 
 def labels_and_numbers_with_gaps(n=260, seed=0):
     """A frame with missing numbers and labels, its rows as numbers, and the effects of labels."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = rng.integers(0, 5, n)
     X = rng.normal(size=(n, 2))
     X[rng.random(n) < 0.1, 0] = np.nan
@@ -139,8 +135,8 @@ def test_missing_labels_have_one_code_where_numbers_are_missing_too(estimator, t
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)
     if estimator is RVMRegressor:
-        np.testing.assert_allclose(exported["mean"], model.predict(frame), atol=1e-9)
+        assert_allclose(exported["mean"], model.predict(frame), atol=1e-9)
         assert np.sqrt(np.mean((model.predict(frame) - target)[missing] ** 2)) < 0.5
     else:
-        np.testing.assert_allclose(exported["probabilities"], model.predict_proba(frame), atol=1e-9)
+        assert_allclose(exported["probabilities"], model.predict_proba(frame), atol=1e-9)
         assert (model.predict(frame) == target).mean() > 0.95

@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 import zarr
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import Dense, design_of, plane, sinc
 from scipy.special import expit
 from scipy.stats import norm
@@ -39,8 +40,8 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
     half = z * dense.scale * np.sqrt(variance - (kind == "credible") / dense.beta)
     lower, upper = model.predict_interval(test, level, kind, hyperparameters=False)
     tolerance = 1e-6 * dense.scale
-    np.testing.assert_allclose(lower, dense.shift + dense.scale * mean - half, atol=tolerance)
-    np.testing.assert_allclose(upper, dense.shift + dense.scale * mean + half, atol=tolerance)
+    assert_allclose(lower, dense.shift + dense.scale * mean - half, atol=tolerance)
+    assert_allclose(upper, dense.shift + dense.scale * mean + half, atol=tolerance)
 
 
 def test_hyperparameters_widen_intervals_by_the_formulas(fitted):
@@ -69,8 +70,8 @@ def test_hyperparameters_widen_intervals_by_the_formulas(fitted):
     ):
         half = quantile * dense.scale * np.sqrt(spread + noise)
         lower, upper = model.predict_interval(test, kind=kind)
-        np.testing.assert_allclose((upper - lower) / 2, half, rtol=1e-3)
-        np.testing.assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
+        assert_allclose((upper - lower) / 2, half, rtol=1e-3)
+        assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
 
 
 def test_noise_of_few_rows_counts_the_errors_of_kernel_learning(rng):
@@ -105,10 +106,10 @@ def test_the_deviation_is_that_of_the_interval(fitted):
     test = np.linspace(-12, 12, 30)[:, None]
     mean, sd = model.predict(test, return_std=True)
     lower, upper = model.predict_interval(test, 0.9)
-    np.testing.assert_allclose(upper - mean, norm.ppf(0.95) * sd, rtol=1e-9)
-    np.testing.assert_allclose(mean - lower, norm.ppf(0.95) * sd, rtol=1e-9)
+    assert_allclose(upper - mean, norm.ppf(0.95) * sd, rtol=1e-9)
+    assert_allclose(mean - lower, norm.ppf(0.95) * sd, rtol=1e-9)
     samples = model.sample_y(test, 4000, 0, noise=True)
-    np.testing.assert_allclose(samples.std(axis=1), sd, rtol=4 / np.sqrt(2 * 4000))
+    assert_allclose(samples.std(axis=1), sd, rtol=4 / np.sqrt(2 * 4000))
     assert sd.min() ** 2 > model.model_.calibration.scale**2 * model.noise_variance_
 
 
@@ -119,7 +120,7 @@ def test_intervals_of_known_noise_are_normal():
     mean, sd = model.predict(X, return_std=True)
     for level in (0.5, 0.95):
         half = norm.ppf(0.5 + level / 2) * sd
-        np.testing.assert_allclose(
+        assert_allclose(
             model.predict_interval(X, level), [mean - half, mean + half], rtol=1e-9, atol=1e-12
         )
 
@@ -132,8 +133,8 @@ def test_intervals_and_samples_of_every_kind_of_rows_have_the_same_bits(fitted, 
         "dask": da.from_array(X, chunks=17),
         "zarr": zarr.array(X, chunks=(17, 1)),
     }[form]
-    np.testing.assert_array_equal(model.predict_interval(rows), model.predict_interval(X))
-    np.testing.assert_array_equal(model.sample_y(rows, 3, 5), model.sample_y(X, 3, 5))
+    assert_array_equal(model.predict_interval(rows), model.predict_interval(X))
+    assert_array_equal(model.sample_y(rows, 3, 5), model.sample_y(X, 3, 5))
 
 
 def test_samples_are_functions_of_the_posterior(fitted):
@@ -144,7 +145,7 @@ def test_samples_are_functions_of_the_posterior(fitted):
     m = model.model_
     samples = model.sample_y(test, S, 0)
     assert samples.shape == (5, S)
-    np.testing.assert_allclose(samples[1], samples[4], rtol=1e-12)
+    assert_allclose(samples[1], samples[4], rtol=1e-12)
     rows = design_of(model, test)
     scale = m.design.scaling.t_scale[0]
     root = m.predictive.root
@@ -155,11 +156,11 @@ def test_samples_are_functions_of_the_posterior(fitted):
         np.abs(np.cov(samples) - covariance) < 4 * np.sqrt(2 / S) * np.outer(deviation, deviation)
     ).all()
     noisy = model.sample_y(test, S, 0, noise=True)
-    np.testing.assert_allclose(
+    assert_allclose(
         (noisy - samples).var(), m.predictive.noise_variance, rtol=4 * np.sqrt(2 / noisy.size)
     )
     assert model.sample_y(test).shape == (5, 1)
-    np.testing.assert_array_equal(model.sample_y(test), model.sample_y(test, 1, random_state=0))
+    assert_array_equal(model.sample_y(test), model.sample_y(test, 1, random_state=0))
 
 
 def test_an_impossible_level_or_kind_of_interval_is_refused(fitted):
@@ -190,20 +191,20 @@ def test_bands_of_classes_follow_the_formulas(K, multi_class, rng):
         for predictor in (f, f - half, f + half)
     )
     for end, expected in zip(model.predict_interval(test, 0.8), ends, strict=True):
-        np.testing.assert_allclose(end, expected.reshape(shape))
+        assert_allclose(end, expected.reshape(shape))
     lower, upper = model.predict_interval(test, 0.8, kind="probability")
     assert lower.shape == upper.shape == (20, K)
     if K == 2:
-        np.testing.assert_allclose(lower[:, 1], expit(f - half)[:, 0])
-        np.testing.assert_allclose(lower[:, 0], 1 - upper[:, 1])
-        np.testing.assert_allclose(upper[:, 1], expit(f + half)[:, 0])
+        assert_allclose(lower[:, 1], expit(f - half)[:, 0])
+        assert_allclose(lower[:, 0], 1 - upper[:, 1])
+        assert_allclose(upper[:, 1], expit(f + half)[:, 0])
     else:
         for k in range(K):
             others = np.exp(np.delete(f, k, axis=1)).sum(axis=1)
             for bounds, end in zip((lower, upper), ends, strict=True):
                 odds = np.exp(end[:, k])
-                np.testing.assert_allclose(bounds[:, k], odds / (odds + others))
-    np.testing.assert_array_equal(
+                assert_allclose(bounds[:, k], odds / (odds + others))
+    assert_array_equal(
         model.predict_interval(da.from_array(test, chunks=7), 0.8, "probability")[0], lower
     )
     with pytest.raises(UsageError, match="'decision' or 'probability'"):
@@ -249,7 +250,7 @@ def test_the_noise_of_a_sound_fit_is_nearly_that_of_maximum_evidence():
     assert 0.7 < last["overconfidence"] < 2
     determined = 1 - m.alpha * (m.root**2).sum(axis=1)
     residual = float(((y - model.predict(X)) ** 2).sum())
-    np.testing.assert_allclose(m.evidence_noise, residual / (200 - determined.sum()), rtol=1e-4)
+    assert_allclose(m.evidence_noise, residual / (200 - determined.sum()), rtol=1e-4)
     assert 0.9 < np.sqrt(model.noise_variance_) / 0.2 < 1.33
     variance = m.design.scaling.t_scale[0] ** 2 * m.calibration.noise_variance
-    np.testing.assert_allclose(model.noise_variance_, variance)
+    assert_allclose(model.noise_variance_, variance)

@@ -6,6 +6,8 @@ import pickle
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
@@ -20,7 +22,7 @@ def noise_deviation(x):
 
 
 def rows(n, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, 1))
     return X, np.sin(2 * X[:, 0]) + noise_deviation(X[:, 0]) * rng.normal(size=n)
 
@@ -47,7 +49,7 @@ def test_local_noise_is_predicted_where_it_is(fitted):
 def test_constant_noise_is_not_fitted_as_local_noise():
     """None of 4 samples with constant noise gets local noise."""
     for seed in range(4):
-        rng = np.random.default_rng(seed)
+        rng = default_rng(seed)
         X = rng.uniform(-3, 3, size=(150, 1))
         y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=150)
         model = RVMRegressor(**OPTIONS).fit(X, y)
@@ -57,7 +59,7 @@ def test_constant_noise_is_not_fitted_as_local_noise():
 def test_the_mean_is_that_of_weighted_rows():
     """μ and Σ are those of rows weighted by the noise factor to the power −½ (naive formulas)."""
     X, y = rows(150)
-    w = np.random.default_rng(3).choice([0.5, 2.0], 150)
+    w = default_rng(3).choice([0.5, 2.0], 150)
     model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_
     noise = model.design.noise
     design = model.design
@@ -67,14 +69,14 @@ def test_the_mean_is_that_of_weighted_rows():
     Phi = np.column_stack([np.ones(150)] * design.bias + [naive.gaussian(X, design.centres, 0.3)])
     t = y - design.scaling.t_shift
     mu, Sigma = naive.posterior(Phi, t, model.alpha, 1 / model.evidence_noise, w * factor**-TEMPER)
-    np.testing.assert_allclose(model.mean, mu, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(model.root @ model.root.T, Sigma, rtol=1e-5, atol=1e-9)
+    assert_allclose(model.mean, mu, rtol=1e-5, atol=1e-7)
+    assert_allclose(model.root @ model.root.T, Sigma, rtol=1e-5, atol=1e-9)
     predictive = model.predictive
     spread = (
         np.einsum("nm,nm->n", Phi @ predictive.root, Phi @ predictive.root)
         + predictive.noise_variance * factor
     )
-    np.testing.assert_allclose(model.predict(X, return_std=True)[1], np.sqrt(spread), rtol=1e-6)
+    assert_allclose(model.predict(X, return_std=True)[1], np.sqrt(spread), rtol=1e-6)
 
 
 def test_the_noise_factor_has_mean_one_and_is_constant_far_away(fitted):
@@ -83,7 +85,7 @@ def test_the_noise_factor_has_mean_one_and_is_constant_far_away(fitted):
     points = fitted.model_.design.scaling.inputs(X)
     assert noise.factor(points).mean() == pytest.approx(1.0)
     assert noise.factor(np.array([[1e3]]))[0] == pytest.approx(np.exp(-noise.shift))
-    np.testing.assert_allclose(fitted.model_.design.row_weights(X), noise.factor(points) ** -0.5)
+    assert_allclose(fitted.model_.design.row_weights(X), noise.factor(points) ** -0.5)
 
 
 def test_files_and_pickles_keep_local_noise(fitted, tmp_path):
@@ -91,10 +93,8 @@ def test_files_and_pickles_keep_local_noise(fitted, tmp_path):
     expected = fitted.predict(X, return_std=True)[1]
     save_model(fitted, tmp_path / "model")
     loaded = load_model(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.predict(X, return_std=True)[1], expected)
-    np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(fitted)).predict(X, return_std=True)[1], expected
-    )
+    assert_array_equal(loaded.predict(X, return_std=True)[1], expected)
+    assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X, return_std=True)[1], expected)
     save_model(fitted.model_, tmp_path / "alone")
     assert load_model(tmp_path / "alone").digest() == fitted.model_.digest()
     plain = RVMRegressor(noise="constant", **OPTIONS).fit(*rows(600)).model_

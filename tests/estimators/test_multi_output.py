@@ -4,6 +4,8 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import r2_score
 from sklearn.multioutput import MultiOutputRegressor
 
@@ -16,7 +18,7 @@ SD = np.array([0.05, 2.0, 30.0])
 
 def several(n=400, seed=0):
     """Three functions of the same two inputs, with different units and noises."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     f = np.column_stack(
         [np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1], 500 + 100 * np.cos(2 * X[:, 1])]
@@ -30,7 +32,7 @@ def several(n=400, seed=0):
 def test_several_targets_share_vectors_by_the_dense_formulas(strategy):
     """One design and α; weights, noise, predictions and deviations of each target."""
     X, f, y = several()
-    w = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
+    w = default_rng(1).uniform(0.5, 2.0, len(X))
     model = RVMRegressor(strategy=strategy, **OPTIONS).fit(X, y, sample_weight=w)
     m = model.n_relevance_vectors_
     assert model.weights_.shape == (m, 3)
@@ -52,12 +54,12 @@ def test_several_targets_share_vectors_by_the_dense_formulas(strategy):
     for k in range(3):
         beta = t_sd[k] ** 2 / model.noise_variance_[k]
         expected, variance = naive.predict(Phi[:7], Phi, t[:, k], alpha, beta, w)
-        np.testing.assert_allclose(mean[:, k], t_mean[k] + t_sd[k] * expected, rtol=1e-6)
-        np.testing.assert_allclose(std[:, k], t_sd[k] * np.sqrt(variance), rtol=1e-6)
+        assert_allclose(mean[:, k], t_mean[k] + t_sd[k] * expected, rtol=1e-6)
+        assert_allclose(std[:, k], t_sd[k] * np.sqrt(variance), rtol=1e-6)
         evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(t_sd[k])
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-8)
     residual = np.sqrt(w @ (y - model.predict(X)) ** 2 / len(X))
-    np.testing.assert_allclose(np.sqrt(model.noise_variance_), residual, rtol=0.1)
+    assert_allclose(np.sqrt(model.noise_variance_), residual, rtol=0.1)
     assert (((model.predict(X) - f) / f.std(axis=0)) ** 2).mean(axis=0).max() < 0.2**2
 
 
@@ -68,7 +70,7 @@ def test_score_is_the_mean_r2_over_targets():
     model = RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth)
     assert model.score(other, truth) == pytest.approx(r2_score(truth, model.predict(other)))
     assert model.score(other, truth) > 0.9
-    np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
+    assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
     with pytest.raises(DataError, match="targets of the data are 1, those of the training data 3"):
         RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth[:, 0])
 
@@ -79,10 +81,10 @@ def test_multi_output_regressor_fits_each_target_alone():
     y[:, 1] = 3.0
     with pytest.warns(match="constant"):
         separate = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
-    np.testing.assert_array_equal(
+    assert_array_equal(
         separate.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X)
     )
-    np.testing.assert_allclose(separate.predict(X)[:, 1], 3.0)
+    assert_allclose(separate.predict(X)[:, 1], 3.0)
     with pytest.raises(DataError, match=r"is constant.*MultiOutputRegressor"):
         RVMRegressor(**OPTIONS).fit(X, y)
 
@@ -96,7 +98,7 @@ def test_a_single_column_has_the_bits_of_a_vector():
 
 def test_widths_are_learned_for_all_targets_together():
     """Each target needs one of four inputs; the other two are switched off."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     X = rng.uniform(-2, 2, size=(200, 4))
     y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(
         size=(200, 2)

@@ -7,6 +7,8 @@ import pytest
 from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import plane
 
 from benchmarks.estimator_parameters import grouped
@@ -20,7 +22,7 @@ scales = st.sampled_from([1e-8, 1.0, 1e8])
 @st.composite
 def rows(draw):
     """2 to 30 rows with copies, constant features, tiny and huge scales, and far from zero."""
-    rng = np.random.default_rng(draw(seeds))
+    rng = default_rng(draw(seeds))
     n = draw(st.sampled_from([2, 3, 12, 30]))
     d = draw(st.integers(1, 3))
     X = rng.normal(size=(n, d))
@@ -95,7 +97,7 @@ def test_hard_classes_give_probabilities(data, drawn, several):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartirvmWarning)
             probabilities = model.predict_proba(np.vstack([X, X + 1e3 * scale]))
-        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+        assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
         assert (probabilities >= 0).all()
 
 
@@ -124,7 +126,7 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message,
 @pytest.mark.slow
 def test_many_classes_in_few_rows_warn_or_are_refused():
     """18 classes in 30 rows warn of rare classes, 25 in 30 are refused with advice."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
+    X = default_rng(0).normal(size=(30, 2))
     y = np.arange(30)
     assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
     with pytest.raises(DataError, match=r"25 classes in 30 rows.*merge rare classes"):
@@ -134,7 +136,7 @@ def test_many_classes_in_few_rows_warn_or_are_refused():
 @pytest.mark.parametrize(("seed", "noise"), some([(0, 0.01), (1, 0.0)], {(1, 0.0)}))
 def test_smooth_functions_with_little_noise_are_predicted(seed, noise):
     """Learned kernels are so wide that columns are near copies: the answer is not noise alone."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(500, 4))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] + noise * rng.normal(size=500)
     with warnings.catch_warnings():

@@ -5,6 +5,8 @@ import pickle
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import design_of
 
 from partirvm import Radial, RVMRegressor, WorkingSet
@@ -15,7 +17,7 @@ OPTIONS = {"gamma": 0.5, "partition_size": 40, "random_state": 0}
 
 def stream(n, seed=0):
     """Rows of one function of two inputs."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     f = np.sin(2 * X[:, 0]) * X[:, 1]
     return X, f + 0.1 * rng.normal(size=n), f
@@ -36,9 +38,7 @@ def test_a_stream_is_fitted_exactly(targets):
     for seed in range(3):
         X, y, f = stream(120, seed)
         t = y if targets == 1 else np.column_stack([y, f**2 + 0.2 * y])
-        chunks.append(
-            (X, t, np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None)
-        )
+        chunks.append((X, t, default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None))
     model = fed(chunks)
     X = np.concatenate([c[0] for c in chunks])
     y = np.concatenate([c[1] for c in chunks]).reshape(360, -1)
@@ -52,9 +52,7 @@ def test_a_stream_is_fitted_exactly(targets):
         noise = np.atleast_1d(model.model_.evidence_noise)[k]
         beta = scaling.t_scale[k] ** 2 / noise
         mean, _ = naive.posterior(Phi, t[:, k], alpha, beta, w)
-        np.testing.assert_allclose(
-            model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7
-        )
+        assert_allclose(model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7)
         evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(
             scaling.t_scale[k]
         )
@@ -109,7 +107,7 @@ def test_steps_repeat_to_the_bit_and_misuse_is_refused():
 
 
 def test_a_step_runs_its_first_round_whatever_the_time_limit():
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
     model = RVMRegressor(gamma=1.0, random_state=0).partial_fit(X[:40], y[:40])

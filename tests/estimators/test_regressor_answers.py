@@ -5,6 +5,8 @@ import warnings
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import Dense, design_of, plain_deviation, plane, sinc
 
 from partirvm import RVMRegressor
@@ -24,7 +26,7 @@ def test_sinc_has_few_vectors_and_the_right_noise(strategy, noise):
     assert model.noise_variance_**0.5 == pytest.approx(noise, rel=0.2)
     assert 3 <= model.n_relevance_vectors_ <= 20
     assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.5 * noise
-    fresh = truth + noise * np.random.default_rng(9).normal(size=300)
+    fresh = truth + noise * default_rng(9).normal(size=300)
     assert np.mean(np.abs(fresh - mean) <= 1.96 * std) == pytest.approx(0.95, abs=0.04)
     assert (std**2 >= model.model_.predictive.noise_variance).all()
 
@@ -38,7 +40,7 @@ def test_posterior_and_evidence_follow_the_paper(options, weighted, standardize)
     """γ, mean, deviation and evidence (eqs. 15, 17, 21, 22) at the final α and σ²."""
     X, y = plane(150)
     X = X * [1.0, 30.0, 0.1] + [0, 100, 5]
-    w = np.random.default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
+    w = default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
     gamma = 0.3 if standardize else [0.3, 0.0003, 30.0]
     model = RVMRegressor(
         gamma=gamma, standardize=standardize, noise="constant", random_state=0, **options
@@ -47,21 +49,21 @@ def test_posterior_and_evidence_follow_the_paper(options, weighted, standardize)
     dense = Dense(model, X, y)
     shift = dense.shift
     scale = dense.scale
-    np.testing.assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
+    assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
     expected_sd = np.sqrt(np.average((y - shift) ** 2, weights=w)) if standardize else 1.0
-    np.testing.assert_allclose(scale, expected_sd, rtol=1e-12)
+    assert_allclose(scale, expected_sd, rtol=1e-12)
     test = plane(40, seed=5)[0] * [1.0, 30.0, 0.1] + [0, 100, 5]
     mean, variance = naive.predict_by_rows(design_of(model, test), *dense.problem, w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         found = model.predict(test)
         std = plain_deviation(model, test)
-    np.testing.assert_allclose(found, shift + scale * mean, atol=1e-6 * y.std())
-    np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-6)
+    assert_allclose(found, shift + scale * mean, atol=1e-6 * y.std())
+    assert_allclose(std, scale * np.sqrt(variance), rtol=1e-6)
     evidence = naive.log_evidence(*dense.problem, w) - len(y) * np.log(scale)
-    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
+    assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
     gamma = naive.determinedness(*dense.problem, w)[model.model_.design.n_leading :]
-    np.testing.assert_allclose(model.determinedness_, gamma, atol=1e-6)
+    assert_allclose(model.determinedness_, gamma, atol=1e-6)
 
 
 def test_without_intercept_and_standardisation_the_target_is_raw():
@@ -72,10 +74,10 @@ def test_without_intercept_and_standardisation_the_target_is_raw():
     model = RVMRegressor(standardize=False, fit_intercept=False, **options).fit(X, y)
     K = naive.gaussian(X, model.relevance_vectors_, 0.2)
     assert model.intercept_ == 0.0
-    np.testing.assert_allclose(model.predict(X), K @ model.weights_, rtol=1e-9)
+    assert_allclose(model.predict(X), K @ model.weights_, rtol=1e-9)
     beta = 1 / model.model_.evidence_noise
     mean = np.linalg.solve(beta * K.T @ K + np.diag(model.alpha_), beta * K.T @ y)
-    np.testing.assert_allclose(model.predict(X), K @ mean, rtol=1e-6)
+    assert_allclose(model.predict(X), K @ mean, rtol=1e-6)
     assert model.log_evidence_ == pytest.approx(
         naive.log_evidence(K, y, model.alpha_, beta), rel=1e-6
     )
@@ -86,7 +88,7 @@ def test_predictions_follow_from_the_attributes():
     X, y = plane(200)
     model = RVMRegressor(gamma=0.3, partition_size=50, random_state=0).fit(X, y)
     kernels = naive.gaussian(X / X.std(axis=0), model.relevance_vectors_ / X.std(axis=0), 0.3)
-    np.testing.assert_allclose(
+    assert_allclose(
         model.predict(X), model.intercept_ + y.std() * kernels @ model.weights_, atol=1e-9
     )
     assert {tuple(row) for row in model.relevance_vectors_} <= {tuple(row) for row in X}

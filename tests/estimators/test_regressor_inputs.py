@@ -7,6 +7,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 from regressions import plane
 
 from partirvm import RVMRegressor, ingest
@@ -20,7 +21,7 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
     model = RVMRegressor(gamma="scale", random_state=0)
     model.fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
     assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
-    np.testing.assert_array_equal(model.predict(frame[["b", "a", "c"]]), model.predict(frame))
+    assert_array_equal(model.predict(frame[["b", "a", "c"]]), model.predict(frame))
     with pytest.raises(
         ValueError, match=r"lacks columns on which the model was trained: c\. It has a, b"
     ):

@@ -3,6 +3,8 @@
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import Dense, plane, sinc
 
 from partirvm import (
@@ -61,7 +63,7 @@ def test_a_prior_with_a_rate_prunes_and_keeps_a_fixed_bias(estimator, strategy):
 
 def test_a_row_of_zero_weight_is_ignored():
     X, y = sinc(150, 0.1)
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     w = rng.choice([0.0, 1.0, 2.0], 150) / rng.uniform(0.5, 3, 150) ** 2
     there = w > 0
     y = np.where(there, y, 1e6)
@@ -71,12 +73,12 @@ def test_a_row_of_zero_weight_is_ignored():
     )
     assert other.n_relevance_vectors_ == one.n_relevance_vectors_
     assert other.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-8)
-    np.testing.assert_allclose(other.predict(X), one.predict(X), atol=1e-8)
+    assert_allclose(other.predict(X), one.predict(X), atol=1e-8)
 
 
 def test_intervals_take_given_precisions_as_known(tmp_path):
     """With all α and the noise given they are normal, also in a stored model."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(30, 1))
     y = X[:, 0] + 0.5 * rng.normal(size=30)
     options = {"kernel": None, "basis": "linear", "fit_intercept": False, "noise": 0.25}
@@ -86,7 +88,7 @@ def test_intervals_take_given_precisions_as_known(tmp_path):
     for model in (fit.model_, load_model(tmp_path / "model.zarr")):
         assert model.known_alpha == (0,)
         ends, _ = model.interval(0.95)(X)
-        np.testing.assert_allclose(
+        assert_allclose(
             ends, np.column_stack([mean - 1.959964 * std, mean + 1.959964 * std]), rtol=1e-6
         )
     free = RVMRegressor(**options).fit(X, y)

@@ -5,6 +5,8 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import plane, sinc
 from sklearn.model_selection import cross_val_score
 
@@ -28,7 +30,7 @@ def test_a_constant_feature_warns_and_changes_nothing(strategy):
     options = {"gamma": 0.3, "strategy": strategy, "partition_size": 30, "random_state": 0}
     with pytest.warns(DataWarning, match="constant features.*x2"):
         model = RVMRegressor(**options).fit(constant, y)
-    np.testing.assert_allclose(
+    assert_allclose(
         model.predict(constant), RVMRegressor(**options).fit(X, y).predict(X), atol=1e-6
     )
 
@@ -43,7 +45,7 @@ def test_a_constant_target_warns_and_is_predicted(strategy, value):
             X, rounded(value, 50)
         )
     mean, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(mean, value, rtol=1e-12)
+    assert_allclose(mean, value, rtol=1e-12)
     assert np.isfinite(std).all()
     assert model.n_relevance_vectors_ == 0
     assert model.termination_ is Termination.CONSTANT
@@ -54,7 +56,7 @@ def test_duplicate_rows_make_a_correct_fit(strategy):
     """Of rows that occur five times none is a vector twice, and the noise is right."""
     X, _ = sinc(60, 0.1)
     X = np.vstack([X] * 5)
-    y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(1).normal(size=300)
+    y = np.sinc(X[:, 0] / np.pi) + 0.1 * default_rng(1).normal(size=300)
     model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=40, random_state=0).fit(X, y)
     assert len(np.unique(model.relevance_vectors_, axis=0)) == model.n_relevance_vectors_
     assert model.noise_variance_**0.5 == pytest.approx(0.1, rel=0.2)
@@ -69,9 +71,9 @@ def test_noise_free_data_warn_of_the_noise_floor(strategy):
         model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=50, random_state=0).fit(
             X, y
         )
-    np.testing.assert_allclose(model.model_.evidence_noise, 1e-8 * y.var(), rtol=1e-6)
+    assert_allclose(model.model_.evidence_noise, 1e-8 * y.var(), rtol=1e-6)
     assert np.sqrt(model.noise_variance_) < 1e-3 * y.std()
-    np.testing.assert_allclose(model.predict(X), y, atol=1e-3)
+    assert_allclose(model.predict(X), y, atol=1e-3)
 
 
 def test_far_rows_warn_at_prediction():
@@ -84,7 +86,7 @@ def test_far_rows_warn_at_prediction():
     far = np.vstack([X[:5], np.full((2, 3), 1e3)])
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):
         mean = model.predict(far)
-    np.testing.assert_allclose(mean[5:], model.intercept_)
+    assert_allclose(mean[5:], model.intercept_)
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):
         model.predict(da.from_array(far, chunks=4))
     model.predict(model.relevance_vectors_)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from sklearn.feature_selection import SelectFromModel
 
 from partirvm import (
@@ -113,7 +114,7 @@ def test_a_linear_effect_has_its_share_of_the_variance(kernel, rng):
 
 def test_a_linear_effect_counts_next_to_a_wave():
     """Its gamma is much smaller than the wave's; features without effect are switched off."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.normal(size=(1500, 8))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] + 0.2 * rng.normal(size=1500)
     model = RVMRegressor(random_state=0, effort="quick", residual="none", reference="none").fit(
@@ -128,7 +129,7 @@ def test_a_linear_effect_counts_next_to_a_wave():
 
 def mixed_features(n=260):
     """Seven numbers, one with gaps, two categories, and a target of five of them."""
-    rng = np.random.default_rng(8)
+    rng = default_rng(8)
     X = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
     X["skewed"] = np.exp(2 * rng.normal(size=n))
     X["zone"] = pd.Categorical(rng.choice(list("uvw"), n))
@@ -242,7 +243,7 @@ def test_features_that_are_switched_off_change_no_prediction(kind):
 
 @pytest.mark.parametrize("d", [300, 1000])
 def test_relevant_ones_of_many_features_are_found(d):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(200, d))
     y = X[:, 0] - 0.5 * X[:, 1] + 0.1 * rng.normal(size=200)
     gamma = np.full(d, 1e-9)

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -16,7 +18,7 @@ N = 160
 
 def wave(n=N, seed=0):
     """Inputs (n, 2) and targets (n,)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
 
@@ -31,7 +33,7 @@ def assert_same_attributes(found, expected):
     for name in names:
         one = getattr(found, name)
         other = getattr(expected, name)
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert_array_equal(one, other, err_msg=name)
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
         assert type(one) is type(other), name
 
@@ -74,15 +76,11 @@ def test_a_stored_regressor_is_the_same_to_the_bit(name, tmp_path):
     assert_same_attributes(loaded, fitted)
     assert loaded.kernel_ == fitted.kernel_
     new, target = wave(seed=1)
-    np.testing.assert_array_equal(
-        loaded.predict(new, return_std=True), fitted.predict(new, return_std=True)
-    )
-    np.testing.assert_array_equal(
-        loaded.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9)
-    )
-    np.testing.assert_array_equal(loaded.sample_y(new, 2, 1), fitted.sample_y(new, 2, 1))
+    assert_array_equal(loaded.predict(new, return_std=True), fitted.predict(new, return_std=True))
+    assert_array_equal(loaded.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9))
+    assert_array_equal(loaded.sample_y(new, 2, 1), fitted.sample_y(new, 2, 1))
     assert loaded.score(new, target) == fitted.score(new, target) > 0.8
-    np.testing.assert_array_equal(clone(loaded).fit(X, y).predict(new), fitted.predict(new))
+    assert_array_equal(clone(loaded).fit(X, y).predict(new), fitted.predict(new))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_a_stored_classifier_is_the_same_to_the_bit(labels, tmp_path):
     loaded = load_model(tmp_path / "m")
     assert_same_attributes(loaded, fitted)
     assert loaded.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+    assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
     assert loaded.predict(X).dtype == fitted.predict(X).dtype
     assert loaded.score(X, t) == fitted.score(X, t) > 0.8
 
@@ -119,7 +117,7 @@ def test_a_stored_estimator_keeps_names_and_categories(tmp_path):
     save_model(fitted, tmp_path / "m")
     loaded = load_model(tmp_path / "m")
     assert_same_attributes(loaded, fitted)
-    np.testing.assert_array_equal(loaded.predict(frame), fitted.predict(frame))
+    assert_array_equal(loaded.predict(frame), fitted.predict(frame))
     with pytest.raises(DataError, match="lacks columns on which the model was trained: a"):
         loaded.predict(frame[["b"]])
 
@@ -130,9 +128,7 @@ def test_a_stored_partial_fit_cannot_go_on(tmp_path):
     fitted = RVMRegressor(gamma=0.5).partial_fit(X[:80], y[:80]).partial_fit(X[80:], y[80:])
     save_model(fitted, tmp_path / "m")
     loaded = load_model(tmp_path / "m")
-    np.testing.assert_array_equal(
-        loaded.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y))
-    )
+    assert_array_equal(loaded.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
     with pytest.raises(UsageError, match="fit and files keep no rows"):
         loaded.partial_fit(X, y)
 

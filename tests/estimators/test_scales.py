@@ -7,6 +7,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import plane
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -23,14 +25,12 @@ LARGE = ("polynomial", "matern32")
 @pytest.mark.parametrize("factor", some([1e-6, 3.0, 7.0, 1e6], {3.0}))
 def test_a_factor_of_the_targets_keeps_the_vectors(factor):
     """The evidence of N rows falls by N log c nats."""
-    rng = np.random.default_rng(11)
+    rng = default_rng(11)
     X = rng.uniform(-3, 3, (90, 1))
     y = np.sinc(X[:, 0]) + 0.02 * rng.normal(size=90)
     here, there = (RVMRegressor(**OPTIONS, strategy="basic").fit(X, c * y) for c in (1.0, factor))
-    np.testing.assert_array_equal(there.relevance_vectors_, here.relevance_vectors_)
-    np.testing.assert_allclose(
-        there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9
-    )
+    assert_array_equal(there.relevance_vectors_, here.relevance_vectors_)
+    assert_allclose(there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_a_power_of_two_of_the_targets_keeps_the_bits(exponent, strategy):
     there = RVMRegressor(**options).fit(
         X[40:], np.ldexp(y[40:], exponent), X_val=X[:40], y_val=np.ldexp(y[:40], exponent)
     )
-    np.testing.assert_array_equal(there.weights_, here.weights_)
-    np.testing.assert_array_equal(there.alpha_, here.alpha_)
+    assert_array_equal(there.weights_, here.weights_)
+    assert_array_equal(there.alpha_, here.alpha_)
     assert there.n_relevance_vectors_ > 1
     pairs = [
         *zip(there.predict(X, return_std=True), here.predict(X, return_std=True), strict=True),
@@ -68,7 +68,7 @@ def test_a_power_of_two_of_the_targets_keeps_the_bits(exponent, strategy):
         (there.intercept_, here.intercept_),
     ]
     for found, expected in pairs:
-        np.testing.assert_array_equal(found, np.ldexp(expected, exponent))
+        assert_array_equal(found, np.ldexp(expected, exponent))
     rows = 80 * exponent * math.log(2)
     assert there.log_evidence_ == pytest.approx(here.log_evidence_ - rows, rel=1e-12)
     last = there.history_[-1]
@@ -89,8 +89,8 @@ def test_a_power_of_two_of_the_inputs_keeps_the_bits(exponent):
         for gamma in (0.3, "learn-per-feature"):
             here = estimator(gamma=gamma, random_state=0).fit(X, target)
             there = estimator(gamma=gamma, random_state=0).fit(np.ldexp(X, exponent), target)
-            np.testing.assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
-            np.testing.assert_array_equal(there.feature_relevance_, here.feature_relevance_)
+            assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
+            assert_array_equal(there.feature_relevance_, here.feature_relevance_)
             assert there.log_evidence_ == here.log_evidence_
 
 

@@ -4,6 +4,7 @@ import time
 
 import naive
 import numpy as np
+from numpy.random import default_rng
 from scipy.stats import norm
 from waiting import wait_for
 
@@ -40,7 +41,7 @@ assert TILE > PANEL_ROWS
 
 def rows():
     """Inputs, targets and weights; some weights are zero."""
-    rng = np.random.default_rng(11)
+    rng = default_rng(11)
     X = rng.uniform(-2, 2, size=(N, D))
     y = 10 + np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=N)
     return X, y, rng.choice([0.0, 0.5, 2.0], size=N, p=[0.1, 0.4, 0.5])
@@ -193,7 +194,7 @@ class HeldSource(ZarrSource):
 
 def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     """The instruction of a dense fit of M smooth columns."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     x = rng.uniform(-3, 3, size=(rows, 2))
     centres = rng.uniform(-3, 3, size=(M, 2))
     Phi = np.exp(-0.7 * ((x[:, None, :] - centres) ** 2).sum(axis=-1))
@@ -207,7 +208,7 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
 
 def long_fit(seed, steps):
     """The instruction of a fit of 400 necessary columns: that many steps of at least 5 ms."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     Phi = rng.normal(size=(1200, 400))
     t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))
     gram = GramStatistics(

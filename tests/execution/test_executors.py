@@ -5,9 +5,9 @@ The clusters have one and three worker processes of one thread each.
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from backend_cases import PASSES, TILE, bits, expected, field, first_row, rows
+from numpy.testing import assert_allclose
 
 from partirvm.data import ArraySource, ingest
 from partirvm.errors import MissingDataError
@@ -20,9 +20,7 @@ def test_a_pass_has_the_statistic_of_its_formula(reference, name):
     """Tiles, panels, weights and offsets sum up to the formula over all rows."""
     statistic = reference[name]
     for path, value in expected(PASSES[name]).items():
-        np.testing.assert_allclose(
-            field(statistic, path), value, rtol=1e-9, atol=1e-9, err_msg=path
-        )
+        assert_allclose(field(statistic, path), value, rtol=1e-9, atol=1e-9, err_msg=path)
 
 
 BATCHES = {

@@ -14,6 +14,7 @@ from backend_cases import EXECUTORS, PASSES, N, bits, design, rows
 from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from partirvm.errors import PartirvmError
 from partirvm.execution import LocalExecutor
@@ -53,7 +54,7 @@ def pinned(pass_):
 @given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
 def test_a_column_does_not_depend_on_other_columns(data, columns, height):
     """Any subset in any order, for widths around a group of a product, and for short panels."""
-    rng = np.random.default_rng(columns)
+    rng = default_rng(columns)
     d = data.draw(st.sampled_from([1, 3, 16, 130]))
     X = rng.normal(size=(height, d))
     Z = rng.normal(size=(columns, d))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import left
+from numpy.random import default_rng
 
 from partirvm import jobs
 from partirvm.core import ascent
@@ -29,7 +30,7 @@ CASES = some(
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
     """2,000 rows of a noisy wave, shuffled, in tiles of 512."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, size=(2000, 3))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=2000)
     return ingest((X, y), tmp_path_factory.mktemp("waves") / "waves.zarr", tile_rows=512)
@@ -38,7 +39,7 @@ def waves(tmp_path_factory):
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
     """DATA of 1,500 shuffled rows by their number of classes, 2 and 3, in tiles of 512."""
-    rng = np.random.default_rng(6)
+    rng = default_rng(6)
     X = rng.uniform(-3, 3, size=(1500, 3))
     score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=1500)
     folder = tmp_path_factory.mktemp("classes")

@@ -6,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 from kernel_cases import CASES, Case, D, slopes
+from numpy.testing import assert_allclose
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
@@ -75,10 +76,10 @@ def assert_evidence_and_slopes(point, kernel, design, X, targets, w):
             for t, beta in zip(targets.T, betas, strict=True)
         )
 
-    np.testing.assert_allclose(point.value, evidence(kernel), rtol=1e-8)
+    assert_allclose(point.value, evidence(kernel), rtol=1e-8)
     expected = slopes(evidence, kernel, STEP)
     tolerance = 1e-5 * np.abs(expected).max() + 1e-7
-    np.testing.assert_allclose(point.slope, expected, rtol=1e-5, atol=tolerance)
+    assert_allclose(point.slope, expected, rtol=1e-5, atol=tolerance)
 
 
 @pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)

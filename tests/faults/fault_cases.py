@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from waiting import wait_for
 
 from partirvm import ingest
@@ -34,7 +35,7 @@ FIT_KEYS += ("held_out_log_loss", "held_out_error")
 
 def rows(n, seed):
     """A wave over two inputs, with noise of sd 0.2."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     return X, 10 + np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.2 * rng.normal(size=n)
 

@@ -3,10 +3,10 @@
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from fault_cases import rows
 from fault_processes import crash
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.errors import DataWarning, ExistsError, MissingDataError
@@ -62,7 +62,7 @@ def test_a_killed_save_leaves_no_model_or_a_complete_one(forker, referring, tmp_
             save_model(load_model(folder / "model"), out)
         moved = shutil.move(folder / "rows", folder / "away")
         try:
-            np.testing.assert_array_equal(load_model(out).predict(X), expected)
+            assert_array_equal(load_model(out).predict(X), expected)
         finally:
             shutil.move(moved, folder / "rows")
         with pytest.raises(ExistsError, match="already exists"):

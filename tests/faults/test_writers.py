@@ -11,6 +11,7 @@ from by_default import some
 from fault_cases import TILE, rows
 from fault_processes import open_slowly, write_rows
 from journals import contents
+from numpy.testing import assert_array_equal
 from waiting import stopped, wait_for
 
 from partirvm import ingest
@@ -51,7 +52,7 @@ def test_two_simultaneous_appends_store_all_rows(forker, data, tmp_path):
         written = [(150, seed) for seed, error in zip(seeds, failed, strict=True) if error is None]
         assert written, "one of two succeeds"
         stored = contents(ZarrSource(data))
-        np.testing.assert_array_equal(stored[: len(before)], before)
+        assert_array_equal(stored[: len(before)], before)
         orders = (expected(*order) for order in (written, written[::-1]))
         assert any(np.array_equal(stored[len(before) :], order) for order in orders)
     assert [path.name for path in data.parent.iterdir()] == ["d.zarr"]
@@ -66,11 +67,9 @@ def test_a_repeated_append_is_refused(data):
             ingest(again, data, append=True, shuffle=5)
     with pytest.raises(DataError, match=r"700 rows .* already.*--again"):
         ingest(rows(OLD, 0), data, append=True)
-    np.testing.assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1)))
+    assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1)))
     ingest((X, y), data, append=True, again=True)
-    np.testing.assert_array_equal(
-        contents(ZarrSource(data)), expected((OLD, 0), (150, 1), (150, 1))
-    )
+    assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1), (150, 1)))
 
 
 CHANGES = 80
@@ -91,9 +90,7 @@ def test_a_killed_append_leaves_old_or_new_data(forker, data, number):
     new = expected((OLD, 0), (150, 1))
     assert any(np.array_equal(stored, rows) for rows in (old, new))
     ingest(rows(40, 2), data, append=True)
-    np.testing.assert_array_equal(
-        contents(ZarrSource(data)), np.concatenate([stored, expected((40, 2))])
-    )
+    assert_array_equal(contents(ZarrSource(data)), np.concatenate([stored, expected((40, 2))]))
     assert [path.name for path in data.parent.iterdir()] == ["d.zarr"]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from by_default import some
 from fsspec.registry import known_implementations
+from numpy.random import default_rng
 from written import REQUEST
 
 from partirvm import ingest, jobs, load_model, open_job, save_model
@@ -71,7 +72,7 @@ def canary(tmp_path_factory):
 def places(tmp_path_factory):
     """The places of a table, DATA, a job that can be resumed, and a folder for outputs."""
     folder = tmp_path_factory.mktemp("made")
-    X = np.random.default_rng(0).normal(size=(120, 2))
+    X = default_rng(0).normal(size=(120, 2))
     table = np.column_stack([X, np.sin(X[:, 0])])
     np.savetxt(folder / "t.csv", table, delimiter=",", header="a,b,y", comments="")
     data = str(folder / "d.zarr")

@@ -3,9 +3,9 @@
 import sys
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from sklearn.base import clone
 from written import REQUEST
 
@@ -97,7 +97,7 @@ def test_a_saved_estimator_is_refused_until_its_reader_allows_code(
     parameter, fitted, code, tmp_path
 ):
     """Also if only its parameters name a function."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(100, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=100)
     options = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, ingest, jobs, load_model, predict, save_model
 from partirvm.cli import main
@@ -30,7 +31,7 @@ LIMIT = 120
 
 def rows(n, seed):
     """Inputs (n, 3), the last a code of three, targets (n,) and weights (n,)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     return X, np.sin(2 * X[:, 0]) + X[:, 2] + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
 

@@ -17,6 +17,8 @@ import joblib
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -46,7 +48,7 @@ def basis(X):
     return np.sin(X)
 """
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = X[:, 0] + 0.1 * RNG.normal(size=60)
 
@@ -260,8 +262,8 @@ def test_allowed_functions_are_called(reader, trace, tmp_path):
     allow_functions(NAME)
     loaded = READERS[reader](model, tmp_path / "file")
     if "mlflow" not in reader:
-        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-        np.testing.assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
+        assert_array_equal(loaded.predict(X), model.predict(X))
+        assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("name", ["no colon", "", 3, "a:b; import os", None])
@@ -283,13 +285,13 @@ def test_copies_and_searches_keep_permission(kernel, trace):
     model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
     expected = clone(model).fit(X, Y).predict(X)
     for copied in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
-        np.testing.assert_array_equal(copied.fit(X, Y).predict(X), expected)
-        np.testing.assert_array_equal(copy.deepcopy(copied).predict(X), expected)
-        np.testing.assert_array_equal(copy.deepcopy(copied.model_).predict(X), expected)
+        assert_array_equal(copied.fit(X, Y).predict(X), expected)
+        assert_array_equal(copy.deepcopy(copied).predict(X), expected)
+        assert_array_equal(copy.deepcopy(copied.model_).predict(X), expected)
     search = GridSearchCV(model, {"max_rounds": [1, 2]}, cv=2, n_jobs=2, error_score="raise").fit(
         X, Y
     )
-    np.testing.assert_array_equal(search.best_estimator_.predict(X).shape, (60,))
+    assert_array_equal(search.best_estimator_.predict(X).shape, (60,))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -312,8 +314,8 @@ def test_a_pickle_of_a_callable_works(tmp_path, trace):
     model = RVMRegressor(kernel=radial, max_rounds=1, random_state=0).fit(X, Y)
     for reader in (by_joblib, by_pickle):
         loaded = reader(model, tmp_path / "m")
-        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-        np.testing.assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
+        assert_array_equal(loaded.predict(X), model.predict(X))
+        assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
 
 
 @pytest.mark.slow
@@ -335,6 +337,4 @@ def test_load_model_gives_permission_on_request(trace, tmp_path):
     with pytest.raises(UsageError, match="allow_code=True"):
         files.load_model(tmp_path / "m")
     permission._called.clear()
-    np.testing.assert_array_equal(
-        load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X)
-    )
+    assert_array_equal(load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X))

@@ -13,6 +13,7 @@ import shutil
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
 from partirvm.data import zarr_source
@@ -159,7 +160,7 @@ QUICK["archives"] = (4,)
 def originals(tmp_path_factory):
     """A folder with a table, DATA, a job that can be resumed, and three estimators."""
     folder = tmp_path_factory.mktemp("made")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(120, 2))
     (folder / "t.csv").write_text("x0,x1,y\n1,2,3\n")
     ingest((X, np.sin(X[:, 0])), folder / "d.zarr", tile_rows=64)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.options import Request
 
@@ -12,7 +13,7 @@ REQUEST = Request(gamma=0.5, strategy="working-set", partition_size=10, max_roun
 
 def rows(seed, n=200):
     """X (n, 2), y (n,) and weights (n,)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
 

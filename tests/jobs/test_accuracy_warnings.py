@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
@@ -18,7 +19,7 @@ from partirvm.options import Request
 
 def steps(n=1500, seed=0):
     """A product of signs of five inputs: trees fit it, smooth kernels with few vectors do not."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 5))
     return X, np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.2) + np.sign(X[:, 2]) + 0.05 * rng.normal(
         size=n
@@ -26,7 +27,7 @@ def steps(n=1500, seed=0):
 
 
 def smooth(n=1500, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     return X, np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
 
@@ -92,7 +93,7 @@ def test_classes_are_compared_by_their_log_loss(clear):
     labels = (
         np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0
         if clear
-        else X[:, 0] + X[:, 1] > 0.3 * np.random.default_rng(1).normal(size=len(X))
+        else X[:, 0] + X[:, 1] > 0.3 * default_rng(1).normal(size=len(X))
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -153,7 +154,7 @@ def test_the_comparison_has_row_weights_and_units_of_the_target():
 
 def errors(scale, n=1000, seed=0, **outliers):
     """Normal errors, some replaced by (rows, value) pairs."""
-    values = scale * np.random.default_rng(seed).normal(size=n)
+    values = scale * default_rng(seed).normal(size=n)
     for rows, value in outliers.values():
         values[rows] = value
     return values
@@ -198,7 +199,7 @@ def test_a_rival_is_better_by_a_tenth_and_significantly(ours, other, better):
 @pytest.mark.slow
 def test_a_kernel_that_cannot_fit_is_reported():
     """A checkerboard of steps; the warning has the numbers of rows of the search."""
-    rng = np.random.default_rng((2000, 0))
+    rng = default_rng((2000, 0))
     X = rng.uniform(-3, 3, (2000, 4))
     y = np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])) + 0.2 * rng.normal(size=2000)
     with pytest.warns(

@@ -5,6 +5,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import zarr
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import ingest, jobs
 from partirvm.cli import main
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors
 
 def table(classes, seed=0):
     """Inputs (N, 2) and labels (N,) of all classes."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = rng.integers(len(classes), size=N)
     return rng.normal(size=(N, 2)) + codes[:, None], np.array(classes)[codes]
 
@@ -68,7 +70,7 @@ def test_outputs_have_labels_and_probabilities_of_every_row(tmp_path, kind, endi
     assert list(columns) == ["label", *(f"p_{label}" for label in TYPES[kind])]
     p = model.predict_proba(X)
     for k, label in enumerate(TYPES[kind]):
-        np.testing.assert_allclose(columns[f"p_{label}"], p[:, k], rtol=1e-12)
+        assert_allclose(columns[f"p_{label}"], p[:, k], rtol=1e-12)
     expected = model.predict(X).tolist()
     assert columns["label"] == expected
     assert {type(label) for label in columns["label"]} == {type(label) for label in expected}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.random import default_rng
 from numpy.typing import NDArray
 from same import assert_same
 
@@ -163,7 +164,7 @@ def test_a_field_of_another_type_than_annotated_is_refused(field, value):
 def test_arrays_of_every_size_are_read_to_the_bit(place, monkeypatch):
     """Of any shape and order of memory, across the bounds of parts."""
     monkeypatch.setattr(codec, "PART", 100_000)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     big = rng.normal(size=(300, 200))
     value = {
         "big": big, "columns": np.asfortranarray(big), "many": tuple(rng.normal(size=k) for k in range(300)),

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import ingest, jobs
 from partirvm.data import ZarrSource
@@ -22,7 +24,7 @@ PARAMETERS = Request(
 
 def rows(n=600, seed=0, d=2):
     """A smooth function of two inputs plus noise, far from zero."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n)
 
@@ -158,7 +160,7 @@ def test_events_have_the_measured_partition_size_first(folder, tmp_path):
 
 def table(n, seed):
     """Inputs, and targets that are all different."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-3, 3, (n, 1))
     return X, np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
 
@@ -174,9 +176,7 @@ def test_diagnostics_have_the_targets_of_their_rows(held_out, tmp_path):
     jobs.fit(str(tmp_path / "train"), str(tmp_path / "job"), request, validation=validation)
     (diagnostics,) = jobs.open_job(str(tmp_path / "job")).state().history[-1]["diagnostics"]
     rows, t, mean, std = np.array(diagnostics["largest"]).T
-    np.testing.assert_allclose(
-        t, tables["held-out" if held_out else "train"][1][rows.astype(int)], rtol=1e-4
-    )
+    assert_allclose(t, tables["held-out" if held_out else "train"][1][rows.astype(int)], rtol=1e-4)
     assert (np.diff(np.abs(t - mean)) <= 0).all()
     assert (std > 0).all()
 

@@ -5,6 +5,8 @@ import pickle
 import numpy as np
 import pytest
 from journals import contents
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from watchers import Stopper
 
 from partirvm import ingest, jobs, open_job
@@ -17,7 +19,7 @@ REQUEST = Request(gamma=0.5)
 
 
 def rows(n, seed, low=-2.0, high=2.0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
 
@@ -33,13 +35,13 @@ def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
     data = ingest(parts[2], place, append=True)
     assert data.n_rows == 227
     expected = np.concatenate([np.column_stack(part) for part in parts])
-    np.testing.assert_array_equal(contents(data), expected)
-    np.testing.assert_array_equal(
+    assert_array_equal(contents(data), expected)
+    assert_array_equal(
         np.concatenate([data.tile(k).X for k in range(data.n_tiles)])[:100], np.concatenate(old)
     )
     assert data.fingerprint()["hashes"][:3] == before.fingerprint()["hashes"][:3]
-    np.testing.assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
-    np.testing.assert_allclose(data.moments.targets.variance, expected[:, 2].var())
+    assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
+    assert_allclose(data.moments.targets.variance, expected[:, 2].var())
     assert not data.shuffled
 
 
@@ -51,7 +53,7 @@ def test_readers_see_the_rows_of_before_an_append(tmp_path):
     readers.append(pickle.loads(pickle.dumps(readers[0])))
     ingest(rows(5, 1), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
-        np.testing.assert_array_equal(contents(reader), expected)
+        assert_array_equal(contents(reader), expected)
     ingest(rows(5, 2), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
         with pytest.raises(ChangedDataError, match="replaced while in use"):
@@ -70,9 +72,9 @@ def test_a_failed_append_leaves_the_data_unchanged(tmp_path):
         ingest((X, y, np.ones(50)), place, append=True)
     with pytest.raises(UsageError, match=r"append takes features, .* from the dataset"):
         ingest((X, y), place, append=True, features=np.array(["x0", "x1"]))
-    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
+    assert_array_equal(contents(ZarrSource(place)), before)
     grown = contents(ingest((X[:5], y[:5]), place, append=True))
-    np.testing.assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))
+    assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))
     assert not list(tmp_path.glob(".*"))
 
 

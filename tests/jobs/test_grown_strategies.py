@@ -7,6 +7,8 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from watchers import Broken, Stopper
 
 from partirvm import ingest, jobs, open_job
@@ -24,7 +26,7 @@ NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 def rows(n, seed, low, high, classes=0):
     """Rows of a function of two inputs, the first within bounds: numbers, or classes by size."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
     y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
     if not classes:
@@ -92,14 +94,14 @@ def test_an_updated_regression_is_that_of_all_rows(tmp_path, options):
     Phi, y = case.dense(model)
     scaling = model.design.scaling
     beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
-    np.testing.assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
+    assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
     assert (new[0]["kind"], new[0]["passes"], new[0]["pass_rows"]) == ("round", 1, NEW)
     statistics = JobStore(case.job).restore().state.fit.statistics
-    np.testing.assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
+    assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
     mean, _ = naive.posterior(Phi, t[:, 0], model.alpha, beta)
-    np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
+    assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
     evidence = naive.log_evidence(Phi, t[:, 0], model.alpha, beta) - len(y) * np.log(
         scaling.t_scale[0]
     )
@@ -134,7 +136,7 @@ def test_an_updated_linear_basis_is_that_of_all_rows(tmp_path):
         Phi[:, columns], t, model.alpha, scaling.t_scale[0] ** 2 / model.evidence_noise
     )
     expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, columns] @ mean)
-    np.testing.assert_allclose(model.predict(X), expected, atol=1e-6)
+    assert_allclose(model.predict(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_an_updated_classification_is_the_mode_of_all_rows(tmp_path, classes, op
         w = np.array([len(y) / (classes * counts[code]) for code in codes.tolist()])
     prior = np.repeat(model.alpha[:, None], model.mean.shape[1], axis=1)
     slope = naive.logistic(model.likelihood, Phi, codes, model.mean, w)[1] - prior * model.mean
-    np.testing.assert_allclose(slope, 0, atol=1e-3)
+    assert_allclose(slope, 0, atol=1e-3)
     evidence = naive.penalised(model.likelihood, Phi, codes, prior, model.mean, w)
     curvature = naive.logistic(model.likelihood, Phi, codes, model.mean, w)[2]
     for k in range(model.mean.shape[1]):
@@ -224,7 +226,7 @@ def test_an_update_that_reached_its_rounds_resumes_to_the_same_bits(tmp_path):
     Phi, y = case.dense(model)
     t = model.design.scaling.targets(y[:, None])[:, 0]
     beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
-    np.testing.assert_allclose(
+    assert_allclose(
         Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6
     )
     assert job.state().history[-1]["number"] == 8, "an update has as many rounds as the one before"

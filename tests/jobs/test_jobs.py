@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from waiting import wait_for
 from watchers import broken_off
 
@@ -31,7 +32,7 @@ LONG = Request(**{**vars(REQUEST), "gamma": 20.0, "max_rounds": 400, "effort": "
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """DATA of a rough function, which takes many rounds to learn."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(3000, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
     return ingest((X, y), tmp_path_factory.mktemp("jobs") / "rows.zarr", tile_rows=256).url
@@ -252,7 +253,7 @@ def test_an_error_fails_a_job_and_a_lost_cluster_interrupts_it(
 
 def interrupted_job(tmp_path):
     """600 rows, and a job of them that was interrupted."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(600, 2))
     rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
     data = ingest(rows, tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url

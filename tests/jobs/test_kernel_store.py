@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
@@ -23,7 +24,7 @@ REQUEST = Request(gamma=0.5, partition_size=40, max_rounds=3)
 
 
 def rows(n=3000):
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     X = rng.uniform(-3, 3, size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
 

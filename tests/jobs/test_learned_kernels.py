@@ -7,6 +7,8 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
@@ -35,7 +37,7 @@ KERNEL = (
 
 def rows(n=600, seed=0):
     """A wave over the last feature on a slope of the second; the first is noise in other units."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 3)) * [1000.0, 1.0, 0.1]
     return X, 5 + np.sin(20 * X[:, 2]) + X[:, 1] + 0.1 * rng.normal(size=n)
 
@@ -151,10 +153,10 @@ TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_s
 )
 def test_every_strategy_uses_both_widths(strategy):
     """P functions of P // K rows join at a time; the evidence is that of the final columns."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(150, 2))  # hills as wide as the map, and a steep one
     y = np.sin(X[:, 0]) + 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=150)
-    y = y + 0.4 * np.random.default_rng(0).normal(size=150)
+    y = y + 0.4 * default_rng(0).normal(size=150)
     model = RVMRegressor(
         standardize=False, **grouped({**TWO, "strategy": strategy, "partition_size": 41})
     ).fit(X, y)
@@ -176,4 +178,4 @@ def test_every_strategy_uses_both_widths(strategy):
     Phi = np.hstack([np.ones((150, int(design.bias))), *columns])
     beta = 1 / model.model_.evidence_noise
     evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
-    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
+    assert_allclose(model.log_evidence_, evidence, rtol=1e-5)

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.cli import main
@@ -17,8 +19,8 @@ KINDS = ["one target", "two targets", "two classes", "three classes"]
 
 def table(kind, n=240, n_levels=60, seed=0):
     """Rows of a number with gaps, a label of many levels with gaps, and one of three levels."""
-    rng = np.random.default_rng(seed)
-    effects = 2.0 * np.random.default_rng(99).normal(size=n_levels + 1)
+    rng = default_rng(seed)
+    effects = 2.0 * default_rng(99).normal(size=n_levels + 1)
     codes = rng.integers(0, n_levels + 1, n)
     few = rng.integers(0, 3, n)
     x = rng.normal(size=n)
@@ -130,9 +132,9 @@ def test_commands_predict_missing_and_new_labels_as_the_model(kind, tmp_path):
     model = open_job(tmp_path / "job").model()
     if classes:
         expected = model.predict_proba(new)
-        np.testing.assert_allclose(
+        assert_allclose(
             predictions.filter(like="p_").to_numpy()[:, : expected.shape[1]], expected, rtol=1e-9
         )
     else:
         expected = model.predict(new).reshape(50, -1)
-        np.testing.assert_allclose(predictions.filter(like="mean").to_numpy(), expected, rtol=1e-9)
+        assert_allclose(predictions.filter(like="mean").to_numpy(), expected, rtol=1e-9)

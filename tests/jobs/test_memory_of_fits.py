@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import open_job
 from partirvm.data import ArraySource, as_source
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 def traced(n, *, targets=1, classes=0, **options):
     """The plan, the peak of allocated bytes, and the vectors of a fit of n rows that keeps most."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(n, 3))
     waves = np.sin(9 * X[:, :1] + np.arange(targets)) + X[:, 1:2] * X[:, 2:]
     t = waves + 0.01 * rng.normal(size=waves.shape)

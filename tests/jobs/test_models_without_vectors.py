@@ -4,6 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, Warp
 from partirvm.errors import DataWarning
@@ -11,7 +13,7 @@ from partirvm.fit.judged import Farthest, _described, _losses
 
 
 def oblique_wave(n, frequency, seed=0, d=10):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     direction = rng.normal(size=d)
     direction /= np.linalg.norm(direction)
     X = rng.normal(size=(n, d))
@@ -27,7 +29,7 @@ def test_a_wave_along_an_oblique_direction_is_found_from_steep_starts():
 
 
 def with_outliers(count=12, n=1200, factor=1000.0):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (n, 3))
     y = 3 * np.sin(X[:, 0]) + X[:, 1] + rng.normal(0, 0.2, n)
     rows = np.sort(rng.choice(np.flatnonzero(np.abs(y) > 0.5), count, replace=False))
@@ -68,7 +70,7 @@ def test_a_warped_target_has_no_outliers():
 
 @pytest.mark.parametrize("tail", ["normal", "exponential", "lognormal", "student"])
 def test_long_tails_are_no_outliers(tail):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     draws = {
         "normal": rng.normal(size=5000),
         "exponential": rng.exponential(size=5000),
@@ -93,7 +95,7 @@ def farthest(target):
 @pytest.mark.parametrize("offset", [0.0, 1e5])
 def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
     """Up to 2 % of the rows, on one side or both, at least 30 times as far as others."""
-    rng = np.random.default_rng(count)
+    rng = default_rng(count)
     target = rng.normal(size=1000)
     rows = np.sort(rng.choice(1000, count, replace=False))
     target[rows] = (
@@ -109,7 +111,7 @@ def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
 @pytest.mark.parametrize("kind", ["indicator", "counts"])
 def test_rare_events_are_no_outliers(share, kind):
     """A target that is 0 but for few rows, where it is 1 or a count."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     target = (rng.random(2000) < share) * (
         1.0 if kind == "indicator" else 1.0 + rng.poisson(2.0, size=2000)
     )
@@ -117,18 +119,18 @@ def test_rare_events_are_no_outliers(share, kind):
 
 
 def test_errors_of_least_squares_and_of_the_mean_follow_their_definitions():
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(100, 2))
     new_X = rng.normal(size=(30, 2))
     t = X[:, :1] * 2.0
     new_t = new_X[:, :1] * 2.0
     losses = _losses(X, t, new_X, new_t)
-    np.testing.assert_allclose(losses["least squares"], 0.0, atol=1e-20)
-    np.testing.assert_allclose(losses["mean"], (new_t[:, 0] - t.mean()) ** 2)
+    assert_allclose(losses["least squares"], 0.0, atol=1e-20)
+    assert_allclose(losses["mean"], (new_t[:, 0] - t.mean()) ** 2)
 
 
 def test_noise_without_structure_is_reported():
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(150, 3))
     y = rng.normal(size=150)
     with pytest.warns(DataWarning, match="these features hardly predict the target") as caught:

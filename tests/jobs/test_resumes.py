@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
@@ -40,7 +42,7 @@ FITS = {
 
 def data(folder, targets=1, classes=0):
     """300 rows of two inputs in three tiles."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(300, 2))
     y = np.column_stack(
         [np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=300) for k in range(targets)]
@@ -125,6 +127,6 @@ def test_a_job_stores_its_basis(tmp_path):
     names = ["bias", "x0", "x1", "tanh[0]", "tanh[1]"]
     assert [column["name"] for column in facts] == names == list(bases_of(model).names)
     weights = [column["weights"][0] for column in facts]
-    np.testing.assert_array_equal(weights, inline.basis_weights_)
+    assert_array_equal(weights, inline.basis_weights_)
     relevances = [column["relevance"] for column in facts]
-    np.testing.assert_array_equal(relevances, inline.basis_relevance_)
+    assert_array_equal(relevances, inline.basis_relevance_)

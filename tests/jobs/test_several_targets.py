@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 import zarr
 from journals import contents
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, ingest, load_model, open_job, submit
 from partirvm.cli import main
@@ -21,7 +23,7 @@ OPTIONS = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "2", "--q
 
 def rows(n, seed):
     """Two functions of the same two inputs, with different units and noises."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     f = np.column_stack([np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1]])
     return X, f + SD * rng.normal(size=f.shape)
@@ -69,8 +71,8 @@ def test_outputs_and_scores_of_each_target_follow_the_formulas(folder, capsys):
     for k, name in enumerate(NAMES):
         mean = means[:, k]
         sd = deviations[:, k]
-        np.testing.assert_allclose(table[f"mean_{name}"], mean, rtol=1e-6)
-        np.testing.assert_allclose(table[f"std_{name}"], sd, rtol=1e-6)
+        assert_allclose(table[f"mean_{name}"], mean, rtol=1e-6)
+        assert_allclose(table[f"std_{name}"], sd, rtol=1e-6)
         errors = Y[:, k] - mean
         target_scores = scores["targets"][name]
         squares.append((errors**2).mean())
@@ -92,7 +94,7 @@ def test_outputs_and_scores_of_each_target_follow_the_formulas(folder, capsys):
     )
     assert main(["predict", job, test, output.replace("csv", "zarr"), "--quiet"]) == 0
     arrays = zarr.open_group(output.replace("csv", "zarr"), mode="r")
-    np.testing.assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)
+    assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)
 
 
 def test_appended_rows_must_have_the_same_targets(folder, tmp_path):
@@ -109,10 +111,10 @@ def test_appended_rows_must_have_the_same_targets(folder, tmp_path):
             ingest(folder / "test.csv", place, append=True, target=target)
     with pytest.raises(DataError, match=r"unlike the new rows \(targets \[\]\)"):
         ingest(write(tmp_path / "none.csv", 9, 1, ("a", "b", NAMES[0])), place, append=True)
-    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
+    assert_array_equal(contents(ZarrSource(place)), before)
     data = ingest(folder / "test.csv", place, append=True)
     Y = np.concatenate([rows(500, 0)[1], rows(130, 1)[1]])
-    np.testing.assert_array_equal(contents(data)[:, 2:], Y)
-    np.testing.assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
+    assert_array_equal(contents(data)[:, 2:], Y)
+    assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
     assert job.update().wait(60) is Status.DONE
     assert job.model().n_rows == 630

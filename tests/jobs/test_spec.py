@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from same import assert_same
 from watchers import Broken
 
@@ -54,7 +55,7 @@ FITS = {
 
 
 def source(targets=1, classes=0, n=150):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(n, 2))
     y = np.stack([np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n) for _ in range(targets)], axis=1)
     if not classes:
@@ -86,7 +87,7 @@ def test_a_stored_spec_is_the_same_to_the_bit(options, tmp_path):
 
 
 def data(folder, n=150):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 2))
     ingest(
         (X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)),
@@ -132,7 +133,7 @@ def test_a_fit_without_time_leaves_no_spec(tmp_path):
 def test_a_broken_update_includes_rows_that_were_appended_later(tmp_path, strategy):
     """It left no checkpoint: the next one is that of all rows at once."""
     digests = []
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     parts = [
         (X, np.sin(2 * X[:, 0]) * X[:, 1])
         for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))

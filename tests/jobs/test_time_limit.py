@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
@@ -25,7 +26,7 @@ N = 500
 
 def arrays(classes):
     """A plane with a wave, or the side of it on which a row lies."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.uniform(-3, 3, size=(N, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=N)
     return X, (y > 0).astype(float) if classes else y

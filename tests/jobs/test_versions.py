@@ -90,9 +90,7 @@ def test_status_and_page_show_both_versions(old_folder, capsys):
         page = open_job(place).report().html
         for text in (status, page):
             text = " ".join(text.split())
-            assert (
-                f"made with partirvm {OLD}; {last}; this process has partirvm {NOW}" in text
-            )
+            assert f"made with partirvm {OLD}; {last}; this process has partirvm {NOW}" in text
     fit(str(old_folder / "d.zarr"), str(old_folder / "new"), REQUEST)
     assert main(["status", str(old_folder / "new"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["versions"] == ""

@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from urllib.parse import parse_qs, urlsplit
 
-import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import ingest, load_model, open_job, save_model
 from partirvm.cli import main
@@ -30,7 +30,7 @@ FIT = ["--gamma", "0.5", "--partition-size", "20", "--neighbours", "20", "--max-
 def tables(tmp_path_factory):
     """A folder with the same table as CSV, compressed CSV and Parquet."""
     folder = tmp_path_factory.mktemp("tables")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     table = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90)})
     table["y"] = table.a + 0.1 * rng.normal(size=90)
     table.to_csv(folder / "t.csv", index=False)

@@ -12,6 +12,7 @@ import fsspec
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from proxy import KINDS, READ_TIMEOUT, proxy
 from waiting import PATIENCE
 
@@ -81,7 +82,7 @@ class Undisturbed:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     folder = tmp_path_factory.mktemp("local")
-    X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
+    X = default_rng(0).uniform(-2, 2, (300, 2))
     data = ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url
     job = str(folder / "job")
     jobs.fit(data, job, OPTIONS)

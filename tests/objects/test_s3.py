@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from by_default import some
 from click.testing import CliRunner
+from numpy.random import default_rng
 from waiting import wait_for
 
 pytest.importorskip("moto")
@@ -45,7 +46,7 @@ def places(s3_server, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("local"))
     bucket = "s3://experiments/first"
     s3fs.S3FileSystem().mkdir("experiments")
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     X = rng.uniform(-2, 2, (3000, 2))
     table = pd.DataFrame(
         {"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 3000)}
