@@ -17,6 +17,7 @@ from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from waves import bent_plane
 
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
@@ -155,9 +156,7 @@ BY_DEFAULT = {"working-set", "two targets", "classes"}
 
 def source(case, tail):
     """A full tile and one with a tail."""
-    rng = default_rng(tail)
-    X = rng.uniform(-3, 3, size=(TILE + LAST + tail, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=len(X))
+    X, y = bent_plane(TILE + LAST + tail, seed=tail)
     if case == "two targets":
         y = np.column_stack([y, y**2])
     if case == "classes":

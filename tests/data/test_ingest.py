@@ -292,7 +292,7 @@ def test_labels_keep_the_type_that_the_source_states(labels, classes, kind, tmp_
         shuffle=None,
     )
     if kind != "csv" and isinstance(labels[0], str):
-        classes = tuple(sorted(labels[:2]))  # a table with types says what is text
+        classes = tuple(sorted(labels[:2]))  # a table with types has text columns
     if kind == "csv" and isinstance(labels[0], bool):
         classes = ("False", "True")
     assert [str(label) for label in data.columns.classes or ()] == [str(label) for label in classes]

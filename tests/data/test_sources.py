@@ -210,5 +210,5 @@ def test_float64_arrays_are_not_copied():
     X, y, _ = arrays()
     source = ArraySource(X, y, tile_rows=TILE)
     assert np.shares_memory(source.tile(2).X, X)
-    X[0, 0] = 5.0  # the arrays themselves stay writeable
+    X[0, 0] = 5.0  # the arrays themselves are writeable
     assert source.tile(0).X[0, 0] == 5.0

@@ -18,6 +18,8 @@ from sklearn.utils.estimator_checks import (
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import UsageError
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 MAY_FAIL = {
     ("RVMRegressor", "check_sample_weight_equivalence_on_dense_data"): (
         "sample weights are precisions: a row of weight 2 has noise variance σ²/2 and is still "
@@ -56,7 +58,7 @@ def run_check(estimator, check):
 
 
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @parametrize_with_checks([*QUICK])
 def test_scikit_learns_checks(estimator, check):
     """All of ``sklearn.utils.estimator_checks``, with a given width."""
@@ -65,13 +67,13 @@ def test_scikit_learns_checks(estimator, check):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @parametrize_with_checks([*LEARNED, RVMClassifier(**ROUNDS, gamma=0.5, random_state=0)])
 def test_scikit_learns_checks_of_learned_kernels_and_rounds(estimator, check):
     run_check(estimator, check)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @pytest.mark.parametrize(
     "options", some([{}, {**ROUNDS, "multi_class": "multinomial"}], [{}]), ids=["basic", "rounds"]
 )

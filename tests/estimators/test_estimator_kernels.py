@@ -11,6 +11,8 @@ from partirvm.errors import UsageError
 from partirvm.kernels import NAMES, WITH_GAMMA
 from partirvm.model.files import save_model
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
 """Few iterations: the formula holds wherever a fit stops."""
 
@@ -32,7 +34,7 @@ def mean_of(model, twin, X):
     return scaling.t_shift[0] + scaling.t_scale[0] * predictor
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
     """A stored model predicts the same bits; one whose kernel is a lambda cannot be stored."""
@@ -53,7 +55,7 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
         assert_array_equal(loaded.predict(X), found)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
     """ "scale" is 1/(d·var) of the scaled inputs; a kernel without gamma refuses it."""

@@ -86,7 +86,7 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 
 
 @pytest.mark.parametrize(
-    ("X", "says"),
+    ("X", "message"),
     [
         pytest.param(
             NUMBERS.assign(a=[f"{k}?" for k in range(60)]),
@@ -109,12 +109,12 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 )
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_rows_that_cannot_be_used_are_named(estimator, X, says):
+def test_rows_that_cannot_be_used_are_named(estimator, X, message):
     """At the fit and at prediction, by an error that is a ValueError or a MemoryError, too."""
     y = np.arange(60) >= 30
     model = estimator(**OPTIONS, memory_limit="900MiB").fit(NUMBERS, y)
     for attempt in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
-        with pytest.raises(PartirvmError, match=says) as caught:
+        with pytest.raises(PartirvmError, match=message) as caught:
             attempt()
         assert isinstance(caught.value, ValueError | MemoryError)
         assert str(caught.value).count("\n") < 5
@@ -124,7 +124,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
 
 
 @pytest.mark.parametrize(
-    ("y", "says"),
+    ("y", "message"),
     [
         pytest.param(
             [1, "u"] * 30, "mix several types|a different type|Unknown label", id="numbers and text"
@@ -142,17 +142,17 @@ NONE = ["u", "v"] * 29 + ["u", None]
         ),
     ],
 )
-def test_labels_that_cannot_be_used_are_named(y, says):
+def test_labels_that_cannot_be_used_are_named(y, message):
     """In training and in validation rows."""
     model = RVMClassifier(**OPTIONS)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         model.fit(NUMBERS, y)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         model.fit(NUMBERS, np.arange(60) % 2, X_val=NUMBERS, y_val=y)
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         pytest.param({"y": [[1], [2, 3]] * 30}, "y is not a regular array", id="ragged"),
         pytest.param(
@@ -178,8 +178,8 @@ def test_labels_that_cannot_be_used_are_named(y, says):
         ),
     ],
 )
-def test_numbers_that_cannot_be_used_are_named(rows, says):
-    with pytest.raises(DataError, match=says):
+def test_numbers_that_cannot_be_used_are_named(rows, message):
+    with pytest.raises(DataError, match=message):
         RVMRegressor(**OPTIONS).fit(**{"X": NUMBERS, "y": np.arange(60), **rows})
 
 

@@ -13,6 +13,8 @@ from scipy import stats
 from partirvm import Gaussian, RVMClassifier, RVMRegressor, ingest, load_model, save_model
 from partirvm.errors import DataError
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 OPTIONS = {"gamma": "scale", "random_state": 0}
 
 
@@ -28,7 +30,7 @@ def with_gaps(X, gap):
     return np.column_stack([X[:, :2], np.where(gap, np.nan, X[:, 2])])
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_gaps_become_the_mean_and_an_indicator():
     """The kernel sees the feature with its mean and a standardised indicator, which predicts."""
     X, gap, y = rows()
@@ -48,7 +50,7 @@ def test_gaps_become_the_mean_and_an_indicator():
 
 
 @pytest.mark.parametrize("standardize", some([True, False], {True}))
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_a_gap_of_a_complete_feature_is_its_mean(standardize, tmp_path):
     """Also in a stored model and for a classifier."""
     X, _, y = rows()
@@ -63,7 +65,7 @@ def test_a_gap_of_a_complete_feature_is_its_mean(standardize, tmp_path):
     assert_allclose(classes.predict_proba(new), classes.predict_proba(mean), rtol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_kernels_of_gaps_are_learned():
     """For a regression and for three classes, where only the gaps decide."""
     X, gap, y = rows(150)
@@ -73,7 +75,7 @@ def test_kernels_of_gaps_are_learned():
     assert RVMClassifier(random_state=0).fit(incomplete, labels).score(incomplete, labels) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_a_missing_label_is_a_level(tmp_path):
     """In a frame and in DATA; the means of "a", "b" and no label are 0, 1 and 5."""
     rng = default_rng(1)
@@ -119,7 +121,7 @@ def labels_and_numbers_with_gaps(n=260, seed=0):
 
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_missing_labels_have_one_code_where_numbers_are_missing_too(estimator, tmp_path):
     """Exports give the same predictions."""
     frame, numbers, effects = labels_and_numbers_with_gaps()

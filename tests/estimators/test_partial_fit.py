@@ -65,8 +65,8 @@ def test_steps_repeat_to_the_bit_and_misuse_is_refused():
     """The first call is a fit; the same chunks give the same bits."""
     X, y, _ = stream(200)
     first = RVMRegressor(**OPTIONS).partial_fit(X, y)
-    whole = RVMRegressor(**OPTIONS).fit(X, y)
-    assert first.model_.digest() == whole.model_.digest()
+    fresh = RVMRegressor(**OPTIONS).fit(X, y)
+    assert first.model_.digest() == fresh.model_.digest()
     more = stream(90, 1)
     again = fed([(X, y, None), (*more[:2], None)])
     first.partial_fit(*more[:2])
@@ -77,7 +77,7 @@ def test_steps_repeat_to_the_bit_and_misuse_is_refused():
     assert restored.model_.digest() == first.model_.digest()
     assert first.model_.n_rows == 291
     with pytest.raises(UsageError, match="fit and files keep no rows"):
-        whole.partial_fit(*more[:2])
+        fresh.partial_fit(*more[:2])
     with pytest.raises(ValueError, match="X has 1 features"):
         first.partial_fit(X[:, :1], y)
     with pytest.raises(DataError, match="dimension"):

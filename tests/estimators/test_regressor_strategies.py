@@ -85,14 +85,14 @@ def dense():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("strategy", "reason", "says"),
+    ("strategy", "reason", "message"),
     [
         ("split-merge", Termination.CONVERGED, r"\d+ vectors were dropped at merges"),
         ("incremental", Termination.VECTORS, "max_vectors was reached"),
         ("working-set", Termination.VECTORS, None),
     ],
 )
-def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
+def test_max_vectors_holds_for_every_strategy(strategy, reason, message):
     """A warning tells where that dropped vectors or left candidates unread."""
     options = {
         "strategy": strategy,
@@ -102,10 +102,10 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
         "random_state": 0,
     }
     X, y = dense()
-    if says is None:
+    if message is None:
         model = RVMRegressor(**options).fit(X, y)
     else:
-        with pytest.warns(LimitWarning, match=says):
+        with pytest.warns(LimitWarning, match=message):
             model = RVMRegressor(**options).fit(X, y)
     assert model.termination_ is reason
     assert 0 < model.n_relevance_vectors_ <= 60

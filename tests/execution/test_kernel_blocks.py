@@ -153,7 +153,7 @@ def test_columns_are_evaluated_once_while_they_are_used(data, blocks):
     evaluated = set()
 
     def value(X, Z):
-        if len(np.unique(Z, axis=0)) > 1:  # ``independent`` asks for one centre
+        if len(np.unique(Z, axis=0)) > 1:  # ``independent`` evaluates one centre
             evaluated.update(row.tobytes() for row in Z)
         return np.exp(-((X[:, None] - Z) ** 2).sum(axis=2))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import left
-from numpy.random import default_rng
+from waves import bent_plane
 
 from partirvm import jobs
 from partirvm.core import ascent
@@ -30,18 +30,14 @@ CASES = some(
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
     """2,000 rows of a noisy wave, shuffled, in tiles of 512."""
-    rng = default_rng(5)
-    X = rng.uniform(-3, 3, size=(2000, 3))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=2000)
-    return ingest((X, y), tmp_path_factory.mktemp("waves") / "waves.zarr", tile_rows=512)
+    place = tmp_path_factory.mktemp("waves") / "waves.zarr"
+    return ingest(bent_plane(2000, seed=5, d=3), place, tile_rows=512)
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
     """DATA of 1,500 shuffled rows by their number of classes, 2 and 3, in tiles of 512."""
-    rng = default_rng(6)
-    X = rng.uniform(-3, 3, size=(1500, 3))
-    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=1500)
+    X, score = bent_plane(1500, seed=6, noise=0.5, d=3)
     folder = tmp_path_factory.mktemp("classes")
     cuts = {2: [0.0], 3: [-0.8, 0.8]}
     options = {"tile_rows": 512, "classes": True, "shuffle": 1}

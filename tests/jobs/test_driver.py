@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import Recorder, left
-from numpy.random import default_rng
 from same import assert_same, reread
+from waves import bent_plane
 
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
@@ -41,9 +41,7 @@ BY_DEFAULT = [RUNS[k] for k in (3, 7, 10, 11)]
 
 def rows_of(classes=0, n=700):
     """Inputs, and targets or the codes of so many classes."""
-    rng = default_rng(3)
-    X = rng.uniform(-3, 3, size=(n, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=n)
+    X, y = bent_plane(n)
     return X, np.digitize(y, [0.0, 1.0][: classes - 1]) if classes else y
 
 

@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 from journals import contents
-from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from watchers import Stopper
+from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource
@@ -15,19 +15,15 @@ from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.jobs.request import create
 from partirvm.options import Request
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 REQUEST = Request(gamma=0.5)
-
-
-def rows(n, seed, low=-2.0, high=2.0):
-    rng = default_rng(seed)
-    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
-    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
 
 
 @pytest.mark.parametrize("shuffle", [3, None])
 def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
     """New rows follow and moments are of all rows, also after a second append."""
-    parts = [rows(100, 0), rows(37, 1), rows(90, 2)]
+    parts = [saddle(100, 0), saddle(37, 1), saddle(90, 2)]
     place = tmp_path / "d.zarr"
     before = ingest(parts[0], place, shuffle=shuffle, tile_rows=32)
     old = [before.tile(number).X.copy() for number in range(before.n_tiles)]
@@ -48,13 +44,13 @@ def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
 def test_readers_see_the_rows_of_before_an_append(tmp_path):
     """Also of the last tile, in this process and another, until the next append."""
     place = tmp_path / "d.zarr"
-    readers = [ingest(rows(10, 0), place, tile_rows=32)]
+    readers = [ingest(saddle(10, 0), place, tile_rows=32)]
     expected = contents(ZarrSource(place))
     readers.append(pickle.loads(pickle.dumps(readers[0])))
-    ingest(rows(5, 1), place, append=True)
+    ingest(saddle(5, 1), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
         assert_array_equal(contents(reader), expected)
-    ingest(rows(5, 2), place, append=True)
+    ingest(saddle(5, 2), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
         with pytest.raises(ChangedDataError, match="replaced while in use"):
             reader.tile(0)
@@ -62,7 +58,7 @@ def test_readers_see_the_rows_of_before_an_append(tmp_path):
 
 def test_a_failed_append_leaves_the_data_unchanged(tmp_path):
     place = tmp_path / "d.zarr"
-    X, y = rows(50, 0)
+    X, y = saddle(50, 0)
     before = contents(ingest((X, y), place, tile_rows=32))
     with pytest.raises(DataError, match="no value in 25 rows"):
         ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
@@ -78,18 +74,18 @@ def test_a_failed_append_leaves_the_data_unchanged(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_only_an_update_takes_new_rows(tmp_path):
     """It needs new rows, and the earlier ones must be unchanged; a resume does not take them."""
     place = tmp_path / "d.zarr"
     folder = str(tmp_path / "job")
-    X, y = rows(100, 0)
+    X, y = saddle(100, 0)
     ingest((X, y), place, tile_rows=32)
     request = Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1)
     jobs.fit(str(place), folder, request)
     with pytest.raises(UsageError, match="has no rows that were appended"):
         open_job(folder).update()
-    ingest(rows(50, 1), place, append=True)
+    ingest(saddle(50, 1), place, append=True)
     with pytest.raises(UsageError, match="is done; it reached max_rounds"):
         open_job(folder).resume()
     ingest((X, y + 1), place, overwrite=True, tile_rows=32)
@@ -97,19 +93,19 @@ def test_only_an_update_takes_new_rows(tmp_path):
         open_job(folder).update()
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_a_job_without_a_fit_cannot_be_updated(tmp_path):
     """A job that has not begun, a constant target, a split-merge before its last merge."""
     place = str(tmp_path / "d.zarr")
     folder = str(tmp_path / "job")
-    X, y = rows(80, 0)
+    X, y = saddle(80, 0)
     halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
     for t, request, lines in ((y, REQUEST, 0), (np.ones(80), REQUEST, 9), (y, halves, 4)):
         ingest((X, t), place, overwrite=True)
         create(place, folder, request, None, True)
         if lines:
             jobs.run_job(folder, watcher=Stopper(lines))
-        ingest(rows(10, 1), place, append=True)
+        ingest(saddle(10, 1), place, append=True)
         with pytest.raises(
             UsageError, match="job cannot be updated: it has no fit to add new rows to"
         ):

@@ -7,15 +7,17 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
-from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 from watchers import Broken, Stopper
+from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import label_of
 from partirvm.options import Request
+
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 GAMMA = 0.5
 BEFORE = 110
@@ -26,9 +28,7 @@ NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 def rows(n, seed, low, high, classes=0):
     """Rows of a function of two inputs, the first within bounds: numbers, or classes by size."""
-    rng = default_rng(seed)
-    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+    X, y = saddle(n, seed, low, high)
     if not classes:
         return X, y
     return X, np.array(NAMES[classes])[np.digitize(y, [-0.5, 0.5][: classes - 1])]
@@ -81,7 +81,7 @@ WAYS = [
     some(WAYS, [WAYS[0], WAYS[1], WAYS[3], WAYS[4]]),
     ids=lambda options: "-".join(map(str, options.values())),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_an_updated_regression_is_that_of_all_rows(tmp_path, options):
     """One pass over the new rows, then rounds; Gram matrix, posterior and evidence are dense
     ones."""
@@ -149,7 +149,7 @@ def test_an_updated_linear_basis_is_that_of_all_rows(tmp_path):
         [(2, {"strategy": "basic", "class_weight": "balanced"})],
     ),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_an_updated_classification_is_the_mode_of_all_rows(tmp_path, classes, options):
     """Where Φᵀ(t − y) = Aw, with Laplace's evidence; balanced weights are those of all rows."""
     case = Grown(tmp_path, classes, **options).fit()
@@ -187,7 +187,7 @@ def test_an_updated_classification_is_the_mode_of_all_rows(tmp_path, classes, op
         [(0, {"strategy": "basic"}, 0)],
     ),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_a_broken_update_resumes_to_the_same_bits(tmp_path, classes, options, after):
     """Broken in its first fit, or in the one after."""
     digests = []
@@ -207,7 +207,7 @@ def test_a_broken_update_resumes_to_the_same_bits(tmp_path, classes, options, af
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_an_update_that_reached_its_rounds_resumes_to_the_same_bits(tmp_path):
     """With more rounds; a second update continues from the last fit."""
     digests = []

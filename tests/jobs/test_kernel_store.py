@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from numpy.random import default_rng
+from waves import bent_plane
 
 from partirvm import jobs
 from partirvm.data import ArraySource, ingest
@@ -23,15 +22,13 @@ pytestmark = pytest.mark.bits
 REQUEST = Request(gamma=0.5, partition_size=40, max_rounds=3)
 
 
-def rows(n=3000):
-    rng = default_rng(5)
-    X = rng.uniform(-3, 3, size=(n, 2))
-    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return ingest(rows(), tmp_path_factory.mktemp("store") / "rows.zarr", tile_rows=512).url
+    return ingest(
+        bent_plane(3000, seed=5, noise=0.1),
+        tmp_path_factory.mktemp("store") / "rows.zarr",
+        tile_rows=512,
+    ).url
 
 
 @pytest.mark.parametrize(
@@ -59,7 +56,7 @@ def test_blocks_are_kept_where_passes_repeat_columns(option, spare, classes, whe
 
 def test_classes_keep_blocks_in_a_quarter_of_the_default_limit(monkeypatch):
     """A given limit may be used up."""
-    X, y = rows(400_000)
+    X, y = bent_plane(400_000, seed=5, noise=0.1)
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source = ArraySource(X, (y > 0).astype(float), columns=classes)
     executor = LocalExecutor(1)

@@ -171,7 +171,7 @@ def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeyp
             break
         stops += 1
         assert lost
-        # what was whole when the other one claimed counts, what came after does not
+        # complete writes before the claim of the other one count, later ones do not
         assert value_of(JobStore(job)) == value_of(new) == (3 if at == counts else 2)
         act(new, 4)
         assert value_of(JobStore(job)) == value_of(old) == 4

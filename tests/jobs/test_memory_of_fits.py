@@ -52,7 +52,7 @@ def _warm():
 
 
 @pytest.mark.parametrize("solver", some(["auto", "fast", "fixed-point"], {"auto"}))
-def test_a_dense_fit_allocates_what_the_formula_says(solver):
+def test_a_dense_fit_allocates_by_the_formula(solver):
     """At most 10 f (M + P)² though nearly all columns are kept, and at least half of it."""
     n = 320
     plan, peak, vectors = traced(n, solver=solver)
@@ -71,7 +71,7 @@ def test_a_dense_fit_allocates_what_the_formula_says(solver):
     ],
     ids=["8 targets", "2 classes", "4 classes", "indicators of 4 classes"],
 )
-def test_several_outputs_allocate_what_the_formula_says(n, several):
+def test_several_outputs_allocate_by_the_formula(n, several):
     """(4 T + 6) f (M + P)² for T targets, 12 C f (M + P)² for C predictors, and at least half.
 
     Indicators of K classes count as one target and 8 f K (M + P) more.
@@ -98,7 +98,7 @@ SMALL = """
 import os, sys
 import numpy as np
 folder, rows, features, kind, options = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]
-if os.fork() == 0:  # the data are made in a process of their own
+if os.fork() == 0:  # the data are made in another process
     from partirvm import ingest
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, size=(rows, features))
@@ -120,7 +120,7 @@ print(peak_memory())
 
 FITS = [
     (300, 3, "surface", ()),
-    (600, 4, "wave", ()),  # ends without vectors, and is compared all the same
+    (600, 4, "wave", ()),  # ends without vectors
     (600, 60, "surface", ()),
     (1500, 3, "wave", ()),
     (1500, 6, "2 classes", ()),

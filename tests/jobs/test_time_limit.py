@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from by_default import some
-from numpy.random import default_rng
+from waves import bent_plane
 
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
@@ -21,14 +21,14 @@ from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 N = 500
 
 
 def arrays(classes):
     """A plane with a wave, or the side of it on which a row lies."""
-    rng = default_rng(3)
-    X = rng.uniform(-3, 3, size=(N, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=N)
+    X, y = bent_plane(N)
     return X, (y > 0).astype(float) if classes else y
 
 
@@ -93,7 +93,7 @@ def error(journal, classes):
         {("working-set", "learn-shared", False), ("incremental", 0.4, True), ("basic", 0.4, False)},
     ),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
     """At the first poll, while the kernel is learned, in the middle, at the last poll."""
     partition = 60 if gamma == 0.4 else "auto"
@@ -121,7 +121,7 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_time_that_is_up_during_the_noise_leaves_constant_noise():
     """From the kernels of the noise to the last pass over weighted rows."""
     request = Request(gamma=0.4, strategy="basic", noise="local", residual="none", seed=1)

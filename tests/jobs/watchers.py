@@ -30,8 +30,8 @@ class Broken(Stopper):
             raise KeyboardInterrupt
 
 
-def broken_off(data, job, asked, after=1, **options):
+def broken_off(data, job, request, after=1, **options):
     """A job whose process left in the middle of a round."""
     with pytest.raises(KeyboardInterrupt):
-        jobs.fit(data, job, asked, watcher=Broken(after), **options)
+        jobs.fit(data, job, request, watcher=Broken(after), **options)
     return open_job(job)

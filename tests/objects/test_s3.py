@@ -24,7 +24,7 @@ from partirvm.jobs import run_job
 from partirvm.predict import predict
 from partirvm.report.page import Report
 
-# botocore and moto warn of their own use of older functions
+# botocore and moto use deprecated functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "5", "--quiet")
