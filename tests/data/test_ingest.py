@@ -207,12 +207,11 @@ def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path):
     for number in range(data.n_tiles):
         tile = data.tile(number)
         total.add(number, Moments.of(tile.X, tile.t, tile.weights, tile.start))
-    for found, expected in [
-        (data.moments.inputs, total.result().inputs), (data.moments.targets, total.result().targets),
-    ]:  # fmt: skip
-        assert found.n == expected.n
+    for part in ("inputs", "targets"):
+        stored, expected = (getattr(moments, part) for moments in (data.moments, total.result()))
+        assert stored.n == expected.n
         for name in ("missing", "total", "mean", "square", "minimum", "maximum"):
-            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+            assert getattr(stored, name).tobytes() == getattr(expected, name).tobytes()
     assert data.fingerprint()["hashes"] == [
         hash_tile(data.tile(number)) for number in range(data.n_tiles)
     ]

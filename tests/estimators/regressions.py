@@ -38,17 +38,17 @@ def design_of(model, X):
 
 
 class Dense:
-    """A fitted model of one target as dense formulas take it, in units of its scaling.
+    """A target of a fitted model as dense formulas take it, in units of its scaling.
 
     ``problem`` is the arguments (Φ, t, α, β) of those formulas.
     """
 
-    def __init__(self, model, X, y, Phi=None):
+    def __init__(self, model, X, y, Phi=None, target=0):
         scaling = model.model_.design.scaling
-        self.shift = scaling.t_shift[0]
-        self.scale = scaling.t_scale[0]
+        self.shift = scaling.t_shift[target]
+        self.scale = scaling.t_scale[target]
         self.Phi = design_of(model, X) if Phi is None else Phi
         self.t = (y - self.shift) / self.scale
         self.alpha = model.model_.alpha
-        self.beta = self.scale**2 / model.model_.evidence_noise
+        self.beta = self.scale**2 / np.atleast_1d(model.model_.evidence_noise)[target]
         self.problem = (self.Phi, self.t, self.alpha, self.beta)

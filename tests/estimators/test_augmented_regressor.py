@@ -115,8 +115,8 @@ def test_augmenting_rows_may_have_any_form_and_order(tmp_path):
     arrays = da.from_array(X, chunks=(200, 2)), da.from_array(y, chunks=200)
     for again in ((X[::-1], y[::-1]), str(tmp_path / "train.zarr"), arrays):
         for rows in (tested, str(tmp_path / "test.zarr")):
-            found = model.predict(rows, return_std=True, augment=again)
-            assert_allclose(found, (mean, std), rtol=1e-10)
+            prediction = model.predict(rows, return_std=True, augment=again)
+            assert_allclose(prediction, (mean, std), rtol=1e-10)
 
 
 def test_of_several_kernels_the_first_is_augmented():

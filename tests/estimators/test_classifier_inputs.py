@@ -137,8 +137,8 @@ def test_class_weights_are_sample_weights(tmp_path):
         ({"yes": 3.0}, np.array([1.0, 3.0])),
     ):
         expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=factors[codes])
-        found = RVMClassifier(**OPTIONS, class_weight=class_weight).fit(X, y)
-        assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)
+        weighted = RVMClassifier(**OPTIONS, class_weight=class_weight).fit(X, y)
+        assert_allclose(weighted.predict_proba(X), expected.predict_proba(X), atol=1e-12)
         on_disk = RVMClassifier(**OPTIONS, class_weight=class_weight).fit(data)
         assert_allclose(on_disk.predict_proba(X), expected.predict_proba(X), atol=1e-3)
     w = default_rng(0).uniform(0, 2, len(y))
@@ -147,7 +147,7 @@ def test_class_weights_are_sample_weights(tmp_path):
     balanced = RVMClassifier(**OPTIONS, class_weight="balanced").fit(X, y, sample_weight=w)
     assert_allclose(balanced.predict_proba(X), expected.predict_proba(X), atol=1e-12)
     plain = RVMClassifier(**OPTIONS).fit(X, y)
-    assert found.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
+    assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 
 
 def test_inputs_that_no_classifier_takes_are_refused(tmp_path):

@@ -40,8 +40,8 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
     """A stored model predicts the same bits; one whose kernel is a lambda cannot be stored."""
     X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
-    found, std = model.predict(X, return_std=True)
-    assert_allclose(found, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
+    mean, std = model.predict(X, return_std=True)
+    assert_allclose(mean, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
     assert (std > 0).all()
     place = tmp_path / "model"
     if case.name == "callable":
@@ -52,7 +52,7 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
         save_model(model.model_, place)
         loaded = load_model(place, allow_code=True)
         assert loaded.design.kernel == case.kernel
-        assert_array_equal(loaded.predict(X), found)
+        assert_array_equal(loaded.predict(X), mean)
 
 
 @QUIET

@@ -6,6 +6,7 @@ import pytest
 from by_default import some
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
+from regressions import Dense
 from sklearn.metrics import r2_score
 from sklearn.multioutput import MultiOutputRegressor
 
@@ -38,25 +39,23 @@ def test_several_targets_share_vectors_by_the_dense_formulas(strategy):
     assert model.weights_.shape == (m, 3)
     assert model.alpha_.shape == (m,)
     assert model.intercept_.shape == model.noise_variance_.shape == (3,)
-    x_mean = np.average(X, axis=0, weights=w)
-    x_sd = np.sqrt(np.average((X - x_mean) ** 2, axis=0, weights=w))
-    t_mean = np.average(y, axis=0, weights=w)
-    t_sd = np.sqrt(np.average((y - t_mean) ** 2, axis=0, weights=w))
-    rows = (X - x_mean) / x_sd
-    centres = (model.relevance_vectors_ - x_mean) / x_sd
-    bias = model.model_.design.bias
-    Phi = np.column_stack([np.ones((len(X), int(bias))), naive.gaussian(rows, centres, 0.5)])
-    t = (y - t_mean) / t_sd
-    alpha = model.model_.alpha
-    evidence = 0.0
+    scaling = model.model_.design.scaling
+    for values, shift, scale in (
+        (X, scaling.x_shift, scaling.x_scale),
+        (y, scaling.t_shift, scaling.t_scale),
+    ):
+        mean = np.average(values, axis=0, weights=w)
+        assert_allclose(shift, mean)
+        assert_allclose(scale, np.sqrt(np.average((values - mean) ** 2, axis=0, weights=w)))
     mean, std = model.predict(X[:7], return_std=True)
     assert mean.shape == std.shape == (7, 3)
+    evidence = 0.0
     for k in range(3):
-        beta = t_sd[k] ** 2 / model.noise_variance_[k]
-        expected, variance = naive.predict(Phi[:7], Phi, t[:, k], alpha, beta, w)
-        assert_allclose(mean[:, k], t_mean[k] + t_sd[k] * expected, rtol=1e-6)
-        assert_allclose(std[:, k], t_sd[k] * np.sqrt(variance), rtol=1e-6)
-        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(t_sd[k])
+        dense = Dense(model, X, y[:, k], target=k)
+        expected, variance = naive.predict(dense.Phi[:7], *dense.problem, w)
+        assert_allclose(mean[:, k], dense.shift + dense.scale * expected, rtol=1e-6)
+        assert_allclose(std[:, k], dense.scale * np.sqrt(variance), rtol=1e-6)
+        evidence += naive.log_evidence(*dense.problem, w) - len(X) * np.log(dense.scale)
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-8)
     residual = np.sqrt(w @ (y - model.predict(X)) ** 2 / len(X))
     assert_allclose(np.sqrt(model.noise_variance_), residual, rtol=0.1)

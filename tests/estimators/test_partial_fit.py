@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose
-from regressions import design_of
+from regressions import Dense
 
 from partirvm import Radial, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, UsageError
@@ -43,19 +43,13 @@ def test_a_stream_is_fitted_exactly(targets):
     X = np.concatenate([c[0] for c in chunks])
     y = np.concatenate([c[1] for c in chunks]).reshape(360, -1)
     w = np.concatenate([np.ones(120) if c[2] is None else c[2] for c in chunks])
-    Phi = design_of(model, X)
-    scaling = model.model_.design.scaling
-    alpha = model.model_.alpha
-    t = scaling.targets(y)
+    means = model.model_.mean.reshape(-1, targets)
     evidence = 0.0
     for k in range(targets):
-        noise = np.atleast_1d(model.model_.evidence_noise)[k]
-        beta = scaling.t_scale[k] ** 2 / noise
-        mean, _ = naive.posterior(Phi, t[:, k], alpha, beta, w)
-        assert_allclose(model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7)
-        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(
-            scaling.t_scale[k]
-        )
+        dense = Dense(model, X, y[:, k], target=k)
+        mean, _ = naive.posterior(*dense.problem, w)
+        assert_allclose(means[:, k], mean, rtol=1e-4, atol=1e-7)
+        evidence += naive.log_evidence(*dense.problem, w) - len(X) * np.log(dense.scale)
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-7)
     assert model.model_.n_rows == len(X)
 

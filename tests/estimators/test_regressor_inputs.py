@@ -43,28 +43,28 @@ def test_held_out_rows_must_have_the_training_columns(tmp_path):
     """In any order and of any kind of input, also where the training rows are of another kind."""
     X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    made = RVMRegressor(gamma="scale", random_state=0)
-    pair = made.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
+    model = RVMRegressor(gamma="scale", random_state=0)
+    pair = model.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
     ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
-    from_dataset = made.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
+    from_dataset = model.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
     assert from_dataset == pytest.approx(pair)
     out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=20)
     for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
         other = frame.rename(columns={"c": "d"})
         for held_out in (other, dd.from_pandas(other, npartitions=2)):
             with pytest.raises(DataError, match="lacks columns on which the model was trained: c"):
-                made.fit(*training, X_val=held_out, y_val=y)
+                model.fit(*training, X_val=held_out, y_val=y)
         for held_out in (frame[["b", "a", "c"]], dd.from_pandas(frame, npartitions=2), X):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="X .* feature names")
                 assert (
-                    made.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
+                    model.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
                 )
-    made.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
+    model.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
     with pytest.raises(ValueError, match="2 features"):
-        made.fit(X, y, X_val=X[:, :2], y_val=y)
+        model.fit(X, y, X_val=X[:, :2], y_val=y)
     with pytest.raises(UsageError, match="validation rows need both X and y"):
-        made.fit(X, y, X_val=X)
+        model.fit(X, y, X_val=X)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

@@ -52,11 +52,13 @@ def test_a_prior_with_a_rate_prunes_and_keeps_a_fixed_bias(estimator, strategy):
     X, y = sinc(60, 0.1)
     y = y if estimator is RVMRegressor else y > 0.3
     size = {} if strategy == "basic" else {"partition_size": 25}
-    made = estimator(gamma=4.0, strategy=strategy, alpha_prior=(0.0, 1e-4), random_state=0, **size)
-    model = made.fit(X, y)
+    unfitted = estimator(
+        gamma=4.0, strategy=strategy, alpha_prior=(0.0, 1e-4), random_state=0, **size
+    )
+    model = unfitted.fit(X, y)
     assert 2 <= model.n_relevance_vectors_ <= 25
     assert model.alpha_.max() < 0.5 / 1e-4, "α ≤ (γ + 2a)/(2b)"
-    model = made.set_params(alpha_prior=AlphaPrior(fixed={"bias": 1e5})).fit(X, y)
+    model = unfitted.set_params(alpha_prior=AlphaPrior(fixed={"bias": 1e5})).fit(X, y)
     assert model.model_.design.bias
     assert (model.model_.alpha[0] == 1e5).all()
 

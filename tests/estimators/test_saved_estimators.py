@@ -23,15 +23,15 @@ def wave(n=N, seed=0):
     return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
 
 
-def assert_same_attributes(found, expected):
+def assert_same_attributes(loaded, expected):
     """Compare the attributes of two fits, but ``plan_`` and the models themselves."""
     left_out = {"plan_", "model_", "estimators_", "kernel_"}
     names = {
         name for name in vars(expected) if name.endswith("_") and not name.startswith("_")
     } - left_out
-    assert names <= set(vars(found))
+    assert names <= set(vars(loaded))
     for name in names:
-        one = getattr(found, name)
+        one = getattr(loaded, name)
         other = getattr(expected, name)
         assert_array_equal(one, other, err_msg=name)
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name

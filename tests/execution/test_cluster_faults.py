@@ -36,9 +36,9 @@ def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
                 gate.touch()
 
         gate = tmp_path / "gate"
-        found = runner.run([PASSES["gram"]], HeldSource(data.url, gate), kill)
+        results = runner.run([PASSES["gram"]], HeldSource(data.url, gate), kill)
         assert killed[0][0] < killed[0][1]
-        assert bits(found[0]) == bits(reference["gram"])
+        assert bits(results[0]) == bits(reference["gram"])
         assert bits(runner.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
         runner.close()
 
@@ -52,17 +52,17 @@ def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
         assert bits(runner.run([PASSES["residual"]], memory)[0]) == bits(reference["residual"])
         os.kill(victims.pop(), signal.SIGKILL)
         assert bits(runner.run([PASSES["gram"]], memory)[0]) == bits(reference["gram"])
-        found = []
+        results = []
         for number, value in runner.map(first_row, memory, range(8), None):
             if number == 2:
                 os.kill(victims.pop(), signal.SIGKILL)
-            found.append((number, value))
-        assert found == [(number, rows()[0][number * TILE, 0]) for number in range(8)]
+            results.append((number, value))
+        assert results == [(number, rows()[0][number * TILE, 0]) for number in range(8)]
         runner.close()
 
 
 @pytest.mark.parametrize("how", ["to the end", "left", "failed"])
-def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, how):
+def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, end):
     """However it ends, and even while futures are referred to."""
     runner = DaskExecutor(one_worker)
     futures = []
@@ -71,10 +71,10 @@ def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, how):
         monkeypatch.setattr(
             runner, name, lambda *args, method=method: futures.append(method(*args)) or futures[-1]
         )
-    mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
-    if how == "to the end":
+    mapped = runner.map(first_row, memory, range(8), give_up if end == "failed" else None)
+    if end == "to the end":
         assert len(list(mapped)) == 8
-    elif how == "left":
+    elif end == "left":
         assert next(mapped)[0] == 0
         mapped.close()
     else:
@@ -139,10 +139,10 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
                 lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the workers"
             )
 
-        made = submit(RVMRegressor(**options, max_rounds=1), data.url, job, client=client)
-        assert made.wait(PATIENCE).value == "done"
+        submitted = submit(RVMRegressor(**options, max_rounds=1), data.url, job, client=client)
+        assert submitted.wait(PATIENCE).value == "done"
         idle()
-        assert made.resume(client=client, max_rounds=2).wait(PATIENCE).value == "done"
+        assert submitted.resume(client=client, max_rounds=2).wait(PATIENCE).value == "done"
         idle()
         address = client.scheduler.address
         places = [job, data.url, str(tmp_path / "new.csv")]

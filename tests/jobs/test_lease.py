@@ -42,9 +42,9 @@ def quick(monkeypatch):
 @pytest.fixture
 def clock(monkeypatch):
     """The clock of leases in this process; other processes have the real one."""
-    made = Clock()
-    monkeypatch.setattr(lease, "time", made)
-    return made
+    fake = Clock()
+    monkeypatch.setattr(lease, "time", fake)
+    return fake
 
 
 def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
@@ -57,8 +57,8 @@ def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
         assert store.holder().alive()
         child.send_signal(signal.SIGKILL)
         wait_for(lambda: store.holder().process.dead)
-        with store.acquire(patience=60) as mine:
-            assert mine.epoch == 2
+        with store.acquire(patience=60) as held:
+            assert held.epoch == 2
         assert clock.naps == 0
         claim_of(open_folder(tmp_path / "job"), 3, clock.now, began="12345")
         assert store.holder().gone
@@ -73,9 +73,9 @@ def test_a_lease_of_another_host_ends_by_its_expiry(tmp_path, clock, quick, chan
     claim_of(
         open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"}
     )
-    mine = store.acquire()
-    assert mine.epoch == 2
-    mine.release()
+    held = store.acquire()
+    assert held.epoch == 2
+    held.release()
     assert 1.5 <= clock.now - began < 1.6
 
 
@@ -110,8 +110,8 @@ def test_different_clocks_do_not_end_a_lease_with_signs_of_life(
             store.acquire()
         assert clock.now - began <= beat + nap + 1e-6
         return
-    with store.acquire(patience=patience) as mine:
-        assert mine.epoch == 2
+    with store.acquire(patience=patience) as held:
+        assert held.epoch == 2
     assert len(beats) > 15
     assert expiry - nap < clock.now - began - beats[-1] <= expiry + nap + 1e-6
 

@@ -46,9 +46,9 @@ def table(kind, n=240, n_levels=60, seed=0):
     return frame, y
 
 
-def data_of(kind, folder, **how):
+def data_of(kind, folder, **options):
     return ingest(
-        table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **how
+        table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **options
     ).url
 
 
