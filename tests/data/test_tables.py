@@ -44,8 +44,7 @@ KINDS = {
 
 
 def expected():
-    """Features by formulas: sorted levels, days since 2000, waves of 7 and 365.2425 days, 0 and
-    1."""
+    """Features by formulas: sorted levels, days since 2000, waves of a week and a year, 0 and 1."""
     table = messy()
     codes = table["Stadt Ü"].map({"Bern": 0.0, "Köln": 1.0, "Ulm": 2.0})
     days = (table["wann"] - pd.Timestamp("2000-01-01")).dt.total_seconds() / 86400

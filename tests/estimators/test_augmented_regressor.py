@@ -1,5 +1,4 @@
-"""``predict(X, augment=…)``: predictions of RVM* against a dense one, near and far from the
-data."""
+"""``predict(X, augment=…)``: RVM* against a dense one, near the data and far from them."""
 
 import re
 from dataclasses import replace

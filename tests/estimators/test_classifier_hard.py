@@ -1,5 +1,4 @@
-"""Data that are hard for a classifier: probabilities are finite, and only expected warnings
-occur."""
+"""Data that are hard for a classifier: finite probabilities, and only expected warnings."""
 
 import re
 import warnings
@@ -24,8 +23,7 @@ FAR = ".*are far from every"
 
 
 def fitted(X, y, *expected, weights=None, **options):
-    """A fitted classifier whose fit warned of nothing but ``expected`` and whose numbers are
-    finite."""
+    """A classifier of finite numbers, whose fit warned only of ``expected``."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = RVMClassifier(**{"random_state": 0, "gamma": 0.5, **options}).fit(

@@ -1,5 +1,4 @@
-"""Both estimators keep scikit-learn's rules: its checks, clones, pickles, seeds, weights of
-rows."""
+"""Both estimators keep scikit-learn's rules: checks, clones, pickles, seeds, row weights."""
 
 import gc
 import pickle

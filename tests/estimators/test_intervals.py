@@ -1,5 +1,4 @@
-"""Intervals and samples of the estimators against dense formulas; fits with far too little
-noise."""
+"""Intervals and samples of the estimators against dense formulas; far too little noise."""
 
 import dask.array as da
 import naive

@@ -83,8 +83,7 @@ WAYS = [
 )
 @QUIET
 def test_an_updated_regression_is_that_of_all_rows(tmp_path, options):
-    """One pass over the new rows, then rounds; Gram matrix, posterior and evidence are dense
-    ones."""
+    """One pass over new rows, then rounds; Gram matrix, posterior and evidence are dense ones."""
     case = Grown(tmp_path, **options).fit()
     first = open_job(case.job).model()
     job = case.append().update()

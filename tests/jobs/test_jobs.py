@@ -1,5 +1,4 @@
-"""The life of a job by its handle: each state, who may end or resume it, and the bits of
-resumes."""
+"""The life of a job by its handle: statuses, who may end or resume it, bits of resumes."""
 
 import os
 
