@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from threadpoolctl import threadpool_limits
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -9,9 +10,8 @@ from partirvm import RVMClassifier, RVMRegressor
 
 @pytest.mark.bits
 def test_predictions_do_not_depend_on_the_threads_of_blas():
-    """Means, standard deviations, intervals, samples and probabilities of models with some hundred
-    vectors."""
-    rng = np.random.default_rng(0)
+    """Means, deviations, intervals, samples and probabilities of models with many vectors."""
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1200, 2))
     new = rng.uniform(-2, 2, size=(500, 2))
     y = np.sin(6 * X[:, 0]) * np.cos(6 * X[:, 1]) + 0.05 * rng.standard_normal(len(X))
@@ -19,10 +19,10 @@ def test_predictions_do_not_depend_on_the_threads_of_blas():
     model = RVMRegressor(noise="constant", **fixed).fit(X, y)
     classifier = RVMClassifier(**fixed).fit(X, y > 0)
     assert model.n_relevance_vectors_ > 150
-    found = set()
+    results = set()
     for threads in (1, 2, 4):
         with threadpool_limits(threads, user_api="blas"):
             values = [*model.predict_interval(new, 0.9), *model.predict(new, return_std=True)]
             values += [model.sample_y(new, 3, random_state=0), classifier.predict_proba(new)]
-        found.add(b"".join(np.ascontiguousarray(each).tobytes() for each in values))
-    assert len(found) == 1
+        results.add(b"".join(np.ascontiguousarray(array).tobytes() for array in values))
+    assert len(results) == 1

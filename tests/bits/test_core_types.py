@@ -1,9 +1,7 @@
-"""Equal bits with every kind of kernel that OpenBLAS has for this processor, not only with the one
-that it takes.
+"""Equal bits with every kind of kernel that OpenBLAS has for this processor.
 
-``OPENBLAS_CORETYPE`` is read once, when the library is loaded: each kind is a process of its own,
-which runs tests that are marked ``bits``. By default those of test_tails.py, with ``-m slow`` all
-of them.
+``OPENBLAS_CORETYPE`` is read when the library is loaded, so that each kind is a process, which runs
+the tests marked ``bits``: by default those of test_tails.py, with ``-m slow`` all of them.
 """
 
 import os
@@ -18,16 +16,8 @@ from by_default import some
 
 TESTS = Path(__file__).parents[1]
 
-TYPES = (
-    "Prescott",
-    "Nehalem",
-    "Sandybridge",
-    "Haswell",
-    "Zen",
-    "SkylakeX",
-    "Cooperlake",
-    "Sapphirerapids",
-)
+TYPES = ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "Cooperlake")
+TYPES += ("Sapphirerapids",)
 
 KIND = """
 import numpy, scipy.linalg, threadpoolctl
@@ -43,23 +33,23 @@ def environment(core_type):
 
 @cache
 def kernels_of(core_type):
-    """What the libraries say that they took; empty where they are not OpenBLAS, or the processor
-    cannot run them."""
-    found = subprocess.run(
+    """The kernels that OpenBLAS loads for a type; empty if there are none."""
+    output = subprocess.run(
         [sys.executable, "-c", KIND], env=environment(core_type), capture_output=True, text=True
     )
-    return found.stdout.strip() if found.returncode == 0 else ""
+    return output.stdout.strip() if output.returncode == 0 else ""
 
 
 def run_with(core_type, *arguments):
-    """Run marked tests in a process with these kernels; skip, and say why, where that would say
-    nothing new."""
+    """Run marked tests in a process with these kernels, or skip if they are not new."""
     kernels = kernels_of(core_type)
     if not kernels:
         pytest.skip(f"this machine cannot run OpenBLAS's kernels for {core_type}")
-    same = next(other for other in TYPES if kernels_of(other) == kernels)
-    if same != core_type:
-        pytest.skip(f"OpenBLAS takes the kernels for {core_type} from those for {same} ({kernels})")
+    first = next(other for other in TYPES if kernels_of(other) == kernels)
+    if first != core_type:
+        pytest.skip(
+            f"OpenBLAS takes the kernels for {core_type} from those for {first} ({kernels})"
+        )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x", *arguments]
     done = subprocess.run(
         command, cwd=TESTS.parent, env=environment(core_type), capture_output=True, text=True
@@ -74,12 +64,11 @@ def run_with(core_type, *arguments):
     ("core_type", "tests"),
     some(
         product(TYPES, ["bits/test_tails.py", "."]),
-        {(each, "bits/test_tails.py") for each in ("Haswell", "SkylakeX")},
+        {(kind, "bits/test_tails.py") for kind in ("Haswell", "SkylakeX")},
     ),
 )
-def test_equal_bits_hold(core_type, tests):
-    """The tests of tails beside this one; with ``-m slow`` all: kills, clusters, kernel stores,
-    orders of rows."""
+def test_bits_are_equal_with_every_kind_of_kernel(core_type, tests):
+    """The tests of tails; with ``-m slow`` also kills, clusters, kernel stores, row orders."""
     if tests != "." and kernels_of(core_type) == kernels_of(""):
-        pytest.skip(f"the tests beside this one run with the kernels for {core_type}")
+        pytest.skip(f"the other tests run with the kernels for {core_type}")
     run_with(core_type, "-m", "bits and not slow", str(TESTS / tests))

@@ -1,11 +1,9 @@
-"""Small fits have the digests that were recorded, to hold changes of the program's structure to the
-same bits.
+"""Small fits have the recorded digests: changes of the structure must not change their bits.
 
-Eleven are asked for by the command line, whose options keep their names, on DATA of several tiles;
-two are of estimators and arrays. What they find depends on NumPy, SciPy and the kernels that these
-chose for the processor, so digests are kept for each of these, in ``rebuild.json`` by ``key()``. A
-change that is meant to change results records them anew, with each kind of kernel that OpenBLAS has
-for the processor (others stay in the file):
+Eleven are commands on DATA of several tiles, two are estimators on arrays. Results depend on NumPy,
+SciPy and the kernels that these choose for the processor, so that ``rebuild.json`` has digests by
+``key()``. A change that is meant to change results records them anew, with each kind of kernel that
+OpenBLAS has for the processor:
 
     for kind in Prescott Nehalem Sandybridge Haswell SkylakeX; do
         RECORD=1 OPENBLAS_CORETYPE=$kind python -m pytest -m "slow or not slow"
@@ -17,13 +15,13 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
 import threadpoolctl
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, load_model
 from partirvm.cli import main
@@ -100,19 +98,21 @@ ESTIMATORS = {
 """Which points each estimator is fitted to."""
 
 
-def key() -> str:
-    """What bits may depend on beside the program: the numerical libraries and the kernels that they
-    chose here."""
+def key():
+    """What bits depend on: the numerical libraries and the kernels that they chose here."""
     libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
-    found = {one.get("architecture", one["internal_api"]) for one in libraries}
+    architectures = {one.get("architecture", one["internal_api"]) for one in libraries}
     simd = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
-    kernels = [f"BLAS {' and '.join(sorted(found))}", f"SIMD {' '.join(simd) or 'baseline'}"]
+    kernels = [
+        f"BLAS {' and '.join(sorted(architectures))}",
+        f"SIMD {' '.join(simd) or 'baseline'}",
+    ]
     return ", ".join([f"numpy {np.__version__}", f"scipy {scipy.__version__}", *kernels])
 
 
-def points() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Inputs (n, 3) and targets of each DATA; the last tile of none of them is whole."""
-    rng = np.random.default_rng(16)
+def points():
+    """Inputs (n, 3) and targets of each DATA, whose last tile is not full."""
+    rng = default_rng(16)
     X = rng.uniform(-2, 2, size=(700, 3))
     f = np.sin(3 * X[:, 0]) + 0.5 * X[:, 1] ** 2
     y = f + 0.1 * rng.normal(size=len(X))
@@ -127,16 +127,15 @@ def points() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def outcome(model: Any) -> str:
-    """What a fit found: two figures for people, and a digest of all that is fitted and of
-    predictions."""
-    X = np.random.default_rng(61).uniform(-2.5, 2.5, size=(50, 3))
+def outcome(model):
+    """Two figures of a fit, and a digest of its parameters and predictions."""
+    X = default_rng(61).uniform(-2.5, 2.5, size=(50, 3))
     if hasattr(model, "predict_proba"):
-        found = [model.predict_proba(X)]
+        predictions = [model.predict_proba(X)]
     else:
-        found = [*model.predict(X, return_std=True), np.asarray(model.noise_variance)]
+        predictions = [*model.predict(X, return_std=True), np.asarray(model.noise_variance)]
     digest = sha256()
-    for array in (model.design.centres, model.mean, model.alpha, *found):
+    for array in (model.design.centres, model.mean, model.alpha, *predictions):
         digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
     return (
         f"{model.n_vectors} vectors, log evidence {model.log_evidence!r}, {digest.hexdigest()[:32]}"
@@ -145,7 +144,7 @@ def outcome(model: Any) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """All DATA."""
+    """A folder with all DATA."""
     folder = tmp_path_factory.mktemp("rebuild")
     for name, (X, y) in points().items():
         ingest((X, y), folder / name, classes=y.dtype.kind in "ib", tile_rows=TILE)
@@ -161,16 +160,14 @@ LONG = {
 
 
 @pytest.mark.parametrize("fit", some([*FITS, *ESTIMATORS], {*FITS, *ESTIMATORS} - LONG))
-def test_a_fit_keeps_its_bits(fit, folder):
-    """The command line leaves a job beside the DATA."""
+def test_a_fit_has_the_recorded_bits(fit, folder):
     if fit in ESTIMATORS:
         data, estimator = ESTIMATORS[fit]
         model = estimator().fit(*points()[data]).model_
     else:
         data, options = FITS[fit]
-        assert (
-            main(["fit", str(folder / data), str(folder / fit), *options.split(), "--quiet"]) == 0
-        )
+        words = ["fit", str(folder / data), str(folder / fit), *options.split(), "--quiet"]
+        assert main(words) == 0
         model = load_model(folder / fit)
     known = json.loads(RECORD.read_text())
     if "RECORD" in os.environ:

@@ -1,9 +1,7 @@
-"""Equal bits where the last tile has any number of rows: kernels, predictions, and fits that went
-through much.
+"""Equal bits of kernels, predictions and fits, whatever the number of rows of the last tile.
 
-OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 in another way than
-the others, so that these tests say something only with tails; ``test_core_types`` runs them with
-each kind of kernel that the machine has.
+OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 differently, so that
+these tests need tails; ``test_core_types`` runs them with each kind of kernel.
 """
 
 import pickle
@@ -17,6 +15,9 @@ from hypothesis import strategies as st
 from journals import Recorder, left
 from kernel_cases import CASES as KERNELS
 from kernel_cases import D
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
+from waves import bent_plane
 
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
@@ -37,17 +38,16 @@ from partirvm.types import Columns
 pytestmark = pytest.mark.bits
 
 TILE, LAST = 512, 384
-"""Rows of a tile, and those of the last one without its tail: of few rows the kernels round all
-alike."""
+"""Rows of a tile, and of the last one without its tail: few rows are all rounded alike."""
 
 TAILS = st.integers(1, 64)
 ORIGIN = np.full(D, 0.1)
 PRODUCT = FunctionKernel(lambda X, Z: X @ Z.T)
-"""A user's kernel that is a product of BLAS itself."""
+"""A user's kernel that is a product of BLAS."""
 
 
 def values(kernel, X, Z):
-    """All values k(x, z) of points (n, d) and centres (m, d), stored column by column."""
+    """All values k(x, z) of points (n, d) and centres (m, d), column by column."""
     out = np.empty((len(Z), len(X))).T
     with one_blas_thread():
         kernel.prepare(Z, ORIGIN)(X, out)
@@ -61,17 +61,17 @@ def values(kernel, X, Z):
 )
 @settings(max_examples=6)
 @given(st.sampled_from([0, LAST]), TAILS, st.integers(1, 80))
-def test_a_kernel_value_is_of_its_point_and_its_centre(kernel, whole, tail, columns):
-    """Whatever points and centres stand before, beside and behind them, and however many."""
-    rng = np.random.default_rng(tail)
-    X = rng.normal(size=(whole + tail, D))
+def test_a_kernel_value_depends_only_on_its_point_and_centre(kernel, full, tail, columns):
+    """Whatever other points and centres there are, and however many."""
+    rng = default_rng(tail)
+    X = rng.normal(size=(full + tail, D))
     Z = rng.normal(size=(columns, D))
     block = values(kernel, X, Z)
     rows = rng.permutation(len(X))
-    some = rng.permutation(columns)
-    np.testing.assert_array_equal(values(kernel, X[rows], Z[some]), block[np.ix_(rows, some)])
-    np.testing.assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
-    np.testing.assert_array_equal(
+    centres = rng.permutation(columns)
+    assert_array_equal(values(kernel, X[rows], Z[centres]), block[np.ix_(rows, centres)])
+    assert_array_equal(values(kernel, X[-1:], Z[:1]), block[-1:, :1])
+    assert_array_equal(
         values(kernel, X[:tail], Z[: columns // 2 + 1]), block[:tail, : columns // 2 + 1]
     )
 
@@ -80,10 +80,10 @@ def test_a_kernel_value_is_of_its_point_and_its_centre(kernel, whole, tail, colu
 @given(
     st.sampled_from([0, 192, 4032]), TAILS, st.integers(0, 640), st.sampled_from([None, 1, 2, 5])
 )
-def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
-    """Any number of columns, of which odd numbers and odd multiples of four are the hard ones."""
-    rng = np.random.default_rng(columns)
-    block = np.asfortranarray(rng.normal(size=(whole + tail, columns)))
+def test_a_product_of_a_row_depends_only_on_the_row(full, tail, columns, targets):
+    """For any number of columns; odd numbers and odd multiples of four are the hard ones."""
+    rng = default_rng(columns)
+    block = np.asfortranarray(rng.normal(size=(full + tail, columns)))
     weights = rng.normal(size=(columns,) if targets is None else (columns, targets))
     root = np.triu(rng.normal(size=(columns, columns)))
     rows = rng.permutation(len(block))
@@ -92,20 +92,15 @@ def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
         for function, right, value in zip(
             (products, quadratic_forms), (weights, root), expected, strict=True
         ):
-            found = function(block, right)
-            np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-10)
-            np.testing.assert_array_equal(
-                function(np.asfortranarray(block[rows]), right), found[rows]
-            )
-            np.testing.assert_array_equal(
-                function(np.asfortranarray(block[-1:]), right), found[-1:]
-            )
+            product = function(block, right)
+            assert_allclose(product, value, rtol=1e-10, atol=1e-10)
+            assert_array_equal(function(np.asfortranarray(block[rows]), right), product[rows])
+            assert_array_equal(function(np.asfortranarray(block[-1:]), right), product[-1:])
 
 
 def model(columns, targets=1, classes=0):
-    """A model of any numbers, with a basis that is a product; M = 4 mod 8 is where AVX-512 rounds
-    rows otherwise."""
-    rng = np.random.default_rng(columns)
+    """A random model with a basis of a product; AVX-512 rounds M = 4 mod 8 differently."""
+    rng = default_rng(columns)
     scaling = Scaling(np.full(D, 0.3), np.full(D, 1.7), np.zeros(targets), np.full(targets, 2.5))
     turn = rng.normal(size=(D, 3))
     design = Design(
@@ -119,33 +114,27 @@ def model(columns, targets=1, classes=0):
         return ClassModel(design, mean, root, np.ones(columns), 0.0, 9, names, "multinomial", True)
     mean = rng.normal(size=columns if targets == 1 else (columns, targets))
     noise = 0.3 if targets == 1 else np.full(targets, 0.3)
-    return Model(
-        design,
-        mean,
-        root[0] if targets == 1 else root,
-        np.ones(columns),
-        0.0,
-        9,
-        Columns(tuple("abc")),
-        noise,
-        noise,
-    )
+    root = root[0] if targets == 1 else root
+    names = Columns(tuple("abc"))
+    return Model(design, mean, root, np.ones(columns), 0.0, 9, names, noise, noise)
 
 
 @pytest.mark.parametrize(
-    "made", [model(300), model(41, targets=2), model(108, classes=3)], ids=["one", "two", "classes"]
+    "fitted",
+    [model(300), model(41, targets=2), model(108, classes=3)],
+    ids=["one", "two", "classes"],
 )
 @settings(max_examples=6)
 @given(st.sampled_from([0, LAST, 1920, 2048]), TAILS)
-def test_a_row_is_predicted_alike_wherever_it_stands(made, whole, tail):
-    """Mean, variance and nearness of rows in any order, of the first ones, and of one alone."""
-    rng = np.random.default_rng(tail)
-    X = rng.normal(size=(whole + tail, D))
+def test_a_prediction_depends_only_on_its_row(fitted, full, tail):
+    """Mean, variance and nearness in any order of rows, of the first rows, and of one."""
+    rng = default_rng(tail)
+    X = rng.normal(size=(full + tail, D))
     with one_blas_thread():
-        found = made.moments(X)
+        moments = fitted.moments(X)
         for rows in (rng.permutation(len(X)), np.arange(tail), np.array([len(X) - 1])):
-            for part, all_of_it in zip(made.moments(X[rows]), found, strict=True):
-                np.testing.assert_array_equal(part, all_of_it[rows])
+            for part, expected in zip(fitted.moments(X[rows]), moments, strict=True):
+                assert_array_equal(part, expected[rows])
 
 
 FITS = {
@@ -162,14 +151,12 @@ FITS = {
     ),
 }
 
-SOME = {"working-set", "two targets", "classes"}
+BY_DEFAULT = {"working-set", "two targets", "classes"}
 
 
 def source(case, tail):
-    """One whole tile and one with a tail."""
-    rng = np.random.default_rng(tail)
-    X = rng.uniform(-3, 3, size=(TILE + LAST + tail, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=len(X))
+    """A full tile and one with a tail."""
+    X, y = bent_plane(TILE + LAST + tail, seed=tail)
     if case == "two targets":
         y = np.column_stack([y, y**2])
     if case == "classes":
@@ -179,8 +166,8 @@ def source(case, tail):
     return ArraySource(X, y, tile_rows=TILE, columns=Columns(("a", "b")))
 
 
-class KeptBlocks(Watcher):
-    """The largest number of bytes of kernel blocks that this process kept."""
+class StoredBlocks(Watcher):
+    """The largest number of bytes of kernel blocks that this process stored."""
 
     most = 0
 
@@ -189,7 +176,7 @@ class KeptBlocks(Watcher):
 
 
 def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **changed):
-    """The journal of a whole fit, or of one that goes on from a checkpoint."""
+    """The journal of a fit, or of one that continues from a checkpoint."""
     executor = LocalExecutor(threads)
     journal = Recorder()
     journal.history += history
@@ -202,24 +189,20 @@ def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **chang
     return journal
 
 
-@pytest.mark.parametrize("case", some(FITS, SOME))
+@pytest.mark.parametrize("case", some(FITS, BY_DEFAULT))
 @settings(max_examples=examples(2))
 @given(TAILS)
-def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
-    """Kernel blocks in memory, on disk and nowhere; two threads; resumed from each checkpoint,
-    where what a process had in memory is gone."""
+def test_a_fit_has_the_same_bits_with_stores_threads_and_resumes(case, tail):
+    """Kernel blocks in memory, on disk or not stored; two threads; resumed from checkpoints."""
     rows = source(case, tail)
-    watcher = KeptBlocks()
-    whole = run_of(case, rows, kernel_store="memory", watcher=watcher)
+    watcher = StoredBlocks()
+    complete = run_of(case, rows, kernel_store="memory", watcher=watcher)
     for threads, store in ((1, "none"), (2, "zarr")):
-        assert left(run_of(case, rows, threads, kernel_store=store)) == left(whole), (
-            threads,
-            store,
-        )
+        other = run_of(case, rows, threads, kernel_store=store)
+        assert left(other) == left(complete), (threads, store)
     assert watcher.most > 0
-    assert whole.checkpoints
-    for lines, stored, _ in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
-        resumed = run_of(
-            case, rows, kernel_store="memory", resume=stored, history=whole.history[:lines]
-        )
-        assert left(resumed) == left(whole)
+    assert complete.checkpoints
+    for lines, stored, _ in complete.checkpoints[:: max(len(complete.checkpoints) // 3, 1)]:
+        options = {"resume": stored, "history": complete.history[:lines]}
+        resumed = run_of(case, rows, kernel_store="memory", **options)
+        assert left(resumed) == left(complete)

@@ -1,42 +1,32 @@
-"""Small tables, a finished fit, and the command line in a process of its own."""
+"""Small tables, a finished fit, and the command line in another process."""
 
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.cli import main
 
-started: list[subprocess.Popen[Any]] = []
-"""Processes that end with the test that started them, however it ends."""
+started = []
+"""Processes that are killed at the end of a test."""
 
 NOISE = 0.1
-LONG = (
-    "--gamma",
-    "20",
-    "--strategy",
-    "incremental",
-    "--partition-size",
-    "6",
-    "--max-rounds",
-    "500",
-)
-LONG += ("--residual", "none")
+LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6")
+LONG += ("--max-rounds", "500", "--residual", "none")
 """A fit that takes long enough to be aborted."""
 
 
-def target(X: np.ndarray) -> np.ndarray:
-    """The function behind the tables."""
+def target(X):
+    """The function of the tables, without noise."""
     return np.sin(2 * X[:, 0]) * X[:, 1] + 5
 
 
-def write_csv(path: Path, rows: int, seed: int) -> np.ndarray:
+def write_csv(path, rows, seed):
     """Write a table of columns a, b, fare; return it, (rows, 3)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, (rows, 2))
     table = np.column_stack([X, target(X) + rng.normal(0, NOISE, rows)])
     np.savetxt(path, table, delimiter=",", header="a,b,fare", comments="", fmt="%.17g")
@@ -46,7 +36,7 @@ def write_csv(path: Path, rows: int, seed: int) -> np.ndarray:
 class Tour:
     """A folder with train.csv, test.csv, both ingested, and a fit of the first in ``job``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.train_table = write_csv(folder / "train.csv", 3000, 1)
         self.test_table = write_csv(folder / "test.csv", 700, 2)
@@ -56,18 +46,9 @@ class Tour:
         for name in ("train", "test"):
             arguments = ["ingest", str(folder / f"{name}.csv"), str(folder / f"{name}.zarr")]
             assert main([*arguments, "--target", "fare", "--quiet"]) == 0
-        choices = [
-            "--gamma",
-            "1",
-            "--partition-size",
-            "60",
-            "--max-rounds",
-            "3",
-            "--neighbours",
-            "20",
-            "--quiet",
-        ]
-        assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
+        options = "--gamma 1 --partition-size 60 --max-rounds 3 --neighbours 20 --quiet"
+        fit = ["fit", self.train, self.job, "--validation", self.test, *options.split()]
+        assert main(fit) == 0
 
 
 PEAK = """
@@ -78,8 +59,8 @@ print(status, next(line.split()[1] for line in open("/proc/self/status") if line
 """
 
 
-def measured(*arguments: str) -> tuple[int, float, str, str]:
-    """Exit status, VmHWM in MiB, stdout and stderr of the command line in a process of its own."""
+def measured(*arguments):
+    """Exit status, VmHWM in MiB, stdout and stderr of a command in another process."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False
     )
@@ -87,8 +68,8 @@ def measured(*arguments: str) -> tuple[int, float, str, str]:
     return status, kibibytes / 1024, done.stdout, done.stderr
 
 
-def read_until(stream: Any, pattern: str) -> str:
-    """Read lines until the pattern shows up in them."""
+def read_until(stream, pattern):
+    """Read lines until they match the pattern."""
     text = ""
     for line in stream:
         text += line
@@ -97,17 +78,11 @@ def read_until(stream: Any, pattern: str) -> str:
     raise AssertionError(f"the process ended without {pattern!r}: {text}")
 
 
-def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """Start the command line in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "partirvm", *arguments],
-        stdout=subprocess.PIPE,
-        text=True,
-        **{
-            "stderr": subprocess.PIPE,
-            "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-            **options,
-        },
-    )
+def start(*arguments, **options):
+    """Start a command in another process."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    terminal = {"env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}}
+    command = [sys.executable, "-m", "partirvm", *arguments]
+    process = subprocess.Popen(command, **pipes | terminal | options)
     started.append(process)
     return process

@@ -1,9 +1,7 @@
-"""Fixtures of the command line's tests."""
+"""Fixtures of the tests of the command line."""
 
 import json
 import signal
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from commandline import Tour, started
@@ -12,21 +10,20 @@ from partirvm.cli import main
 
 
 @pytest.fixture(scope="session")
-def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
+def tour(tmp_path_factory):
     return Tour(tmp_path_factory.mktemp("tour"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ctrl_c() -> Iterator[None]:
-    """Hear Ctrl-C, which shells let their background jobs ignore, and processes that tests start
-    with them."""
+def ctrl_c():
+    """Handle Ctrl-C, which shells let background jobs and their children ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
+def no_process_is_left():
     yield
     while started:
         with started.pop() as process:
@@ -34,10 +31,10 @@ def no_process_is_left() -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run the command line in this process; its exit status, stdout and stderr."""
+def cli(capsys):
+    """A function that runs a command here: exit status, stdout and stderr."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def run(*arguments):
         status = main(arguments)
         captured = capsys.readouterr()
         return status, captured.out, captured.err
@@ -46,10 +43,10 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
 
 @pytest.fixture
-def cli_json(cli: Callable[..., tuple[int, str, str]]) -> Callable[..., Any]:
-    """Run the command line in this process and read its one line of JSON."""
+def cli_json(cli):
+    """A function that runs a command here and reads its line of JSON."""
 
-    def run(*arguments: str) -> Any:
+    def run(*arguments):
         status, out, err = cli(*arguments)
         assert status == 0, err
         assert out.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The demo: small here, whole where there is time."""
+"""The demo: with few cells, and the real one where there is time."""
 
 import json
 import re
@@ -21,16 +21,12 @@ SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neig
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
-def test_a_small_demo(tmp_path, capsys, monkeypatch):
-    """Every command that it shows, its picture, and scores that are those of the model it leaves.
-
-    In this process, which has grown with the tests before; the whole demo runs with its own limit.
-    """
+def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys, monkeypatch):
+    """Scores are those of the model that it leaves; with ``quiet`` nothing is shown."""
     monkeypatch.setattr(demo, "FIT", SMALL)
     heights, x, y = load_terrain()
-    monkeypatch.setattr(
-        demo, "load_terrain", lambda: Terrain(heights[::12, ::12], x[::12], y[::12])
-    )
+    coarse = Terrain(heights[::12, ::12], x[::12], y[::12])
+    monkeypatch.setattr(demo, "load_terrain", lambda: coarse)
     folder = tmp_path / "demo folder"
     assert demo.run(partirvm, str(folder), 2 << 30, False) == 0
     captured = capsys.readouterr()
@@ -42,25 +38,22 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     scores = predict.evaluate(str(folder / "job"), str(folder / "test.zarr"))
     assert f"test RMSE {scores['rmse']:.2f} m" in captured.out
     assert f"picture: {folder / 'terrain.png'}" in captured.out
-    found = {
-        name: pd.read_parquet(folder / f"{name}.parquet")
-        for name in ("train", "validation", "test", "grid")
-    }
-    grid = found.pop("grid").to_numpy()
-    cells = pd.concat(found.values()).to_numpy()
+    names = ("train", "validation", "test", "grid")
+    tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in names}
+    grid = tables.pop("grid").to_numpy()
+    cells = pd.concat(tables.values()).to_numpy()
     assert sorted(map(tuple, cells)) == sorted(map(tuple, grid))
-    assert len(found["train"]) == pytest.approx(0.8 * len(grid), abs=1)
+    assert len(tables["train"]) == pytest.approx(0.8 * len(grid), abs=1)
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800
-    monkeypatch.setattr(
-        demo, "load_terrain", lambda: Terrain(heights[::32, ::32], x[::32], y[::32])
-    )
+    coarser = Terrain(heights[::32, ::32], x[::32], y[::32])
+    monkeypatch.setattr(demo, "load_terrain", lambda: coarser)
     assert demo.run(partirvm, str(folder), 2 << 30, True) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_the_demo_without_matplotlib(monkeypatch, tmp_path, capsys):
+def test_the_demo_without_matplotlib_names_the_extra(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.cbook", None)
     with pytest.raises(UsageError, match=r"pip install \"partirvm\[plot\]\""):
         load_terrain()
@@ -71,12 +64,11 @@ def test_the_demo_without_matplotlib(monkeypatch, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_whole_demo(tmp_path):
-    """A test error below 4 m of heights that spread by 133 m, honest intervals, and VmHWM within
-    640 MiB."""
+def test_the_demo_predicts_within_its_memory_limit(tmp_path):
+    """A test error below 4 m of heights with a deviation of 133 m, and VmHWM within 640 MiB."""
     arguments = ["demo", "--output", str(tmp_path / "demo"), "--quiet"]
-    status, peak, out, said = measured(*arguments)
-    assert status == 0, said
+    status, peak, out, stderr = measured(*arguments)
+    assert status == 0, stderr
     assert peak <= 640
     scores = next(json.loads(line) for line in out.splitlines() if line.startswith("{"))
     assert scores["rmse"] < 4
@@ -85,12 +77,11 @@ def test_the_whole_demo(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train.parquet", "terrain.png", ".hidden"])
-def test_the_demo_replaces_no_file_of_somebody_else(name, tmp_path, capsys):
-    """Nor does it write below the working folder if the output is a URL."""
+def test_the_demo_replaces_no_foreign_file(name, tmp_path, capsys):
     (tmp_path / name).write_text("mine")
     assert main(["demo", "--output", str(tmp_path), "--quiet"]) == 2
     assert "choose another folder" in capsys.readouterr().err
-    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [(name, "mine")]
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "mine")]
 
 
 @pytest.mark.parametrize("output", ["memory://demo", "s3://bucket/demo"])

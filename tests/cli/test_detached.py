@@ -1,4 +1,4 @@
-"""Jobs that a cluster carries out by itself: one worker with one thread, over TCP."""
+"""Jobs that a cluster runs: one worker with one thread, over TCP."""
 
 import re
 import signal
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clusters import Processes, free_port
+from numpy.random import default_rng
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
@@ -22,23 +23,23 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
-    """The address of a cluster of one worker with one thread, in a folder of its own."""
+    """The address of a cluster of one worker with one thread."""
     from distributed import Client
 
-    made = Processes(tmp_path_factory.mktemp("cluster"), 1)
+    started = Processes(tmp_path_factory.mktemp("cluster"), 1)
     try:
-        with Client(made.address, timeout="120s", set_as_default=False) as client:
+        with Client(started.address, timeout="120s", set_as_default=False) as client:
             client.wait_for_workers(1, timeout=120)
-        yield made.address
+        yield started.address
     finally:
-        made.close()
+        started.close()
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A folder with rough.zarr, small.zarr and held-out.zarr."""
     folder = tmp_path_factory.mktemp("rough")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     for name, rows in (("rough", 12_000), ("small", 1500), ("held-out", 1000)):
         X = rng.uniform(-2, 2, (rows, 2))
         y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=rows)
@@ -46,13 +47,8 @@ def data(tmp_path_factory):
     return folder
 
 
-QUICK = {
-    "gamma": 20.0,
-    "partition_size": 60,
-    "noise": "constant",
-    "residual": "none",
-    "random_state": 0,
-}
+QUICK = {"gamma": 20.0, "partition_size": 60, "noise": "constant", "residual": "none"}
+QUICK["random_state"] = 0
 
 SUBMIT = f"""
 import sys, time
@@ -67,9 +63,8 @@ time.sleep(600)
 
 
 @pytest.mark.slow
-def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
-    """kill -9 as soon as submit has returned: the job comes to its end all the same, with the bits
-    of a local fit."""
+def test_a_job_runs_on_after_its_submitter_was_killed(scheduler, data, tmp_path):
+    """kill -9 as soon as submit has returned; the model has the bits of a local fit."""
     arguments = (scheduler, str(data / "small.zarr"), str(tmp_path / "job"))
     process = subprocess.Popen([sys.executable, "-c", SUBMIT, *arguments], stdout=subprocess.PIPE)
     try:
@@ -80,14 +75,13 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     job = open_job(tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
     estimator = RVMRegressor(**QUICK, max_rounds=3, strategy=WorkingSet(selection="random"))
-    assert (
-        submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
-    )
-    assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "whole").digest()
+    local = submit(estimator, data / "small.zarr", tmp_path / "local")
+    assert local.wait(timeout=120) is Status.DONE
+    assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "local").digest()
 
 
-def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
-    """Relative places, what is refused at once, and the same job anew."""
+def test_submit_runs_a_job_on_a_client(scheduler, data, tmp_path, monkeypatch):
+    """With relative places, immediate refusals, a resume and an overwrite."""
     from distributed import Client
 
     monkeypatch.chdir(tmp_path)
@@ -96,12 +90,10 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
         estimator = RVMRegressor(**QUICK, max_rounds=1, client=client)
         first = submit(estimator, "small.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE
-        for source, job, error in (
-            ("small.zarr", "job", ExistsError),
-            ("gone.zarr", "new", MissingDataError),
-        ):
-            with pytest.raises(error):
-                submit(estimator, source, job)
+        with pytest.raises(ExistsError):
+            submit(estimator, "small.zarr", "job")
+        with pytest.raises(MissingDataError):
+            submit(estimator, "gone.zarr", "new")
         assert first.resume(client=client, max_rounds=2).wait(timeout=120) is Status.DONE
         again = submit(estimator, "small.zarr", "job", overwrite=True)
         assert again.wait(timeout=120) is Status.DONE
@@ -109,17 +101,16 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
-def tour_commands() -> list[str]:
-    """The lines of the guide on a detached job."""
+def tour_commands():
+    """The commands of the guide on a detached job."""
     block = re.search(r"## On a cluster.*?```sh\n(.*?)```", CHAPTER.read_text(), re.DOTALL)
     return [line for line in block[1].splitlines() if line.strip()]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_every_command_of_the_guides_tour(data, tmp_path):
-    """As it stands there, but for the port; the follower runs beside the others, until it has seen
-    a round."""
+def test_the_commands_of_the_guide_run_a_detached_job(data, tmp_path):
+    """With another port; the follower runs at the same time, until it has seen a round."""
     for name, source in (("trips", "rough"), ("held-out", "held-out"), ("test", "held-out")):
         (tmp_path / f"{name}.zarr").symlink_to(data / f"{source}.zarr")
     script = [f"export PATH={BIN}:$PATH DASK_DISTRIBUTED__DASHBOARD__LINK=", "exec 2>&1"]
@@ -140,30 +131,15 @@ def test_every_command_of_the_guides_tour(data, tmp_path):
         else:
             script += [command, f"echo STATUS {command.split()[1]} $?"]
     script += ["wait $FOLLOWER; echo STATUS follow $?"]
-    done = subprocess.run(
-        ["bash", "-m"],
-        input="\n".join(script),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    out = done.stdout
-    found = re.findall(r"^STATUS (\S+) (\d+)$", out, re.MULTILINE)
-    expected = [
-        ("fit", "0"),
-        ("abort", "0"),
-        ("wait", "3"),
-        ("evaluate", "0"),
-        ("resume", "0"),
-        ("wait", "0"),
-    ]
-    assert found[:6] == expected, out
-    assert found[6:] == [("%1", "0"), ("follow", "3")], out
+    options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 500}
+    out = subprocess.run(["bash", "-m"], input="\n".join(script), **options).stdout
+    statuses = re.findall(r"^STATUS (\S+) (\d+)$", out, re.MULTILINE)
+    statuses = [" ".join(status) for status in statuses]
+    expected = ["fit 0", "abort 0", "wait 3", "evaluate 0", "resume 0", "wait 0"]
+    assert statuses == [*expected, "%1 0", "follow 3"], out
     wait_for(lambda: not answers(port), "the end of the tour's cluster")
 
 
-def answers(port: str) -> bool:
+def answers(port):
     with socket.socket() as probe:
         return not probe.connect_ex(("127.0.0.1", int(port)))

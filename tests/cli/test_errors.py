@@ -1,5 +1,4 @@
-"""Each wrong use or input by the command line: exit status 2, one paragraph that helps, nothing
-left behind."""
+"""Wrong commands and inputs: exit status 2, one paragraph that helps, nothing left behind."""
 
 import json
 import re
@@ -8,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour
+from numpy.random import default_rng
 
 from partirvm import open_job
 from partirvm.storage.records import to_json
 
 INGEST = ("--target", "y", "--quiet")
 
-WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+WRONG = {
     "no argument": (("fit", "{train}"), r"Missing argument 'JOB'.*partirvm fit --help"),
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
     "evaluation without a target": (
@@ -95,12 +94,12 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.fixture(scope="module")
-def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Data and jobs with something wrong with them, by name."""
+def places(tour, tmp_path_factory):
+    """Data and jobs that are wrong in some way, by name."""
     from partirvm.data import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
-    X = np.random.default_rng(0).normal(size=(50, 3))
+    X = default_rng(0).normal(size=(50, 3))
     y = np.arange(50.0)
     ingest((X, y), folder / "wide.zarr")
     (folder / "bare.csv").write_text("a,b\n1,2\n3,4\n")
@@ -117,31 +116,26 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     (folder / "newjob" / "spec.json").write_bytes(to_json("spec.json", {"format": 99}))
     places = {path.name.removesuffix(".zarr"): str(path) for path in folder.iterdir()}
     (folder / "empty").mkdir()
-    return {
-        **places,
-        "train": tour.train,
-        "test": tour.test,
-        "job": tour.job,
-        "folder": str(folder / "empty"),
-    }
+    places |= {"train": tour.train, "test": tour.test, "job": tour.job}
+    return places | {"folder": str(folder / "empty")}
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a table in it."""
+def desk(tmp_path, monkeypatch):
+    """The current folder, with two tables."""
     (tmp_path / "good.csv").write_text("a,b,y\n1,2,3\n4,5,6\n7,8,10\n")
     (tmp_path / "old.csv").write_text("mean,std\n1,2\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def listing(folder: str | Path) -> dict[Path, int]:
+def listing(folder):
     """Every file below a folder, with its time of change."""
     return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_input(case, places, desk, tour, cli, monkeypatch):
+def test_wrong_input_is_one_helpful_paragraph(case, places, desk, tour, cli, monkeypatch):
     monkeypatch.setattr("partirvm.execution.cluster.CONNECT", 1.0)
     arguments, pattern = WRONG[case]
     before = listing(desk), listing(tour.folder)
@@ -156,21 +150,20 @@ def test_wrong_input(case, places, desk, tour, cli, monkeypatch):
     assert not Path("new").exists()
 
 
-def test_a_place_that_cannot_be_written(tour, desk, cli):
-    """A file where a folder would have to be: what the operating system says, and what to do."""
+def test_a_place_that_cannot_be_written_is_named(tour, desk, cli):
+    """A file in the place of a folder: with the message of the operating system."""
     (desk / "file").write_text("")
     status, _, err = cli("ingest", "good.csv", "file/d.zarr", *INGEST)
     assert status == 2
     assert "file/d.zarr: cannot be written" in err
-    status, _, err = cli(
-        "fit", tour.train, "file/job", "--gamma", "1", "--partition-size", "9", "--quiet"
-    )
+    options = ("--gamma", "1", "--partition-size", "9", "--quiet")
+    status, _, err = cli("fit", tour.train, "file/job", *options)
     assert status == 2
     assert "file/job" in err
 
 
-def test_odd_data_are_warned_of_and_fitted(desk, cli, cli_json):
-    """Warnings of the fit on stderr, each once, and a model all the same."""
+def test_unusual_data_cause_warnings_and_are_fitted(desk, cli, cli_json):
+    """On stderr, each warning once."""
     (desk / "odd.csv").write_text("a,b,y\n" + "".join(f"{i},1,4\n" for i in range(30)))
     assert cli("ingest", "odd.csv", "odd.zarr", *INGEST)[0] == 0
     status, out, err = cli("fit", "odd.zarr", "job", "--quiet", "--max-rounds", "2")
@@ -183,9 +176,8 @@ def test_odd_data_are_warned_of_and_fitted(desk, cli, cli_json):
     assert cli_json("evaluate", "job", "odd.zarr", "--quiet")["rmse"] == pytest.approx(0, abs=1e-12)
 
 
-def test_a_report_says_what_is_missing(tour, cli, tmp_path, monkeypatch):
-    """It was written with the rest; the page, its JSON and the error name the damaged part,
-    once."""
+def test_a_report_names_what_cannot_be_read(tour, cli, tmp_path, monkeypatch):
+    """It has all other parts; page, JSON and error name the damaged part once."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     job = tmp_path / "job"
     page = tmp_path / "page.html"
@@ -201,6 +193,6 @@ def test_a_report_says_what_is_missing(tour, cli, tmp_path, monkeypatch):
     assert text.count(str(job / "models")) == 1
     assert cli("report", str(job), str(tmp_path / "page.json"))[0] == 2
     values = json.loads((tmp_path / "page.json").read_text())
-    (said,) = values["damaged"]
-    assert str(job) in said
+    (message,) = values["damaged"]
+    assert str(job) in message
     assert values["history"] == json.loads(json.dumps(open_job(job).state().history))

@@ -1,5 +1,4 @@
-"""Files that partirvm did not write are never replaced, and no message advises to delete them;
-tables are read."""
+"""Foreign files are never replaced, and no message advises to delete them; tables are read."""
 
 import gzip
 import re
@@ -9,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour
 
 from partirvm.cli import main
 
@@ -17,8 +15,8 @@ DELETES = re.compile(r"\b(delete|remove|--overwrite)\b")
 
 
 @pytest.fixture
-def desk(tour: Tour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: the test table in several forms, and files of somebody else."""
+def desk(tour, tmp_path, monkeypatch):
+    """The current folder: the test table in several forms, and foreign files."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -30,37 +28,25 @@ def desk(tour: Tour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
     (tmp_path / "years" / "y=1").mkdir(parents=True)
     (tmp_path / "years" / "y=1" / "part.csv").write_bytes(b"".join(lines[:301]))
-    (tmp_path / "years" / "part.csv.gz").write_bytes(
-        gzip.compress(lines[0] + b"".join(lines[301:]))
-    )
-    np.savez(
-        tmp_path / "rows.npz", X=tour.test_table[:, :2], y=tour.test_table[:, 2], columns=["a", "b"]
-    )
+    later = gzip.compress(lines[0] + b"".join(lines[301:]))
+    (tmp_path / "years" / "part.csv.gz").write_bytes(later)
+    arrays = {"X": tour.test_table[:, :2], "y": tour.test_table[:, 2], "columns": ["a", "b"]}
+    np.savez(tmp_path / "rows.npz", **arrays)
     shutil.copy(tmp_path / "rows.csv", tmp_path / "my rows (2).csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-TABLES = (
-    "rows.csv",
-    "rows.csv.gz",
-    "rows.parquet",
-    "years",
-    "years/*.gz",
-    "rows.npz",
-    "my rows (2).csv",
-)
+TABLES = ("rows.csv", "rows.csv.gz", "rows.parquet", "years", "years/*.gz", "rows.npz")
+TABLES += ("my rows (2).csv",)
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_fit_to_a_table_says_how_to_ingest_it(tour: Tour, desk: Path, capsys, table: str) -> None:
-    """The command that it prints makes DATA, once the target is named."""
-    for verb in (
-        ["plan", table],
-        ["fit", table, "new"],
-        ["fit", tour.train, "new", "--validation", table],
-    ):
-        assert main(verb) == 2
+def test_a_fit_to_a_table_prints_the_command_to_ingest_it(tour, desk, capsys, table):
+    """The command makes DATA, once the target is named."""
+    validated = ["fit", tour.train, "new", "--validation", table]
+    for words in (["plan", table], ["fit", table, "new"], validated):
+        assert main(words) == 2
         message = capsys.readouterr().err
         assert not DELETES.search(message)
         command = re.search("`partirvm (ingest .*?)`", message)
@@ -73,9 +59,8 @@ def test_a_fit_to_a_table_says_how_to_ingest_it(tour: Tour, desk: Path, capsys, 
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_tables_are_predicted_and_scored(tour: Tour, desk: Path, capsys, table: str) -> None:
-    """As many predictions as the table has rows, in their order; the errors of these are those of
-    the scores."""
+def test_tables_are_predicted_and_scored(tour, desk, capsys, table):
+    """One prediction for each row of the table; scores are those of the predictions."""
     rows = tour.test_table[300:] if table == "years/*.gz" else tour.test_table
     if table == "years":
         rows = np.concatenate([tour.test_table[300:], tour.test_table[:300]])
@@ -91,9 +76,8 @@ def test_tables_are_predicted_and_scored(tour: Tour, desk: Path, capsys, table: 
         assert rmse == pytest.approx(np.sqrt(np.mean((mean - rows[:, 2]) ** 2)), rel=1e-6)
 
 
-def foreign(folder: Path) -> dict[str, bytes]:
-    """Write files and folders of somebody else, some with names that partirvm uses; return their
-    bytes."""
+def foreign(folder):
+    """Write foreign files and folders, partly with names of partirvm; return their bytes."""
     contents = {
         "table.csv": b"mean_price,mean_size\n1,2\n",
         "labels.csv": b"label,text\n1,2\n",
@@ -118,9 +102,7 @@ def foreign(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
-def test_foreign_files_are_neither_replaced_nor_offered_for_it(
-    tour: Tour, desk: Path, capsys, overwrite
-) -> None:
+def test_foreign_files_are_not_replaced(tour, desk, capsys, overwrite):
     contents = foreign(desk)
     outputs = {
         "predict": ("table.csv", "labels.csv", "table.parquet", "store.zarr", "versions.zarr"),
@@ -129,20 +111,13 @@ def test_foreign_files_are_neither_replaced_nor_offered_for_it(
         "fit": ("house.csv.gz", "table.csv", "project", "store.zarr", "versions.zarr"),
         "ingest": ("house.csv.gz", "table.csv", "project", "store.zarr", "versions.zarr", tour.job),
     }
-    before = {
-        "predict": [tour.job, tour.test],
-        "report": [tour.job],
-        "export": [tour.job],
-        "fit": [tour.train],
-    }
-    before["ingest"] = ["rows.csv"]
-    more = {"ingest": ["--target", "fare"]}
+    inputs = {"predict": [tour.job, tour.test], "report": [tour.job], "export": [tour.job]}
+    inputs |= {"fit": [tour.train], "ingest": ["rows.csv"]}
     for verb, places in outputs.items():
+        options = ["--target", "fare"] if verb == "ingest" else []
         for place in places:
-            assert main([verb, *before[verb], place, *more.get(verb, ()), *overwrite]) == 2, (
-                verb,
-                place,
-            )
+            words = [verb, *inputs[verb], place, *options, *overwrite]
+            assert main(words) == 2, words
             message = capsys.readouterr().err
             assert re.search("(choose|use) another (name|folder)", message, re.IGNORECASE), message
             assert not DELETES.search(message), message
@@ -153,11 +128,9 @@ def test_foreign_files_are_neither_replaced_nor_offered_for_it(
     assert {name: (desk / name).read_bytes() for name in contents} == contents
 
 
-def test_own_outputs_are_replaced(tour: Tour, desk: Path, capsys) -> None:
-    for output in ("p.csv", "p.parquet", "p.zarr"):
+def test_outputs_of_partirvm_are_replaced_on_request(tour, desk, capsys):
+    for output in ("p.csv", "p.parquet", "p.zarr", "r.html", "r.json"):
         predict = ["predict", tour.job, tour.test, output, "--interval", "0.9", "--quiet"]
-        assert [main(predict), main(predict), main([*predict, "--overwrite"])] == [0, 2, 0]
-    for output in ("r.html", "r.json"):
-        report = ["report", tour.job, output]
-        assert [main(report), main(report), main([*report, "--overwrite"])] == [0, 2, 0]
+        words = predict if output.startswith("p") else ["report", tour.job, output]
+        assert [main(words), main(words), main([*words, "--overwrite"])] == [0, 2, 0]
     assert "--overwrite" in capsys.readouterr().err

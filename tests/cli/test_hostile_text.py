@@ -1,9 +1,6 @@
-"""No text of others reaches the terminal as a command to it, in results, warnings and errors."""
-
-from pathlib import Path
+"""No foreign text reaches the terminal as a control sequence, in results, warnings or errors."""
 
 import pytest
-from commandline import Tour
 
 from partirvm.jobs.request import create
 from partirvm.options import Request
@@ -12,17 +9,17 @@ RED = "\x1b[31m"
 QUIET = "--quiet"
 
 
-def plain(text: str) -> bool:
+def plain(text):
     return all(line.isprintable() for line in text.split("\n"))
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_names_and_labels_of_a_table(desk, cli):
+def test_names_and_labels_of_a_table_are_shown_escaped(desk, cli):
     rows = "".join(f"1,{k},{RED}{'ab'[k % 2]}\r\n" for k in range(9))
     (desk / "t.csv").write_text(f"{RED}one,b,{RED}y\r\n{rows}", newline="")
     status, out, err = cli("ingest", "t.csv", "d.zarr", "--target", f"{RED}y", "--classes")
@@ -49,7 +46,7 @@ def test_names_and_labels_of_a_table(desk, cli):
         ("plan", "\udcff.zarr"),
     ],
 )
-def test_names_on_the_command_line(arguments, desk, cli):
+def test_names_on_the_command_line_are_shown_escaped(arguments, desk, cli):
     status, out, err = cli(*arguments)
     assert (status, out) == (2, "")
     assert plain(err)
@@ -61,7 +58,7 @@ ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 
 
 @pytest.fixture
-def job(tour: Tour, tmp_path, cli) -> str:
+def job(tour, tmp_path, cli):
     """A job that was aborted for a hostile reason."""
     place = str(tmp_path / "jobs" / "one")
     create(tour.train, place, Request(gamma=1.0), None, False)

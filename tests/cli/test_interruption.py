@@ -1,4 +1,4 @@
-"""Signals that arrive while a process writes to stderr: handlers only count, polls print."""
+"""Signals that arrive during writes to stderr: handlers only count, polls print."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from partirvm.cli import main
 from partirvm.cli.running import SIGNALS, Signals
 
 ROUNDS = 100
-"""Times that the first signal arrives at a random moment of the writing."""
+"""How often a first signal arrives at a random moment of a write."""
 
 WRITER = f"""
 import sys
@@ -32,21 +32,19 @@ for number in range({ROUNDS}):
 """
 
 
-def buffered() -> dict[str, str]:
-    """The environment without what would leave stderr without a buffer, and its writes without a
-    lock."""
+def buffered():
+    """The environment without PYTHONUNBUFFERED, so that writes to stderr take a lock."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
-def test_signals_inside_writes_to_stderr():
-    """The writer spends nearly all of its time inside ``write``: stderr is a pipe that is read
-    slowly."""
-    said: list[bytes] = []
+def test_signals_during_writes_to_stderr_are_handled():
+    """The writer spends most of its time in ``write``: stderr is a pipe that is read slowly."""
+    pieces = []
 
-    def read() -> None:
+    def read():
         assert process.stderr is not None
         while text := process.stderr.read(8192):
-            said.append(re.sub(rb"x+\n?", b"", text))
+            pieces.append(re.sub(rb"x+\n?", b"", text))
             time.sleep(1e-3)
 
     command = [sys.executable, "-c", WRITER]
@@ -60,15 +58,14 @@ def test_signals_inside_writes_to_stderr():
         if process.stdout.readline():
             process.send_signal(signal.SIGINT)
     reader.join(PATIENCE)
-    text = b"".join(said).decode()
+    text = b"".join(pieces).decode()
     assert process.wait(PATIENCE) == 0, text
     assert "reentrant" not in text
     assert text.count("Ctrl-C again") == ROUNDS
 
 
-def repeat(process: subprocess.Popen[str], signals: tuple[int, ...]) -> None:
-    """Send the signals in turn until the process is over, spaced: such as are pending together
-    count as one."""
+def repeat(process, signals):
+    """Send the signals in turn until the process has ended, with pauses between them."""
     for count in range(2_000):
         if process.poll() is not None:
             return
@@ -76,23 +73,23 @@ def repeat(process: subprocess.Popen[str], signals: tuple[int, ...]) -> None:
         time.sleep(0.03)
 
 
-def test_many_signals_end_a_fit_in_order(tour, tmp_path):
-    """Any number of them, of both kinds, to the last moment: a status, a model, and no error."""
+def test_many_signals_end_a_fit_with_its_model(tour, tmp_path):
+    """Of both kinds, until the end: a status, a model, and no error."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, env=buffered())
     read_until(process.stderr, r"^ +3 ")
     process.send_signal(signal.SIGINT)
     repeat(process, (signal.SIGTERM, signal.SIGINT))
-    out, said = process.communicate(timeout=120)
-    assert process.returncode == 3, said
-    assert "Traceback" not in said
-    assert "error" not in said
-    assert f"partirvm resume {job}" in (said if "stopped at once" in said else out)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 3, err
+    assert "Traceback" not in err
+    assert "error" not in err
+    assert f"partirvm resume {job}" in (err if "stopped at once" in err else out)
 
 
 @pytest.mark.slow
-def test_many_signals_end_an_ingest_in_order(tour, tmp_path):
-    """Whatever is half-written goes, and the status says that it failed."""
+def test_many_signals_end_an_ingest_without_remains(tour, tmp_path):
+    """The status tells that it failed."""
     output = tmp_path / "d.zarr"
     table = tmp_path / "long.csv"
     rows = (tour.folder / "train.csv").read_text().splitlines()
@@ -100,16 +97,15 @@ def test_many_signals_end_an_ingest_in_order(tour, tmp_path):
     process = start("ingest", str(table), str(output), "--target", "fare", env=buffered())
     wait_for(lambda: any(output.glob("rows-*")), "something half-written")
     repeat(process, (signal.SIGINT,))
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 4, said
-    assert "Traceback" not in said
-    assert "error: interrupted" in said
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 4, err
+    assert "Traceback" not in err
+    assert "error: interrupted" in err
     assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]
 
 
-def test_handlers_of_another_program_come_back(tmp_path):
-    """Where the command line runs inside another program it leaves the signals as they were,
-    whatever it heard."""
+def test_handlers_of_another_program_are_restored(tmp_path):
+    """Where the command line runs inside another program, whatever signals it received."""
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(KeyboardInterrupt), Signals(keep=False):
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The verbs of jobs: what they print, how they exit, what they refuse, and Ctrl-C."""
+"""Commands for jobs: what they print, how they exit, what they refuse, and Ctrl-C."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def stopped(stopped_once, tmp_path):
     return shutil.copytree(stopped_once, str(tmp_path / "stopped"))
 
 
-def test_status_of_a_job_that_is_done(tour, cli, cli_json):
+def test_status_describes_a_finished_job(tour, cli, cli_json):
     status, out, err = cli("status", tour.job)
     assert (status, err) == (0, "")
     lines = dict(
@@ -49,40 +49,28 @@ def test_status_of_a_job_that_is_done(tour, cli, cli_json):
     assert lines["status"].startswith("done since ")
     assert "reason" not in lines
     assert lines["ended"].startswith("--max-rounds was reached")
-    found = cli_json("status", tour.job, "--json")
-    assert (found["status"], found["fits"], found["model"]) == ("done", 3, True)
-    assert found["vectors"] == load_model(tour.job).n_vectors
-    assert lines["vectors"].startswith(f"{found['vectors']} relevance vectors of ")
+    facts = cli_json("status", tour.job, "--json")
+    assert (facts["status"], facts["fits"], facts["model"]) == ("done", 3, True)
+    assert facts["vectors"] == load_model(tour.job).n_vectors
+    assert lines["vectors"].startswith(f"{facts['vectors']} relevance vectors of ")
 
 
-def test_jobs_is_a_table(tour, stopped, cli, cli_json, tmp_path):
+def test_jobs_prints_a_table(tour, stopped, cli, cli_json, tmp_path):
     status, out, _ = cli("jobs", str(tmp_path))
     assert status == 0
     header, line = out.splitlines()
-    assert re.split(" {2,}", header) == [
-        *(
-            "job",
-            "status",
-            "fits",
-            "vectors",
-            "measure",
-            "training",
-            "held-out",
-            "time",
-            "since",
-            "reason",
-        )
-    ]
+    titles = "job status fits vectors measure training held-out time since reason"
+    assert re.split(" {2,}", header) == titles.split()
     assert line.split()[:2] == ["stopped", "aborted"]
-    (found,) = cli_json("jobs", str(tmp_path), "--json")
-    assert found["status"] == "aborted"
+    (facts,) = cli_json("jobs", str(tmp_path), "--json")
+    assert facts["status"] == "aborted"
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "spec.json").write_text("{")
     _, out, _ = cli("jobs", str(tmp_path))
     assert re.search(r"bad +unreadable .*spec\.json: damaged", out)
 
 
-def test_wait_exits_with_how_it_ended(tour, stopped, cli):
+def test_wait_exits_with_the_status_of_the_job(tour, stopped, cli):
     assert cli("wait", tour.job)[0] == 0
     assert cli("wait", stopped)[0] == 3
     assert cli("cancel", stopped, "--reason", "wrong target")[0] == 0
@@ -94,7 +82,7 @@ def test_wait_exits_with_how_it_ended(tour, stopped, cli):
     assert "was cancelled" in err
 
 
-def test_a_resumed_fit_shows_all_rounds(stopped, cli):
+def test_resume_shows_all_rounds(stopped, cli):
     reached = len(open_job(stopped).state().history)
     status, _, err = cli("resume", stopped, "--max-rounds", str(reached + 2))
     assert status == 0, err
@@ -116,7 +104,7 @@ def test_a_resumed_fit_shows_all_rounds(stopped, cli):
         (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster the fit"),
     ],
 )
-def test_what_resume_refuses(stopped, cli, arguments, message):
+def test_resume_refuses_changed_options(stopped, cli, arguments, message):
     before = len(open_job(stopped).store.events())
     status, out, err = cli("resume", stopped, *arguments)
     assert (status, out) == (2, "")
@@ -124,10 +112,10 @@ def test_what_resume_refuses(stopped, cli, arguments, message):
     assert len(open_job(stopped).store.events()) == before
 
 
-def test_a_job_that_is_done_says_what_to_raise(tour, cli):
+def test_resume_of_a_finished_job_names_the_limit(tour, cli):
     events = len(open_job(tour.job).store.events())
-    for asked in ((), ("--max-rounds", "3")):
-        status, out, err = cli("resume", tour.job, *asked)
+    for options in ((), ("--max-rounds", "3")):
+        status, out, err = cli("resume", tour.job, *options)
         assert (status, err) == (0, "")
         assert "is done; it reached --max-rounds = 3: resume with a larger --max-rounds" in out
     assert json.loads(cli("resume", tour.job, "--json")[1])["status"] == "done"
@@ -137,12 +125,12 @@ def test_a_job_that_is_done_says_what_to_raise(tour, cli):
     assert "delete the folder" in err
 
 
-def test_two_ctrl_c_leave_at_once(tour, tmp_path):
-    """The job is interrupted, and resumed as if nothing had been."""
+def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
+    """The job is interrupted."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
-    # the first one ends most fits before a second one comes: the handler is what they both meet
+    # the first one would end most fits before a second one arrives
     process.send_signal(signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
@@ -158,8 +146,7 @@ def test_two_ctrl_c_leave_at_once(tour, tmp_path):
 
 @pytest.mark.slow
 def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
-    """From another process, until an abort; its own Ctrl-C, and a wait in vain, change nothing for
-    the job."""
+    """From another process, until an abort; Ctrl-C and a timeout do not affect the job."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, "--quiet")
     wait_for((tmp_path / "job" / "events").exists, "the job")
@@ -168,9 +155,9 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     leaver.send_signal(signal.SIGINT)
     _, err = leaver.communicate(timeout=120)
     assert (leaver.returncode, err) == (0, f"stopped following the job; {job} is still running\n")
-    seen = read_until(follower.stdout, r"^ +3 ")
+    shown = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
-    assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  running: by process \d+ on", seen, re.MULTILINE)
+    assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  running: by process \d+ on", shown, re.MULTILINE)
     status, out, err = cli("wait", job, "--timeout", "0.5s")
     assert (status, out) == (4, "")
     assert "is still running after 0.5 s" in err
@@ -180,7 +167,7 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     out, err = follower.communicate(timeout=120)
     assert (follower.returncode, err) == (3, "")
     assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  aborted: enough$", out, re.MULTILINE)
-    assert len(re.findall(r"^round ", seen + out, re.MULTILINE)) == 1
+    assert len(re.findall(r"^round ", shown + out, re.MULTILINE)) == 1
     status, out, _ = cli("status", job, "--follow", "--json")
     assert status == 3
     entries = [json.loads(line) for line in out.splitlines()]
@@ -194,8 +181,10 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
 
 
 @pytest.mark.parametrize("usable", [True, False])
-def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypatch, usable):
-    """The job is aborted: 3 with the model that it has, 4 without one, and either can go on."""
+def test_ctrl_c_during_the_plan_of_a_resume_aborts_the_job(
+    tour, stopped, cli, tmp_path, monkeypatch, usable
+):
+    """3 with the model that it has, 4 without one."""
     job = stopped if usable else str(tmp_path / "queued")
     if not usable:
         create(tour.train, job, Request(gamma=1.0, max_rounds=1), None, False)
@@ -217,7 +206,7 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
         assert "ended before it had a model" in err
 
 
-def test_a_report_is_one_page(tour, stopped, cli, tmp_path, monkeypatch):
+def test_report_writes_one_page(tour, stopped, cli, tmp_path, monkeypatch):
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     page = tmp_path / "job.html"
     assert cli("report", tour.job, str(page)) == (0, f"{page}: open it in a browser\n", "")
@@ -232,17 +221,10 @@ def test_a_report_is_one_page(tour, stopped, cli, tmp_path, monkeypatch):
     assert "must end in .html" in err
 
 
-def test_export_writes_the_form_of_the_ending(tour, cli, tmp_path):
+def test_export_writes_the_format_of_the_ending(tour, cli, tmp_path):
     for ending in ("onnx", "h", "npz"):
-        status, out, _ = cli(
-            "export",
-            tour.job,
-            str(tmp_path / f"model.{ending}"),
-            "--outputs",
-            "mean",
-            "--dtype",
-            "float32",
-        )
+        options = ("--outputs", "mean", "--dtype", "float32")
+        status, out, _ = cli("export", tour.job, str(tmp_path / f"model.{ending}"), *options)
         assert (status, "written" in out) == (0, True)
     status, _, err = cli("export", tour.job, str(tmp_path / "model.h"))
     assert status == 2

@@ -1,5 +1,4 @@
-"""What shows only in a process of its own: start-up, streams, signals, terminals, memory; and
-crashes."""
+"""Start-up, streams, terminals and memory of commands in other processes; and crashes."""
 
 import json
 import os
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import LONG, Tour, measured, start
+from commandline import LONG, measured, start
+from numpy.random import default_rng
 
 from partirvm import predict
 from partirvm.data import ingest
@@ -21,36 +21,30 @@ SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--resid
 ESCAPE = "\x1b"
 
 
-def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def python(code, *arguments):
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
 
 
-def test_help_imports_next_to_nothing():
-    """Beside some of Python's own modules: Click, the command line, and errors, options and
-    quoting."""
+def test_help_imports_few_modules():
+    """Only Click, the command line, errors, options and quoting, and the standard library."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
     bare = set(python(names).stderr.split())
-    found = (
-        set(python(f"from partirvm.cli import main; main(['--help']); {names}").stderr.split())
-        - bare
-    )
-    top = {name.partition(".")[0] for name in found}
+    code = f"from partirvm.cli import main; main(['--help']); {names}"
+    imported = set(python(code).stderr.split()) - bare
+    top = {name.partition(".")[0] for name in imported}
     assert top - sys.stdlib_module_names == {"click", "partirvm"}
-    ours = {name.split(".")[1] for name in found if name.startswith("partirvm.")}
+    ours = {name.split(".")[1] for name in imported if name.startswith("partirvm.")}
     assert ours == {"cli", "errors", "jobs", "options", "quoting"}
-    assert len(found) < 150
+    assert len(imported) < 150
 
 
 def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
-    status, out, err = cli(
-        "fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json"
-    )
+    fit = ("fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json")
+    status, out, err = cli(*fit)
     assert status == 0
-    assert json.loads(out)["rounds"] in (2, 3), (
-        "the third round gives way to the second where its error is higher"
-    )
+    assert json.loads(out)["rounds"] in (2, 3), "the better one of the last two rounds"
     assert ESCAPE not in out + err
     assert "\r" not in err
     header, *rounds = err[err.index("round  ") :].splitlines()
@@ -62,35 +56,23 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
 
 
 @pytest.mark.slow
-def test_memory_limit_holds(tmp_path):
-    """VmHWM of the process that ingests nothing and fits close to the least that it can: without a
-    limit 185 MiB."""
-    rng = np.random.default_rng(0)
+def test_a_fit_keeps_its_memory_limit(tmp_path):
+    """A limit close to the least that it needs; without one VmHWM is 185 MiB."""
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, (15_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
-    choices = (
-        "--gamma",
-        "0.5",
-        "--partition-size",
-        "200",
-        "--max-rounds",
-        "2",
-        "--memory-limit",
-        "152MiB",
-    )
-    status, peak, _, said = measured(
-        "fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet"
-    )
-    assert status == 0, said
+    options = "--gamma 0.5 --partition-size 200 --max-rounds 2 --memory-limit 152MiB"
+    fit = ("fit", data.url, str(tmp_path / "job"), *options.split(), "--neighbours", "20")
+    status, peak, _, stderr = measured(*fit, "--quiet")
+    assert status == 0, stderr
     assert peak <= 152
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")
-def test_freed_memory_goes_back():
-    """After 100 MiB in blocks of 4 MiB were freed below a block that stays, they are no longer
-    resident.
+def test_freed_memory_is_returned_to_the_system():
+    """100 MiB in blocks of 4 MiB that were freed below another block are no longer resident.
 
-    glibc would keep them: a block that was freed before raises its threshold to that block's size.
+    glibc would keep them, as an earlier freed block raises its threshold to the size of that block.
     """
     code = """
 import sys
@@ -105,12 +87,12 @@ stays = np.ones(1 << 18)
 del blocks
 print(resident_memory() - before)
 """
-    kept = python(code, "fixed").stdout.strip()
-    assert kept == "other" or int(kept) < 10 << 20
+    resident = python(code, "fixed").stdout.strip()
+    assert resident == "other" or int(resident) < 10 << 20
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_fault_of_ours_is_one_line_unless_asked(traced, cli, monkeypatch):
+def test_a_fault_of_the_program_is_one_line_without_a_traceback(traced, cli, monkeypatch):
     def crash(*arguments, **options):
         raise ZeroDivisionError("a fault")
 
@@ -124,56 +106,54 @@ def test_a_fault_of_ours_is_one_line_unless_asked(traced, cli, monkeypatch):
 
 
 class Terminal:
-    """A pseudo-terminal as the stderr of a process."""
+    """A pseudo-terminal as stderr of a process."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments):
         self.master, slave = pty.openpty()
         self.process = start(*arguments, stderr=slave)
         os.close(slave)
 
-    def finish(self) -> tuple[int, str, str]:
-        """Exit status, stdout, and all that the terminal saw."""
-        seen = b""
+    def finish(self):
+        """Exit status, stdout, and all output of the terminal."""
+        output = b""
         with suppress(OSError):  # the other end is closed
             while piece := os.read(self.master, 4096):
-                seen += piece
+                output += piece
         out, _ = self.process.communicate(timeout=120)
         os.close(self.master)
-        return self.process.returncode, out, seen.decode(errors="replace")
+        return self.process.returncode, out, output.decode(errors="replace")
 
 
 HIDE = "\x1b[?25l"
 SHOW = "\x1b[?25h"
 
 
-def plain(text: str) -> str:
+def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
 @pytest.mark.slow
-def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
-    """A fit of six rounds: the view draws the last of them when it ends, however seldom it was
-    drawn before."""
+def test_the_live_view_draws_rounds_and_restores_the_terminal(tour, tmp_path):
+    """A fit of six rounds, of which the view draws the last one when it ends."""
     choices = (*LONG[:4], "--partition-size", "20", "--max-rounds", "6", "--residual", "none")
     fit = ("fit", tour.train, str(tmp_path / "job"), "--validation", tour.test, *choices)
-    status, out, seen = Terminal(*fit).finish()
-    assert status == 0, seen
+    status, out, shown = Terminal(*fit).finish()
+    assert status == 0, shown
     assert ESCAPE not in out
-    assert 0 <= seen.rindex(HIDE) < seen.rindex(SHOW)
-    lines = [line.strip() for line in plain(seen).splitlines()]
+    assert 0 <= shown.rindex(HIDE) < shown.rindex(SHOW)
+    lines = [line.strip() for line in plain(shown).splitlines()]
     assert any(line.startswith("last ") for line in lines)
-    drawn = plain(seen)[plain(seen).rindex("last ") :]
+    drawn = plain(shown)[plain(shown).rindex("last ") :]
     for word in (" vectors", "peak memory"):
         assert word in drawn
-    assert "held-out RMSE" in plain(seen)
+    assert "held-out RMSE" in plain(shown)
 
 
 @pytest.mark.slow
-def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
+def test_the_live_view_restores_the_terminal_after_an_error(tmp_path, tour):
     rows = Path(tour.folder, "train.csv").read_text().splitlines()
     (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,2,"]))
-    status, out, seen = Terminal(
-        "ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare"
-    ).finish()
+    ingest = ("ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare")
+    status, out, shown = Terminal(*ingest).finish()
     assert (status, out) == (2, "")
-    assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error:")
+    assert shown.rindex(HIDE) < shown.rindex(SHOW) < shown.rindex("partirvm: error:")

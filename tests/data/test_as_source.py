@@ -1,8 +1,4 @@
-"""What users pass to fit: every kind becomes the right source, and what cannot be used is refused
-in words."""
-
-from pathlib import Path
-from typing import Any
+"""Each kind of rows that users pass to fit becomes the right source, or is refused by name."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -10,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, as_source
 from partirvm.errors import DataError, UsageError
@@ -22,43 +19,41 @@ VALUES = np.column_stack([X[:, 0], X[:, 1], X[:, 2] > 30])
 
 
 @pytest.mark.parametrize(
-    ("data", "target", "kind", "names", "values"),
+    ("data", "target", "names", "values"),
     [
-        (X, Y, ArraySource, ("x0", "x1", "x2"), X),
-        (X.tolist(), Y.tolist(), ArraySource, ("x0", "x1", "x2"), X),
-        (X.astype(object), Y.astype(np.float32), ArraySource, ("x0", "x1", "x2"), X),
-        (FRAME, COST, ArraySource, ("a", "b", "c"), VALUES),
-        (FRAME.astype({"b": "Int64"}), pd.DataFrame({"cost": Y}), ArraySource, ("a", "b", "c"), VALUES),
-        (FRAME, Y, ArraySource, ("a", "b", "c"), VALUES),
-        (dd.from_pandas(FRAME, 3), dd.from_pandas(COST, 3), ArraySource, ("a", "b", "c"), VALUES),
-        (da.from_array(X, chunks=(7, 2)), da.from_array(Y, chunks=5), ArraySource, ("x0", "x1", "x2"), X),
-        (da.from_array(X, chunks=(7, 2)), Y, ArraySource, ("x0", "x1", "x2"), X),
-        (X, da.from_array(Y, chunks=5), ArraySource, ("x0", "x1", "x2"), X),
-        (zarr.array(X, chunks=(7, 2)), zarr.array(Y), ArraySource, ("x0", "x1", "x2"), X),
-        (zarr.array(X, chunks=(7, 2)), Y, ArraySource, ("x0", "x1", "x2"), X),
+        (X, Y, ("x0", "x1", "x2"), X),
+        (X.tolist(), Y.tolist(), ("x0", "x1", "x2"), X),
+        (X.astype(object), Y.astype(np.float32), ("x0", "x1", "x2"), X),
+        (FRAME, COST, ("a", "b", "c"), VALUES),
+        (FRAME.astype({"b": "Int64"}), pd.DataFrame({"cost": Y}), ("a", "b", "c"), VALUES),
+        (FRAME, Y, ("a", "b", "c"), VALUES),
+        (dd.from_pandas(FRAME, 3), dd.from_pandas(COST, 3), ("a", "b", "c"), VALUES),
+        (da.from_array(X, chunks=(7, 2)), da.from_array(Y, chunks=5), ("x0", "x1", "x2"), X),
+        (da.from_array(X, chunks=(7, 2)), Y, ("x0", "x1", "x2"), X),
+        (X, da.from_array(Y, chunks=5), ("x0", "x1", "x2"), X),
+        (zarr.array(X, chunks=(7, 2)), zarr.array(Y), ("x0", "x1", "x2"), X),
+        (zarr.array(X, chunks=(7, 2)), Y, ("x0", "x1", "x2"), X),
     ],
     ids=["numpy", "lists", "objects", "pandas", "nullable", "pandas+numpy", "dask frame", "dask", "dask+numpy",
          "numpy+dask", "zarr", "zarr+numpy"],
 )  # fmt: skip
-def test_kinds(
-    data: Any, target: Any, kind: type, names: tuple[str, ...], values: np.ndarray
-) -> None:
+def test_every_kind_of_rows_becomes_a_source(data, target, names, values):
     source = as_source(data, target)
-    assert type(source) is kind
+    assert type(source) is ArraySource
     assert source.columns.features == names
     assert source.columns.target == (
         "cost" if isinstance(target, pd.Series | pd.DataFrame | dd.Series) else "y"
     )
-    np.testing.assert_array_equal(source.tile(0).X, values)
-    np.testing.assert_array_equal(source.tile(0).t[:, 0], Y)
+    assert_array_equal(source.tile(0).X, values)
+    assert_array_equal(source.tile(0).t[:, 0], Y)
     assert not source.shuffled
     assert as_source(source) is source
 
 
-def test_dask_chunks_of_unknown_size() -> None:
+def test_dask_chunks_may_have_unknown_sizes():
     known = da.from_array(X, chunks=(7, 3))
     source = as_source(known[known[:, 0] > 20], None)
-    np.testing.assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
+    assert_array_equal(source.tile(0).X, X[X[:, 0] > 20])
 
 
 @pytest.mark.parametrize(
@@ -82,11 +77,11 @@ def test_dask_chunks_of_unknown_size() -> None:
         ),
     ],
 )
-def test_what_cannot_be_used(arguments: tuple[Any, ...], message: str) -> None:
+def test_rows_that_cannot_be_used_are_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         as_source(*arguments)
 
 
-def test_data_carry_their_target(tmp_path: Path) -> None:
+def test_data_refuse_a_separate_target(tmp_path):
     with pytest.raises(UsageError, match="y and weights are part of the dataset"):
         as_source(tmp_path / "d.zarr", Y)

@@ -1,4 +1,4 @@
-"""Labels beyond 2⁵³ stay different wherever they come from, and masked values do not count."""
+"""Labels beyond 2⁵³ are distinct wherever they come from, and masked values are refused."""
 
 from decimal import Decimal
 
@@ -8,13 +8,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.data import as_source, ingest
 from partirvm.errors import DataError
 
 ODD = 2**53 + 1
-"""The smallest whole number that float64 does not hold; 2**53 is next to it."""
+"""The smallest integer that float64 does not hold; 2**53 is next to it."""
 
 
 def table(column, dtype="int64"):
@@ -48,7 +49,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_as_labels_they_are_kept(kind, tmp_path):
+def test_labels_beyond_the_range_of_float64_are_distinct(kind, tmp_path):
     frame = table("b").assign(y=[2**53, ODD, 2**53, ODD])
     data = ingest(
         KINDS[kind](frame, tmp_path),
@@ -63,8 +64,8 @@ def test_as_labels_they_are_kept(kind, tmp_path):
     assert str(ODD) in map(str, data.columns.categories["b"])
 
 
-def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
-    """Beside others that are numbers, too: it would be found again as its neighbour otherwise."""
+def test_a_label_of_csv_keeps_its_digits(tmp_path):
+    """Also next to labels that are numbers: it would be taken for its neighbour otherwise."""
     (tmp_path / "t.csv").write_text(f"a,y\n5,1\n{ODD},2\n0.12345678901234567890,3\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", categorical=["a"])
     assert set(data.columns.categories["a"]) == {"5", str(ODD), "0.12345678901234567890"}
@@ -72,25 +73,25 @@ def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
     data = ingest(tmp_path / "t.csv", tmp_path / "e.zarr", target="y", categorical=["a"])
     assert data.columns.categories["a"] == (0.5, 5, ODD)
     (tmp_path / "new.csv").write_text(f"a,y\n{2**53},1\n{ODD},2\n5.0,3\n")
-    found = ingest(tmp_path / "new.csv", tmp_path / "f.zarr", like=data, shuffle=None)
-    assert found.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is a level of its own
+    new = ingest(tmp_path / "new.csv", tmp_path / "f.zarr", like=data, shuffle=None)
+    assert new.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is an unknown level
 
 
-X = np.random.default_rng(0).uniform(0, 9, (20, 2))
+X = default_rng(0).uniform(0, 9, (20, 2))
 Y = np.arange(20.0)
 
 
 @pytest.mark.parametrize(
     "kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="Int64")]
 )
-def test_a_classifier_keeps_neighbours_apart(kind):
+def test_a_classifier_distinguishes_neighbouring_labels(kind):
     labels = np.where(Y % 2 == 0, 2**53, ODD)
     model = RVMClassifier(gamma=1.0, max_rounds=1).fit(X, kind(labels))
     assert model.classes_.tolist() == [2**53, ODD]
 
 
 @pytest.mark.parametrize("place", ["X", "y"])
-def test_masked_values_do_not_count_silently(place, tmp_path):
+def test_masked_values_are_refused(place, tmp_path):
     rows, targets = (
         (np.ma.masked_array(X, mask=X > 5), Y)
         if place == "X"

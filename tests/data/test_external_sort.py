@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data.writer import ExternalSorter
 
 
-def sort(keys: np.ndarray, cuts: list[int], memory: int, high: float) -> np.ndarray:
-    """Records (key, number in order of arrival), added in batches that end at ``cuts``, as they
-    come out."""
+def sort(keys, cuts, memory, high):
+    """Sorted records (key, number of arrival) that were added in batches which end at ``cuts``."""
     records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
     with tempfile.TemporaryDirectory() as folder:
         spill = Path(folder, "spill")
@@ -20,10 +21,10 @@ def sort(keys: np.ndarray, cuts: list[int], memory: int, high: float) -> np.ndar
             for batch in np.split(records, sorted(cuts)):
                 sorter.add(batch)
             assert sorter.n_records == len(keys)
-            found = list(sorter.blocks(memory))
+            blocks = list(sorter.blocks(memory))
             assert not any(spill.iterdir()), "every file is deleted once it was read"
         assert not spill.exists()
-    return np.concatenate([np.empty((0, 2)), *found])
+    return np.concatenate([np.empty((0, 2)), *blocks])
 
 
 KEYS = st.one_of(
@@ -41,15 +42,15 @@ KEYS = st.one_of(
     st.sampled_from([1, 64, 1 << 20]),
     st.sampled_from([1.0, 3.0, 1e9]),
 )
-def test_it_is_a_stable_sort(keys: list[float], cuts: list[int], memory: int, high: float) -> None:
+def test_the_external_sort_is_stable(keys, cuts, memory, high):
     values = np.minimum(np.array(keys, dtype=float) * high, np.nextafter(high, 0))
-    found = sort(values, cuts, memory, high)
-    np.testing.assert_array_equal(found[:, 1], np.argsort(values, kind="stable"))
-    np.testing.assert_array_equal(found[:, 0], np.sort(values))
+    blocks = sort(values, cuts, memory, high)
+    assert_array_equal(blocks[:, 1], np.argsort(values, kind="stable"))
+    assert_array_equal(blocks[:, 0], np.sort(values))
 
 
-def test_blocks_fit_the_memory(tmp_path: Path) -> None:
-    keys = np.random.default_rng(1).random((50_000, 1))
+def test_sorted_blocks_fit_the_memory(tmp_path):
+    keys = default_rng(1).random((50_000, 1))
     with ExternalSorter(tmp_path / "spill", 1) as sorter:
         sorter.add(keys)
         sizes = [block.nbytes for block in sorter.blocks(4096)]

@@ -1,9 +1,10 @@
-"""Training rows with the fold in the codes of embedded features: a function of the row's number
-alone."""
+"""Training rows with the fold in the codes of embedded features, which depends on the row alone."""
 
 from dataclasses import replace
 
 import numpy as np
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data import as_source
@@ -13,7 +14,7 @@ from partirvm.scaling.maps import FeatureMap, Scaling, unfolded_inputs
 
 
 def rows(n=5000, L=12):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     codes = rng.integers(0, L, n).astype(float)
     codes[::50] = np.nan
     return np.column_stack([rng.normal(size=n), codes, codes]), rng.normal(size=n)
@@ -26,23 +27,22 @@ def features(L=12):
 
 
 def test_a_row_has_the_same_fold_in_every_way_of_reading():
-    """Tiles, rows by number, parts, and longer data; the other columns stay; without folds, the
-    rows are as before."""
+    """In tiles, by number, in parts and in longer data; other columns do not change."""
     X, y = rows()
     source = FoldedSource(as_source(X, y), features())
-    whole = np.concatenate([source.tile(number).X for number in range(source.n_tiles)])
+    inputs = np.concatenate([source.tile(number).X for number in range(source.n_tiles)])
     folds = np.floor(8 * uniform(np.arange(len(X)), draw_key(0, Purpose.LEVEL_FOLDS)))
     codes = np.where(np.isnan(X[:, 1]), 13.0, X[:, 1])
-    np.testing.assert_array_equal(whole[:, 1], codes + (folds + 1) * FOLD)
-    np.testing.assert_array_equal(whole[:, [0, 2]], X[:, [0, 2]])
+    assert_array_equal(inputs[:, 1], codes + (folds + 1) * FOLD)
+    assert_array_equal(inputs[:, [0, 2]], X[:, [0, 2]])
     numbers = np.array([4999, 3, 3, 2048, 17])
-    np.testing.assert_array_equal(source.gather(numbers).X, whole[numbers])
+    assert_array_equal(source.gather(numbers).X, inputs[numbers])
     last = source.n_tiles - 1
-    np.testing.assert_array_equal(source.part([last]).tile(last).X, source.tile(last).X)
+    assert_array_equal(source.part([last]).tile(last).X, source.tile(last).X)
     shorter = FoldedSource(as_source(X[:3000], y[:3000]), features())
-    np.testing.assert_array_equal(shorter.gather(np.arange(3000)).X, whole[:3000])
+    assert_array_equal(shorter.gather(np.arange(3000)).X, inputs[:3000])
     scaling = Scaling(np.zeros(4), np.ones(4), np.zeros(1), np.ones(1), features())
-    np.testing.assert_array_equal(unfolded_inputs(whole, scaling), X)
+    assert_array_equal(unfolded_inputs(inputs, scaling), X)
     assert np.bincount(folds_of_rows(np.arange(8000))).min() > 900
 
 

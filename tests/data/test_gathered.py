@@ -1,10 +1,11 @@
-"""Rows gathered in memory: passes over them have the bits of passes over a source that has just
-these rows."""
+"""Passes over gathered rows have the bits of passes over a source of just these rows."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource
 from partirvm.data.arrays import GatheredRows, rows_of_tile
@@ -18,7 +19,7 @@ from partirvm.types import PANEL_ROWS
 
 N = 2600
 TILE = 128
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X, T = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 1))
 WEIGHTS = RNG.choice([0.0, 0.5, 2.0], size=N)
 SCALING = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))
@@ -46,7 +47,7 @@ def passes():
 
 
 def bits(statistic):
-    """Every array and number of a statistic, but the rows with the largest error."""
+    """The bytes of each array of a statistic, but of the rows with the largest error."""
     if isinstance(statistic, np.ndarray):
         return statistic.tobytes()
     return [bits(np.asarray(value)) for name, value in vars(statistic).items() if name != "largest"]
@@ -55,48 +56,48 @@ def bits(statistic):
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 @settings(max_examples=10, deadline=None)
 @given(chosen=st.sets(st.integers(0, N - 1), min_size=8), parts=st.integers(1, 4))
-def test_passes_have_the_same_bits(weights, chosen, parts):
-    """Some rows, and some of these, in whichever tiles they were; all rows."""
+def test_passes_over_gathered_rows_have_the_same_bits(weights, chosen, parts):
+    """For any subset, a subset of it, and all rows."""
     source = ArraySource(X, (T > 0).astype(float), weights, tile_rows=TILE)
     executor = LocalExecutor(2)
     rows = np.array(sorted(chosen))
-    held = gathered(source, rows)
-    every = np.arange(N)
-    for some, place in (
-        (rows, held),
-        (rows[::parts], held.only(rows[::parts])),
-        (every, gathered(source, every)),
+    gathered_rows = gathered(source, rows)
+    all_rows = np.arange(N)
+    for subset, part in (
+        (rows, gathered_rows),
+        (rows[::parts], gathered_rows.only(rows[::parts])),
+        (all_rows, gathered(source, all_rows)),
     ):
-        own = None if weights is None else weights[some]
-        assume(own is None or own.any())
-        alone = ArraySource(X[some], (T[some] > 0).astype(float), own, tile_rows=place.tile_rows)
-        for expected, found in zip(
-            executor.run(passes(), alone), executor.run(passes(), place), strict=True
+        part_weights = None if weights is None else weights[subset]
+        assume(part_weights is None or part_weights.any())
+        alone = ArraySource(
+            X[subset], (T[subset] > 0).astype(float), part_weights, tile_rows=part.tile_rows
+        )
+        for expected, result in zip(
+            executor.run(passes(), alone), executor.run(passes(), part), strict=True
         ):
-            assert bits(found) == bits(expected)
+            assert bits(result) == bits(expected)
     executor.close()
 
 
 @pytest.mark.parametrize("n", [127, 3000, 4096, 6145, 8000])
-def test_two_threads_have_as_much_work_each(n):
-    """An even number of tiles of at most ``PANEL_ROWS`` rows, but for less than one piece; together
-    all rows."""
+def test_gathered_rows_are_an_even_number_of_tiles(n):
+    """Of at most ``PANEL_ROWS`` rows, so that two threads have equal work, unless there are few."""
     source = ArraySource(np.arange(n)[:, None], np.zeros(n))
-    held = GatheredRows(source, np.arange(n), [source.gather(np.arange(n))])
-    assert held.tile_rows <= PANEL_ROWS
-    assert held.n_tiles % 2 == 0 or n < PIECE_ROWS
-    found = np.concatenate([held.tile(number).X[:, 0] for number in range(held.n_tiles)])
-    np.testing.assert_array_equal(found, np.arange(n))
+    rows = GatheredRows(source, np.arange(n), [source.gather(np.arange(n))])
+    assert rows.tile_rows <= PANEL_ROWS
+    assert rows.n_tiles % 2 == 0 or n < PIECE_ROWS
+    values = np.concatenate([rows.tile(number).X[:, 0] for number in range(rows.n_tiles)])
+    assert_array_equal(values, np.arange(n))
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_rows_are_asked_for_by_their_numbers_in_the_source(weights):
-    """In any order."""
-    held = gathered(ArraySource(X, T, weights, tile_rows=TILE), np.arange(5, N, 3))
-    assert held.n_rows == len(range(5, N, 3))
-    asked = [200, 8, 200, 317]
-    np.testing.assert_array_equal(held.gather(asked).X, X[asked])
+def test_gathered_rows_keep_their_numbers_in_the_source(weights):
+    rows = gathered(ArraySource(X, T, weights, tile_rows=TILE), np.arange(5, N, 3))
+    assert rows.n_rows == len(range(5, N, 3))
+    numbers = [200, 8, 200, 317]
+    assert_array_equal(rows.gather(numbers).X, X[numbers])
     if weights is None:
-        assert held.gather(asked).weights is None
+        assert rows.gather(numbers).weights is None
     else:
-        np.testing.assert_array_equal(held.gather(asked).weights, weights[asked])
+        assert_array_equal(rows.gather(numbers).weights, weights[numbers])

@@ -1,10 +1,7 @@
-"""Ingest: what goes in comes out, in an order that the seed alone decides, from every kind of
-source."""
+"""Ingest stores all rows of every kind of source, in an order that depends on the seed alone."""
 
 import tempfile
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import dask.dataframe as dd
@@ -16,6 +13,8 @@ import zarr
 from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
@@ -23,13 +22,13 @@ from partirvm.data import ZarrSource, ingest
 from partirvm.data.source import hash_tile, tile_rows_for
 
 
-def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
+def rows(n=500, d=3, seed=0):
+    rng = default_rng(seed)
     return rng.normal(size=(n, d)), rng.normal(size=n)
 
 
-def frame(n: int = 500) -> pd.DataFrame:
-    """Columns a, b, t of numbers, a column of text, one of whole numbers, weights."""
+def frame(n=500):
+    """Columns a, b, t of numbers, a column of text, one of integers, and weights."""
     X, y = rows(n)
     number = np.arange(n)
     return pd.DataFrame(
@@ -44,8 +43,8 @@ def frame(n: int = 500) -> pd.DataFrame:
     )
 
 
-def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, t and the row numbers before shuffling, of all tiles."""
+def all_rows(data):
+    """X, t and the row numbers before shuffling of all tiles."""
     tiles = [data.tile(number) for number in range(data.n_tiles)]
     numbers = np.concatenate([data.original_rows(number) for number in range(data.n_tiles)])
     return (
@@ -55,38 +54,35 @@ def all_rows(data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-def assert_holds(
-    data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weights: Any = None
-) -> None:
-    """``data`` are these rows, in the order of ``default_rng(seed).random(N)``, with the right
-    metadata."""
+def assert_holds(data, X, y, seed, weights=None):
+    """``data`` has these rows in the order of ``default_rng(seed).random(N)``, and moments."""
     order = (
         np.arange(len(X))
         if seed is None
-        else np.argsort(np.random.default_rng(seed).random(len(X)), kind="stable")
+        else np.argsort(default_rng(seed).random(len(X)), kind="stable")
     )
-    found_X, found_t, numbers = all_rows(data)
-    np.testing.assert_array_equal(numbers, order)
-    np.testing.assert_array_equal(found_X, X[order])
-    np.testing.assert_array_equal(found_t[:, 0], y[order])
+    stored_X, stored_t, numbers = all_rows(data)
+    assert_array_equal(numbers, order)
+    assert_array_equal(stored_X, X[order])
+    assert_array_equal(stored_t[:, 0], y[order])
     assert (data.seed, data.shuffled) == (seed, seed is not None)
     mean = np.average(y, weights=weights)
     variance = np.average((y - mean) ** 2, weights=weights)
-    np.testing.assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
-    np.testing.assert_allclose(
+    assert_array_equal(data.moments.inputs.minimum, X.min(axis=0))
+    assert_allclose(
         data.moments.inputs.mean, np.average(X, axis=0, weights=weights), rtol=1e-12, atol=1e-14
     )
-    np.testing.assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
+    assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
     if weights is not None:
-        np.testing.assert_array_equal(data.gather(range(len(X))).weights, weights[order])
+        assert_array_equal(data.gather(range(len(X))).weights, weights[order])
 
 
-def saved(path: Path, save: Any, **options: Any) -> str:
+def saved(path, save, **options):
     save(path, **options)
     return str(path)
 
 
-def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
+def write_csv_folder(folder, table):
     (folder / "many").mkdir()
     for part, start in enumerate(range(0, len(table), 130)):
         columns = list(table.columns)[:: -1 if part % 2 else 1]
@@ -97,7 +93,7 @@ def write_csv_folder(folder: Path, table: pd.DataFrame) -> str:
     return str(folder / "many")
 
 
-def write_to_memory(folder: Path, table: pd.DataFrame) -> str:
+def write_to_memory(folder, table):
     url = f"memory://{folder.name}/t.parquet"
     with fsspec.open(url, "wb") as file:
         table.to_parquet(file)
@@ -119,7 +115,7 @@ TABLES = {
 
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("write", TABLES.values(), ids=TABLES)
-def test_a_table_comes_back_whole(write: Any, seed: int | None, tmp_path: Path) -> None:
+def test_a_stored_table_has_all_rows_and_columns(write, seed, tmp_path):
     table = frame()
     data = ingest(
         write(tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
@@ -138,7 +134,7 @@ def test_a_table_comes_back_whole(write: Any, seed: int | None, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir() if "partial" in path.name) == []
 
 
-def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+def zarr_pair(folder, X, y):
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
     stored = [
         group.create_array(name, shape=v.shape, dtype="f8", chunks=(90,) * v.ndim)
@@ -149,7 +145,7 @@ def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
     return tuple(stored)
 
 
-def npz(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
+def npz(folder, X, y):
     np.savez_compressed(
         folder / "a.npz", X=np.asfortranarray(X), y=y, test_mask=np.zeros((len(X), 2), bool)
     )
@@ -170,7 +166,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("seed", [11, None])
 @pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
-def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> None:
+def test_stored_arrays_have_all_rows(make, seed, tmp_path):
     X, y = rows()
     data = ingest(make(tmp_path, X, y), tmp_path / "d.zarr", shuffle=seed)
     assert data.columns.features == ("x0", "x1", "x2")
@@ -183,7 +179,7 @@ def test_arrays_come_back_whole(make: Any, seed: int | None, tmp_path: Path) -> 
     n=st.integers(2, 70), d=st.integers(1, 4), seed=st.integers(0, 2**32), tile_rows=st.sampled_from([1, 7, 64]),
     batch=st.integers(64, 400), memory=st.sampled_from([64, 5000, 1 << 20]),
 )  # fmt: skip
-def test_neither_memory_nor_batches_change_the_result(n, d, seed, tile_rows, batch, memory) -> None:
+def test_stored_rows_do_not_depend_on_memory_or_batches(n, d, seed, tile_rows, batch, memory):
     X, y = rows(n, d, seed)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("partirvm.data.ingestion.Budget.sort_bytes", lambda *_: memory)
@@ -193,7 +189,7 @@ def test_neither_memory_nor_batches_change_the_result(n, d, seed, tile_rows, bat
         data.verify()
 
 
-def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
+def test_shuffling_in_memory_gives_the_same_order(tmp_path):
     from partirvm.data import as_source
 
     X, y = rows()
@@ -204,25 +200,24 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
     ]
 
 
-def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
+def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path):
     X, y = rows()
     data = ingest((X, y, np.abs(y)), tmp_path / "d.zarr", tile_rows=64)
     total = TreeSum(data.n_tiles)
     for number in range(data.n_tiles):
         tile = data.tile(number)
         total.add(number, Moments.of(tile.X, tile.t, tile.weights, tile.start))
-    for found, expected in [
-        (data.moments.inputs, total.result().inputs), (data.moments.targets, total.result().targets),
-    ]:  # fmt: skip
-        assert found.n == expected.n
+    for part in ("inputs", "targets"):
+        stored, expected = (getattr(moments, part) for moments in (data.moments, total.result()))
+        assert stored.n == expected.n
         for name in ("missing", "total", "mean", "square", "minimum", "maximum"):
-            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+            assert getattr(stored, name).tobytes() == getattr(expected, name).tobytes()
     assert data.fingerprint()["hashes"] == [
         hash_tile(data.tile(number)) for number in range(data.n_tiles)
     ]
 
 
-def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
+def test_values_equal_to_a_fill_value_are_written(tmp_path):
     X = np.zeros((130, 1))
     X[-1] = 1
     data = ingest((X, np.arange(130)), tmp_path / "d.zarr", tile_rows=64, shuffle=None)
@@ -230,10 +225,10 @@ def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:
     assert list((tmp_path / "d.zarr").glob("rows-*/X/c/1/0"))
 
 
-SHUFFLED = np.random.default_rng(2).permutation(500)
+SHUFFLED = default_rng(2).permutation(500)
 
 
-TARGETS: dict[str, Any] = {
+TARGETS = {
     "series": lambda y: pd.Series(y, name="cost"),
     "other index": lambda y: pd.Series(y, index=SHUFFLED, name="cost"),
     "one column": lambda y: pd.DataFrame({"cost": y}, index=SHUFFLED + 1000),
@@ -255,9 +250,7 @@ FEW = {
 @pytest.mark.parametrize(
     ("kind", "target"), some(product(["pandas", "dask", "lists"], TARGETS), FEW)
 )
-def test_parts_of_a_table_belong_together_by_position(
-    kind: str, target: str, tmp_path: Path
-) -> None:
+def test_parts_of_a_table_are_joined_by_position(kind, target, tmp_path):
     X, targets = rows()
     table = pd.DataFrame(
         {"a": X[:, 0], "b": np.array(["u", "v"])[np.arange(500) % 2]}, index=SHUFFLED[::-1]
@@ -266,16 +259,16 @@ def test_parts_of_a_table_belong_together_by_position(
         table = dd.from_pandas(table, npartitions=4, sort=False)
     if kind == "lists":
         table = np.column_stack([X[:, 0], np.arange(500) % 2]).tolist()
-    given = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
+    weights = pd.Series(1.0 + np.arange(500), index=SHUFFLED)
     data = ingest(
-        (table, TARGETS[target](targets), given),
+        (table, TARGETS[target](targets), weights),
         tmp_path / "d.zarr",
         categorical=[] if kind == "lists" else ["b"],
     )
-    found_X, found_t, numbers = all_rows(data)
-    np.testing.assert_array_equal(found_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
-    np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
-    np.testing.assert_array_equal(data.gather(range(500)).weights, 1.0 + numbers)
+    stored_X, stored_t, numbers = all_rows(data)
+    assert_array_equal(stored_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
+    assert_array_equal(stored_t[:, 0], targets[numbers])
+    assert_array_equal(data.gather(range(500)).weights, 1.0 + numbers)
     assert data.columns.target in ("y", "cost")
 
 
@@ -288,9 +281,7 @@ def test_parts_of_a_table_belong_together_by_position(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
-def test_labels_of_numbers_are_numbers(
-    labels: list[Any], classes: tuple[Any, ...], kind: str, tmp_path: Path
-) -> None:
+def test_labels_keep_the_type_that_the_source_states(labels, classes, kind, tmp_path):
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
     data = ingest(
         TABLES[kind](tmp_path, table),
@@ -300,7 +291,7 @@ def test_labels_of_numbers_are_numbers(
         shuffle=None,
     )
     if kind != "csv" and isinstance(labels[0], str):
-        classes = tuple(sorted(labels[:2]))  # a table with types says what is text
+        classes = tuple(sorted(labels[:2]))  # a table with types has text columns
     if kind == "csv" and isinstance(labels[0], bool):
         classes = ("False", "True")
     assert [str(label) for label in data.columns.classes or ()] == [str(label) for label in classes]
@@ -310,21 +301,19 @@ def test_labels_of_numbers_are_numbers(
     assert data.tile(0).t[:, 0].tolist() == [first, 1 - first] * 2
 
 
-def test_a_test_set_takes_columns_and_codes_of_the_training_set(tmp_path: Path) -> None:
+def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path):
     train = pd.DataFrame({"a": [1.0, 2.0, 3.0], "zone": ["n", "s", "n"], "y": ["u", "v", "u"]})
     test = pd.DataFrame({"y": ["v", "u"], "more": [0, 1], "zone": ["w", "s"], "a": [5.0, 6.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"], classes=True)
     second = ingest(test, tmp_path / "test.zarr", like=first, shuffle=None)
     assert second.columns == first.columns
-    np.testing.assert_array_equal(
-        second.tile(0).X, [[5, 2], [6, 1]]
-    )  # "w" is a level of its own: code 2 of n, s
+    assert_array_equal(second.tile(0).X, [[5, 2], [6, 1]])  # "w" is an unknown level: code 2
     assert second.tile(0).t[:, 0].tolist() == [1, 0]
     by_path = ingest(test, tmp_path / "again.zarr", like=tmp_path / "train.zarr", shuffle=None)
     assert by_path.fingerprint() == second.fingerprint()
 
 
-def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> None:
+def test_categories_of_numbers_match_between_kinds_of_files(tmp_path):
     train = pd.DataFrame({"zone": [3, 7, 7, 5], "y": [0.5, 1.0, 2.0, 3.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"])
     assert first.columns.categories == {"zone": (3, 5, 7)}
@@ -333,7 +322,7 @@ def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> N
     assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
 
 
-def test_npz_names_its_columns(tmp_path: Path) -> None:
+def test_npz_names_its_columns(tmp_path):
     X, y = rows(50)
     np.savez(
         tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50)
@@ -341,18 +330,18 @@ def test_npz_names_its_columns(tmp_path: Path) -> None:
     data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", features=["r", "p"], shuffle=None)
     assert data.columns.features == ("r", "p")
     assert data.weighted
-    np.testing.assert_array_equal(data.tile(0).X, X[:, [2, 0]])
-    np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)
+    assert_array_equal(data.tile(0).X, X[:, [2, 0]])
+    assert_array_equal(data.tile(0).t[:, 0], 2 * y)
 
 
-def test_whole_numbers_may_turn_fractional_far_down_a_csv(tmp_path: Path) -> None:
+def test_integers_of_a_csv_may_become_fractions_far_down(tmp_path):
     lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
     assert data.gather([200_000, 200_001]).X[:, 0].tolist() == [0.5, 1000]
 
 
-def test_data_behind_a_url(tmp_path: Path) -> None:
+def test_data_can_be_stored_at_a_url(tmp_path):
     X, y = rows()
     url = f"memory://{tmp_path.name}/d.zarr"
     assert_holds(ingest((X, y), url, tile_rows=64), X, y, 0)

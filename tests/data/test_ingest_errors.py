@@ -1,4 +1,4 @@
-"""Every wrong input has its own message, and no ingest that fails leaves anything behind."""
+"""Every wrong input has a message, and an ingest that fails leaves nothing behind."""
 
 import errno
 import gzip
@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import dask.dataframe as dd
 import fsspec
@@ -17,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from numpy.random import default_rng
 
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.writer import claimed, publication
@@ -36,40 +35,40 @@ from partirvm.storage.records import read_json, to_json
 GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 
 
-def csv(text: str, name: str = "t.csv") -> Callable[[Path], Any]:
+def csv(text, name="t.csv"):
     return raw(text.encode(), name)
 
 
-def raw(data: bytes, name: str = "t.csv") -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def raw(data, name="t.csv"):
+    def write(folder):
         (folder / name).write_bytes(data)
         return folder / name
 
     return write
 
 
-def npz(**arrays: Any) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def npz(**arrays):
+    def write(folder):
         np.savez(folder / "a.npz", **arrays)
         return folder / "a.npz"
 
     return write
 
 
-def parquet(**columns: Any) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def parquet(**columns):
+    def write(folder):
         pq.write_table(pa.table(columns), folder / "t.parquet")
         return folder / "t.parquet"
 
     return write
 
 
-def value(found: Any) -> Callable[[Path], Any]:
-    return lambda folder: found
+def value(data):
+    return lambda folder: data
 
 
-def files(**texts: str) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
+def files(**texts):
+    def write(folder):
         for name, text in texts.items():
             (folder / name.replace("_", ".")).write_text(text)
         return folder
@@ -87,7 +86,7 @@ TARGET = {"target": "y"}
 NUMBERS = {"target": "y", "categorical": "none"}
 NAMED = pd.DataFrame(X, columns=["x0", "x1"])
 
-WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], str]] = [
+WRONG = [
     ("missing target", csv("a,b,y\n1,2,3\n4,,6\n,8,\n"), {"target": "y"}, DataError,
      r"row 1 is the first row.*y +no value in 1 row, the first is row 3  --drop-missing-targets"),
     ("no value at all", csv("a,b,y\n1,,3\n4,,6\n,,9\n"), {"target": "y"}, DataError, "b +no row has a value +--excl"),
@@ -140,23 +139,24 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     [case[1:] for case in WRONG],
     ids=[case[0] for case in WRONG],
 )
-def test_wrong_input(make, options, error, message, tmp_path: Path) -> None:
+def test_wrong_input_has_a_short_message_and_leaves_nothing(
+    make, options, error, message, tmp_path
+):
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     source = make(tmp_path / "in")
     with pytest.raises(error, match=f"(?s){message}") as caught:
         ingest(source, tmp_path / "out" / "d.zarr", **options)
     assert list((tmp_path / "out").iterdir()) == []
-    said = str(caught.value)
-    assert said.replace("\n", "").isprintable()
-    assert len(said) < 800
+    text = str(caught.value)
+    assert text.replace("\n", "").isprintable()
+    assert len(text) < 800
     if isinstance(source, Path) and error is DataError:
-        assert source.name in said
+        assert source.name in text
 
 
-def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
-    """Where a writer has left checksums, they are looked at."""
-    values = np.random.default_rng(0).random(1000)
+def test_checksums_of_parquet_pages_are_verified(tmp_path):
+    values = default_rng(0).random(1000)
     place = tmp_path / "t.parquet"
     table = pa.table({"a": values, "y": values})
     pq.write_table(table, place, use_dictionary=False, compression="none", write_page_checksum=True)
@@ -167,16 +167,16 @@ def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
         ingest(place, tmp_path / "d.zarr", target="y")
 
 
-def test_text_of_many_values_is_left_out(tmp_path: Path) -> None:
-    """As many as there are rows; a note says how to take it nevertheless."""
+def test_text_of_many_values_is_left_out(tmp_path):
+    """If each row has another value; a note tells how to use the column."""
     table = {"a": list(map(str, range(60))), "b": ["u", "v"] * 30, "y": range(60)}
-    made = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
-    assert made.columns.features == ("b",)
-    assert made.notes["a"].startswith("text of 60 different values, left out")
+    data = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
+    assert data.columns.features == ("b",)
+    assert data.notes["a"].startswith("text of 60 different values, left out")
 
 
-def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
-    """The attributes of DATA are read as a whole by every process."""
+def test_more_labels_than_attributes_hold_are_refused(tmp_path):
+    """Every process reads all attributes of DATA."""
     table = {
         "x": range(20_000),
         "c": [f"{code:01000}" for code in range(20_000)],
@@ -187,7 +187,7 @@ def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_stands_there_is_kept(tmp_path: Path) -> None:
+def test_existing_data_are_kept_by_a_failed_ingest(tmp_path):
     ingest((X, Y), tmp_path / "d.zarr")
     before = ZarrSource(tmp_path / "d.zarr").fingerprint()
     with pytest.raises(ExistsError, match="overwrite=True"):
@@ -197,7 +197,7 @@ def test_what_stands_there_is_kept(tmp_path: Path) -> None:
     assert ZarrSource(tmp_path / "d.zarr").fingerprint() == before
 
 
-def test_only_data_are_overwritten(tmp_path: Path) -> None:
+def test_only_data_are_overwritten(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").write_text("a picture")
     with pytest.raises(ExistsError, match="is not a partirvm dataset"):
@@ -212,8 +212,10 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"]
 )
-def test_a_store_that_refuses(number, message, where, tmp_path: Path, monkeypatch) -> None:
-    def refuse(*arguments: Any, **options: Any) -> None:
+def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
+    number, message, where, tmp_path, monkeypatch
+):
+    def refuse(*arguments, **options):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(where, refuse)
@@ -225,10 +227,8 @@ def test_a_store_that_refuses(number, message, where, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 @pytest.mark.parametrize("phase", ["read", "write"])
 @pytest.mark.parametrize("url", ["{folder}/out/d.zarr", "memory://{folder}/d.zarr"])
-def test_an_interrupted_ingest_leaves_nothing(
-    error: type[BaseException], phase: str, url: str, tmp_path: Path
-) -> None:
-    def interrupt(now: str, done: int, total: int | None) -> None:
+def test_an_interrupted_ingest_leaves_nothing(error, phase, url, tmp_path):
+    def interrupt(now, done, total):
         if now == phase:
             raise error
 
@@ -254,7 +254,7 @@ ingest((np.random.default_rng(0).random((5000, 2)), np.arange(5000.0)), sys.argv
 """
 
 
-def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path):
     place = tmp_path / "d.zarr"
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(place)], stdout=subprocess.PIPE
@@ -275,18 +275,16 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
     data.verify()
 
 
-def test_a_path_has_one_lease_however_it_is_spelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_spelling_of_a_path_has_the_same_lease(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for spelled in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
-        with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelled):
+    for spelling in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
+        with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelling):
             pass
     assert not list(tmp_path.iterdir())
 
 
-def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:
-    """Another one has published after the last look at the lease."""
+def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path):
+    """Another writer has published after this one last checked its lease."""
     place = tmp_path / "d.zarr"
     folder = Folder("d", tmp_path / "d.zarr")
     before = ingest((X, Y), place).fingerprint()

@@ -1,12 +1,8 @@
-"""Ingest holds its memory limit: VmHWM of a process of its own, the arithmetic behind it, and what
-is refused."""
+"""Ingest keeps its memory limit: measured in a process, and by the arithmetic of its budget."""
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -17,6 +13,7 @@ import pytest
 from by_default import some
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.ingestion import ALLOWANCE, BATCHES, LEAST_BATCH, LEAST_SORT, Budget, tile_bytes
@@ -35,48 +32,45 @@ print(status, peak, 'pandas' in sys.modules)
 """
 
 
-def tables(rows: int) -> Iterator[Any]:
-    """Rows of 16 features and a target, some 100,000 at a time."""
-    rng = np.random.default_rng(0)
+def tables(rows):
+    """Rows of 16 features and a target, in tables of at most 100,000."""
+    rng = default_rng(0)
     for start in range(0, rows, BLOCK):
         columns = rng.standard_normal((17, min(BLOCK, rows - start)))
         yield pa.table(dict(zip([*NAMES, "y"], columns, strict=True)))
 
 
-def one_group(path: Path, rows: int) -> None:
+def one_group(path, rows):
     pq.write_table(pa.concat_tables(tables(rows)), path, row_group_size=rows)
 
 
-def many_groups(path: Path, rows: int) -> None:
+def many_groups(path, rows):
     pq.write_table(pa.concat_tables(tables(rows)), path, row_group_size=7_000)
 
 
-def csv(path: Path, rows: int) -> None:
+def csv(path, rows):
     pyarrow.csv.write_csv(pa.concat_tables(tables(rows)), path)
 
 
-def ingested(source: Path, data: Path, limit: int, *more: str) -> tuple[int, int, bool, str]:
-    """Exit status, VmHWM in MiB, whether pandas was imported, and what stderr said, of a process
-    that ingests."""
+def ingested(source, data, limit):
+    """Status, VmHWM in MiB, whether pandas was imported, and stderr of a process that ingests."""
     arguments = [
         "ingest",
-        str(source),
-        str(data),
+        source,
+        data,
         "--memory-limit",
         f"{limit}MiB",
-        "--quiet",
-        *more,
         "--target",
         "y",
+        "--quiet",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", CODE, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     status, kibibytes, pandas = done.stdout.splitlines()[-1].split()
     return int(status), int(kibibytes) >> 10, pandas == "True", done.stderr
 
 
-def digest(data: Path) -> Any:
+def digest(data):
     return str(ZarrSource(data).fingerprint())
 
 
@@ -87,35 +81,32 @@ def digest(data: Path) -> Any:
         [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]
     ),
 )
-def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_path: Path) -> None:
-    """400,000 × 17 numbers, 52 MiB; the DATA are the same bytes whatever the limit (of many groups
-    with two limits)."""
+def test_an_ingest_keeps_its_memory_limit(write, ending, tmp_path):
+    """400,000 × 17 numbers, 52 MiB; the bytes of DATA do not depend on the limit."""
     source = tmp_path / f"t.{ending}"
     write(source, 400_000)
     limits = (192, 512) if write is many_groups else (192,)
     for limit in limits:
-        status, peak, pandas, said = ingested(source, tmp_path / f"{limit}.zarr", limit)
-        assert status == 0, said
+        status, peak, pandas, stderr = ingested(source, tmp_path / f"{limit}.zarr", limit)
+        assert status == 0, stderr
         assert peak <= limit
         assert not pandas, "46 MiB"
     assert len({digest(tmp_path / f"{limit}.zarr") for limit in limits}) == 1
 
 
 @pytest.mark.slow
-def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
-    """What it needs, what it has, what to change; nothing is written."""
+def test_too_low_a_memory_limit_is_refused(tmp_path):
+    """The message has the need, the limit and the options to change; nothing is written."""
     one_group(tmp_path / "t.parquet", 30_000)
-    status, _, _, said = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
+    status, _, _, stderr = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
     assert status == 2
-    assert "t.parquet: ingesting 17 columns needs" in said
-    assert "the memory limit is 96 MiB: raise --memory-limit, or use fewer columns" in said
+    assert "t.parquet: ingesting 17 columns needs" in stderr
+    assert "the memory limit is 96 MiB: raise --memory-limit, or use fewer columns" in stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(
-    tmp_path: Path, monkeypatch
-) -> None:
-    """As that of a Parquet file whose pages are huge, which its metadata do not state."""
+def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
+    """Such as one of huge pages of a Parquet file, whose size its metadata do not tell."""
     used = [0, 0, 513 * MiB]
     monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
     with pytest.raises(MemoryLimitError, match="exceeded memory_limit"):
@@ -127,19 +118,16 @@ def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(
     limit=st.integers(1, 4096), base=st.integers(0, 1024), held=st.integers(0, 1024), width=st.integers(3, 5000),
     tile_rows=st.sampled_from([1, 64, 2048, 8192, 16384]), most=st.sampled_from([4 * MiB, 64 * MiB]),
 )  # fmt: skip
-def test_what_is_not_refused_fits(
-    limit: int, base: int, held: int, width: int, tile_rows: int, most: int
-) -> None:
-    """Reading and writing keep within the limit as the formulas have them, or are refused where the
-    least would not."""
+def test_a_budget_that_is_not_refused_fits_the_limit(limit, base, held, width, tile_rows, most):
+    """By the formulas of reading and writing; it is refused only if the least needs do not fit."""
     with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
         budget = Budget(limit * MiB)
     reader = SimpleNamespace(name="t", most_batch=most)
     least = max(LEAST_BATCH, 64 * 8 * width)
-    room = (limit - base) * MiB - ALLOWANCE
+    free = (limit - base) * MiB - ALLOWANCE
     fits = (
-        room >= held * MiB + BATCHES * least
-        and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
+        free >= held * MiB + BATCHES * least
+        and free >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT
     )
     try:
         batch = budget.batch_bytes(reader, width, tile_rows, held=held * MiB)
@@ -148,6 +136,6 @@ def test_what_is_not_refused_fits(
         return
     assert fits
     assert least <= batch <= max(most, least)
-    assert held * MiB + BATCHES * batch <= room
+    assert held * MiB + BATCHES * batch <= free
     with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
-        assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= room
+        assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= free

@@ -1,10 +1,10 @@
-"""Labels of every type become codes and come back, wherever they lie; class weights are what
-scikit-learn's are."""
+"""Labels of every type become codes and back; class weights follow scikit-learn."""
 
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils.class_weight import compute_class_weight
 
 from partirvm.data.labels import class_weights, coded, find_classes, label_array, plain_labels
@@ -19,7 +19,7 @@ KINDS = {
 }
 
 
-def everywhere(labels, folder):
+def in_every_store(labels, folder):
     """The same labels in memory, in Zarr and in Dask, in blocks of two."""
     dask = da.from_array(labels, chunks=2)
     if labels.dtype.kind == "O":
@@ -38,23 +38,22 @@ def everywhere(labels, folder):
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 @pytest.mark.parametrize("kind", KINDS)
 def test_classes_and_codes_are_those_of_numpy(tmp_path, kind):
-    """``np.unique`` with its inverse, in y's own dtype; parts of coded arrays are codes too."""
+    """``np.unique`` with its inverse, in the dtype of y; slices of coded arrays are codes, too."""
     labels = KINDS[kind]
     expected, inverse = np.unique(labels, return_inverse=True)
-    for y in everywhere(labels, tmp_path):
+    for y in in_every_store(labels, tmp_path):
         classes = find_classes(y)
-        np.testing.assert_array_equal(classes, expected)
+        assert_array_equal(classes, expected)
         assert classes.dtype == expected.dtype
         codes = coded(y, classes)
         assert codes.dtype == np.float64
         assert codes.shape == (5,)
-        np.testing.assert_array_equal(np.asarray(codes), inverse)
-        np.testing.assert_array_equal(np.asarray(codes[1:4]), inverse[1:4])
+        assert_array_equal(np.asarray(codes), inverse)
+        assert_array_equal(np.asarray(codes[1:4]), inverse[1:4])
 
 
-def test_what_is_no_label_is_refused(tmp_path):
-    """Continuous numbers, missing labels, labels of several types, one class, chunks that are not
-    there."""
+def test_invalid_labels_are_refused(tmp_path):
+    """Continuous numbers, missing labels, mixed types, one class, missing chunks."""
     for y, message in (
         ([0.5, 1.0], "continuous"),
         ([np.inf, 1.0], "infinity"),
@@ -82,35 +81,34 @@ def test_what_is_no_label_is_refused(tmp_path):
         coded(da.from_array(np.array([0, 5]), chunks=1), np.array([0, 1]))
 
 
-def test_plain_labels_and_back():
-    """As JSON has them, and as an array again; those that would be one when written down are
-    refused."""
+def test_labels_survive_json():
+    """Labels that JSON would make equal are refused."""
     assert plain_labels(np.array([0.0, 1.0])) == (0, 1)
     assert [type(label) for label in plain_labels(np.array([False, True]))] == [bool, bool]
     for kind, labels in KINDS.items():
         if kind != "objects":
             classes = np.unique(labels)
-            np.testing.assert_array_equal(label_array(plain_labels(classes)), classes)
+            assert_array_equal(label_array(plain_labels(classes)), classes)
     with pytest.raises(DataError, match="have the same text"):
         plain_labels(np.array([1, "1"], dtype=object))
 
 
 def test_class_weights_are_scikit_learns():
-    """ "balanced" of its counts, a mapping of labels, with 1 for those not named."""
+    """ "balanced" and a mapping, where labels that are missing have weight 1."""
     labels = KINDS["str"][[0, 0, 0, 1, 2, 3, 4]]
     classes, counts = np.unique(labels, return_counts=True)
-    for asked in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
-        expected = compute_class_weight(asked, classes=classes, y=labels)
-        np.testing.assert_allclose(
-            class_weights(asked, tuple(classes.tolist()), counts.astype(float)), expected
+    for weights in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
+        expected = compute_class_weight(weights, classes=classes, y=labels)
+        assert_allclose(
+            class_weights(weights, tuple(classes.tolist()), counts.astype(float)), expected
         )
     assert class_weights({"0": 2, 1.0: 3}, (0, 1), np.ones(2)).tolist() == [2.0, 3.0]
     assert class_weights({"True": 2}, (False, True), np.ones(2)).tolist() == [1.0, 2.0]
 
 
-def test_class_weights_that_cannot_be():
+def test_invalid_class_weights_are_refused():
     """Unknown labels, negative and all-zero weights, other texts."""
-    for asked, message in (
+    for weights, message in (
         ({"d": 1.0}, "names 'd', but the classes are 'a', 'b'"),
         ({"a": -1.0}, "of 'a' is -1.0"),
         ({"a": "much"}, "'much'"),
@@ -121,6 +119,6 @@ def test_class_weights_that_cannot_be():
         (2.0, "2.0"),
     ):
         with pytest.raises(UsageError, match=message):
-            class_weights(asked, ("a", "b"), np.ones(2))
+            class_weights(weights, ("a", "b"), np.ones(2))
     with pytest.raises(UsageError, match=r"of 'b' is .*inf"):
         class_weights("balanced", ("a", "b"), np.array([3.0, 0.0]))

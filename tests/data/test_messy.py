@@ -1,21 +1,19 @@
-"""Messy tables: each from CSV to a page by one ingest with ``--auto`` and one fit, and predicted as
-it is."""
+"""Messy tables: one ingest with ``--auto``, one fit, a report and predictions of the same file."""
 
 import shlex
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from partirvm.cli import main
 from partirvm.data import ZarrSource
 
 N = 120
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 NUMBER = np.arange(N)
 X = RNG.normal(size=N).round(2)
 ORT = np.array(["Köln", "Bern", "Ulm"])[NUMBER % 3]
@@ -29,7 +27,7 @@ GAPS = (
 )
 KIND = pd.Series(np.where(X > 0, "good", "bad"), dtype=object).mask(NUMBER % 40 == 0)
 
-MESSY: dict[str, tuple[pd.DataFrame, dict[str, Any], tuple[str, ...]]] = {
+MESSY = {
     "decimal commas": (TABLE, {"sep": ";", "decimal": ",", "encoding": "cp1252"}, ("x", "Ort")),
     "markers": (TABLE.assign(x=GAPS, Ort=TABLE["Ort"].mask(NUMBER % 9 == 0, "?")), {}, ("x", "Ort")),
     "gaps in the target": (TABLE.assign(y=TABLE["y"].astype(object).mask(NUMBER % 30 == 0, "?")), {}, ("x", "Ort")),
@@ -63,7 +61,9 @@ DEFAULT = {
 
 
 @pytest.mark.parametrize("name", some(MESSY, DEFAULT))
-def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_a_messy_table_is_ingested_fitted_reported_and_predicted(
+    name, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     table, options, features = MESSY[name]
@@ -71,23 +71,8 @@ def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, cap
     table.to_csv(source, **{"index": False, **options})
     assert main(["ingest", source, "d.zarr", "--target", "y", "--auto", "--quiet"]) == 0
     assert ZarrSource("d.zarr").columns.given == features
-    assert (
-        main(
-            [
-                "fit",
-                "d.zarr",
-                "job",
-                "--gamma",
-                "scale",
-                "--max-rounds",
-                "1",
-                "--effort",
-                "quick",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    options = "--gamma scale --max-rounds 1 --effort quick --quiet"
+    assert main(["fit", "d.zarr", "job", *options.split()]) == 0
     assert main(["report", "job", "page.html"]) == 0
     assert main(["predict", "job", source, "p.csv", "--quiet"]) == 0
     assert len(pd.read_csv("p.csv")) == len(table)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from partirvm import ingest
 from partirvm.errors import DataError, UsageError
@@ -12,14 +13,13 @@ NOISE = np.linspace(0.5, 3, 10)
 WEIGHTS = np.array([0.0, 2, 1, 1, 1, 1, 1, 1, 1, 3])
 
 
-def test_a_column_of_noise(tmp_path):
-    """Ingest keeps weights of 1/noise²; with weights beside, of classes or without noise it is
-    refused."""
+def test_a_column_of_noise_becomes_weights(tmp_path):
+    """Together with weights, for classes or if it is not positive, it is refused."""
     table = tmp_path / "rows.csv"
     lines = [f"{x[0]},{y},{r},{w}" for x, y, r, w in zip(X, Y, NOISE, WEIGHTS, strict=True)]
     table.write_text("\n".join(["x,y,r,w", *lines]))
     data = ingest(table, tmp_path / "data", target="y", features=["x"], noise="r", shuffle=None)
-    np.testing.assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
+    assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
     for options in ({"weights": "w"}, {"classes": True}):
         with pytest.raises(
             UsageError, match=r"'r' cannot be the noise .* for regression without weights"

@@ -1,11 +1,7 @@
-"""Dask collections that were persisted on a cluster: their rows are fetched through its client, or
-it says why not."""
+"""Dask collections that are persisted on a cluster: their rows are fetched through its client."""
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import dask
 import dask.array as da
@@ -15,65 +11,68 @@ import pandas as pd
 import pytest
 from clusters import cluster
 from distributed import Client
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, ingest
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
 Y = np.sin(2 * X[:, 0]) + 0.1 * NOISE
 WEIGHTS = 1 + np.arange(300) % 3
 
 
 @pytest.fixture(scope="module")
-def own_cluster() -> Iterator[Any]:
-    """A cluster of these tests alone: they close clients, and clients of one cluster share its
-    event loop."""
+def private_cluster():
+    """A cluster for tests that close clients: clients of one cluster share its event loop."""
     with cluster(1) as client:
         yield client.cluster
 
 
 @pytest.fixture(params=[True, False], ids=["default client", "a client by itself"])
-def client(request: pytest.FixtureRequest, own_cluster: Any) -> Iterator[Client]:
-    with dask.config.set(scheduler=None), Client(own_cluster, set_as_default=request.param) as made:
-        yield made
+def client(request, private_cluster):
+    with (
+        dask.config.set(scheduler=None),
+        Client(private_cluster, set_as_default=request.param) as connected,
+    ):
+        yield connected
 
 
-def persisted(client: Client) -> tuple[Any, ...]:
-    """X, y and weights on the cluster; X with a step after ``persist``, y as it is, the weights
-    never persisted."""
+def persisted(client):
+    """X and y on the cluster, X with a step after ``persist``, and weights that are not there."""
     inputs, targets = client.persist(
         [da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)]
     )
     return inputs * 2, targets, da.from_array(WEIGHTS, chunks=70)
 
 
-def source_of(client: Client) -> ArraySource:
+def source_of(client):
     return ArraySource(*persisted(client), tile_rows=32)
 
 
-def test_tiles_of_persisted_arrays(client: Client) -> None:
+def test_persisted_arrays_are_read_by_several_threads(client):
     source = source_of(client)
     expected = ArraySource(X, Y, WEIGHTS, tile_rows=32)
-    np.testing.assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
+    assert_array_equal(source.gather([299, 0, 40]).X, X[[299, 0, 40]])
     with ThreadPoolExecutor(3) as pool:
         for number, tile in enumerate(pool.map(source.tile, range(source.n_tiles))):
-            np.testing.assert_array_equal(tile.X, expected.tile(number).X)
+            assert_array_equal(tile.X, expected.tile(number).X)
 
 
-def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client: Client) -> None:
+def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client):
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
-        found = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
-        np.testing.assert_array_equal(found, X[96:128])
+        inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
+        assert_array_equal(inputs, X[96:128])
 
 
-def test_a_part_needs_no_client(client: Client) -> None:
+def test_a_part_needs_no_client(client):
     part = pickle.loads(pickle.dumps(source_of(client).part([2])))
     client.close()
-    np.testing.assert_array_equal(part.tile(2).X, X[64:96])
+    assert_array_equal(part.tile(2).X, X[64:96])
 
 
-def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -> None:
+def test_persisted_arrays_and_frames_are_ingested(client, tmp_path):
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
     (frame,) = client.persist([dd.from_pandas(table, npartitions=3)])
     inputs, targets, _ = persisted(client)
@@ -86,5 +85,5 @@ def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -
     for number, source in enumerate(sources):
         target = "y" if number == 0 else None
         data = ingest(source, tmp_path / f"{number}.zarr", target=target, shuffle=None)
-        np.testing.assert_array_equal(data.tile(0).X, X)
-        np.testing.assert_array_equal(data.tile(0).t[:, 0], Y)
+        assert_array_equal(data.tile(0).X, X)
+        assert_array_equal(data.tile(0).t[:, 0], Y)

@@ -1,17 +1,16 @@
-"""One suite for every source: tiles cut the rows exactly, gathering keeps order, parts and pickles
-read the same."""
+"""Every source: tiles cut the rows exactly, gathering keeps the order, parts and pickles agree."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm.data import ArraySource, Source, ingest
 
@@ -22,7 +21,7 @@ TILE = 16
 
 @dataclass
 class Case:
-    """A source, and the numbers of the rows that it must serve, in its order."""
+    """A source, and the numbers of the rows that it must have, in its order."""
 
     source: Any
     order: np.ndarray
@@ -30,17 +29,17 @@ class Case:
     targets: int = 1
 
 
-def arrays(n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def arrays(n=N):
     number = np.arange(n, dtype=np.float64)
     return number[:, None] + np.arange(D) / 10, 2 * number + 1, 1 + number % 3
 
 
 X, Y, WEIGHTS = arrays()
 ORDER = np.arange(N)
-SHUFFLED = np.argsort(np.random.default_rng(5).random(N), kind="stable")
+SHUFFLED = np.argsort(default_rng(5).random(N), kind="stable")
 
 
-def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
+def foreign_zarr(folder, chunk=10):
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
     stored = []
     for name, values in zip("Xyw", arrays(), strict=True):
@@ -56,7 +55,7 @@ def foreign_zarr(folder: Path, chunk: int = 10) -> Case:
     return Case(ArraySource(*stored, tile_rows=TILE), np.arange(N))
 
 
-def dask_arrays(chunk: int = 20) -> Case:
+def dask_arrays(chunk=20):
     chunked = (
         da.from_array(X, chunks=(chunk, 2)),
         da.from_array(Y, chunks=13),
@@ -65,21 +64,20 @@ def dask_arrays(chunk: int = 20) -> Case:
     return Case(ArraySource(*chunked, tile_rows=TILE), ORDER)
 
 
-def ingested(folder: Path, *parts: Any, order: np.ndarray = SHUFFLED, **options: Any) -> Case:
+def ingested(folder, *parts, order=SHUFFLED, **options):
     shuffle = None if order is ORDER else 5
     source = ingest(parts, folder / "rows.zarr", tile_rows=TILE, shuffle=shuffle, **options)
     return Case(source, order, weighted=len(parts) == 3, targets=int(parts[1] is not None))
 
 
-def class_weighted(folder: Path) -> Case:
-    """Targets up to 2N are the codes; weights of 1 and 1.5 of the classes make up what the rows
-    have too little."""
+def class_weighted(folder):
+    """Codes are targets up to 2N; class weights of 1 and 1.5 complete the weights of the rows."""
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
     case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
     return Case(case.source.with_class_weights(of_class), SHUFFLED)
 
 
-CASES: dict[str, Callable[[Path], Case]] = {
+CASES = {
     "arrays": lambda folder: Case(ArraySource(X, Y, WEIGHTS, tile_rows=TILE), ORDER),
     "permuted": lambda folder: Case(
         ArraySource(X, Y, WEIGHTS, tile_rows=TILE, permutation=SHUFFLED), SHUFFLED
@@ -105,31 +103,26 @@ CASES: dict[str, Callable[[Path], Case]] = {
 
 
 @pytest.fixture(params=CASES.values(), ids=CASES)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+def case(request, tmp_path):
     return request.param(tmp_path)
 
 
-def assert_same_tile(found: Any, expected: Any) -> None:
-    assert (found.number, found.start) == (expected.number, expected.start)
-    np.testing.assert_array_equal(found.X, expected.X)
-    np.testing.assert_array_equal(found.t, expected.t)
-    assert (found.weights is None) == (expected.weights is None)
-    if found.weights is not None:
-        np.testing.assert_array_equal(found.weights, expected.weights)
+def assert_same_tile(tile, expected):
+    assert (tile.number, tile.start) == (expected.number, expected.start)
+    assert_array_equal(tile.X, expected.X)
+    assert_array_equal(tile.t, expected.t)
+    assert (tile.weights is None) == (expected.weights is None)
+    if tile.weights is not None:
+        assert_array_equal(tile.weights, expected.weights)
 
 
-def test_tiles_cut_the_rows_exactly(case: Case) -> None:
-    """They are contiguous float64 and cannot be written; there are no others."""
+def test_tiles_cut_the_rows_exactly(case):
+    """They are contiguous, read-only float64."""
     source = case.source
     (X, y, weights) = arrays()
     assert isinstance(source, Source)
-    assert (source.n_rows, source.n_features, source.n_targets, source.n_tiles) == (
-        N,
-        D,
-        case.targets,
-        7,
-    )
-    assert source.tile_rows == TILE
+    assert (source.n_rows, source.n_features, source.n_tiles) == (N, D, 7)
+    assert (source.n_targets, source.tile_rows) == (case.targets, TILE)
     assert source.shuffled == bool((case.order != np.arange(N)).any())
     assert source.columns.features == ("x0", "x1", "x2")
     for number, rows in enumerate(
@@ -138,11 +131,11 @@ def test_tiles_cut_the_rows_exactly(case: Case) -> None:
         tile = source.tile(number)
         order = case.order[rows]
         assert (tile.number, tile.start) == (number, rows.start)
-        np.testing.assert_array_equal(tile.X, X[order])
-        np.testing.assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
+        assert_array_equal(tile.X, X[order])
+        assert_array_equal(tile.t, np.column_stack([y, -y])[order, : case.targets])
         assert (tile.weights is not None) == case.weighted
         if case.weighted:
-            np.testing.assert_array_equal(tile.weights, weights[order])
+            assert_array_equal(tile.weights, weights[order])
         for block in [tile.X, tile.t, *[tile.weights] * case.weighted]:
             assert block.dtype == np.float64
             assert block.flags.c_contiguous
@@ -152,47 +145,43 @@ def test_tiles_cut_the_rows_exactly(case: Case) -> None:
             source.tile(number)
 
 
-ROWS: list[list[int]] = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
+ROWS = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
 
 
-def test_rows_keep_the_order_asked_for(case: Case) -> None:
-    """Inputs and weights; rows that are not there are refused."""
+def test_gathered_rows_have_the_requested_order(case):
+    """Inputs and weights; rows that do not exist are refused."""
     part = pickle.loads(pickle.dumps(case.source.part(range(7))))
     for source, rows in product((case.source, part), ROWS):
         order = case.order[np.array(rows, dtype=int)]
         gathered = source.gather(rows).X
         weights = source.gather(rows).weights
         assert gathered.shape == (len(rows), D)
-        np.testing.assert_array_equal(gathered, X[order])
+        assert_array_equal(gathered, X[order])
         assert (weights is not None) == case.weighted
         if case.weighted:
             assert (weights.shape, weights.dtype) == ((len(rows),), np.float64)
-            np.testing.assert_array_equal(weights, WEIGHTS[order])
+            assert_array_equal(weights, WEIGHTS[order])
     for row in (-1, N):
         with pytest.raises(IndexError):
             case.source.gather([0, row])
 
 
-def test_a_part_reads_the_same_tiles_in_another_process(case: Case) -> None:
+def test_a_part_reads_the_same_tiles_in_another_process(case):
     for tiles in ([0], [6], [5, 1, 2]):
         part = pickle.loads(pickle.dumps(case.source.part(tiles)))
-        assert (part.n_rows, part.n_tiles, part.tile_rows, part.n_targets) == (
-            N,
-            7,
-            TILE,
-            case.targets,
-        )
+        assert (part.n_rows, part.n_tiles, part.tile_rows) == (N, 7, TILE)
+        assert part.n_targets == case.targets
         assert part.columns == case.source.columns
         for number in tiles:
             assert_same_tile(part.tile(number), case.source.tile(number))
         gathered = [number * TILE + 1 for number in tiles]
-        np.testing.assert_array_equal(part.gather(gathered).X, X[case.order[gathered]])
+        assert_array_equal(part.gather(gathered).X, X[case.order[gathered]])
         again = part.part(tiles[:1])
         assert_same_tile(again.tile(tiles[0]), case.source.tile(tiles[0]))
 
 
-def test_parts_are_small(tmp_path: Path) -> None:
-    """A part of arrays in memory and of Dask holds its rows; DATA pickle as an address."""
+def test_pickled_parts_are_small(tmp_path):
+    """A part of arrays in memory or of Dask holds its rows; DATA are pickled as an address."""
     source = ArraySource(np.zeros((100_000, 4)), np.zeros(100_000))
     assert len(pickle.dumps(source.part([3]))) < 1.1 * source.tile_rows * 5 * 8
     chunks = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))
@@ -201,10 +190,10 @@ def test_parts_are_small(tmp_path: Path) -> None:
     assert len(pickle.dumps(CASES["data"](tmp_path).source)) < 2000
 
 
-def test_large_chunks_are_computed_once_per_pass() -> None:
-    computed: list[int] = []
+def test_large_chunks_are_computed_once_per_pass():
+    computed = []
 
-    def block(values: np.ndarray) -> np.ndarray:
+    def block(values):
         computed.append(len(values))
         return values
 
@@ -217,9 +206,9 @@ def test_large_chunks_are_computed_once_per_pass() -> None:
     assert computed == [60, 47]
 
 
-def test_float64_arrays_are_not_copied() -> None:
+def test_float64_arrays_are_not_copied():
     X, y, _ = arrays()
     source = ArraySource(X, y, tile_rows=TILE)
     assert np.shares_memory(source.tile(2).X, X)
-    X[0, 0] = 5.0  # the arrays themselves stay writeable
+    X[0, 0] = 5.0  # the arrays themselves are writeable
     assert source.tile(0).X[0, 0] == 5.0

@@ -1,11 +1,9 @@
-"""Tables as they come: gaps, dates, booleans and text become features, and the same ones in later
-tables."""
-
-from typing import Any
+"""Tables with gaps, dates, booleans and text become features, and later tables the same ones."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ingest
 from partirvm.data.convert import frame_rows
@@ -15,8 +13,8 @@ N = 400
 TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.9, unit="D")
 
 
-def messy() -> pd.DataFrame:
-    """One column of each kind, in an order of its own."""
+def messy():
+    """One column of each kind."""
     number = np.arange(N)
     return pd.DataFrame(
         {
@@ -29,7 +27,7 @@ def messy() -> pd.DataFrame:
     )
 
 
-def stored(data: Any) -> np.ndarray:
+def stored(data):
     """X of all rows, in the order of the source."""
     tile = data.tile(0)
     order = data.original_rows(0)
@@ -45,9 +43,8 @@ KINDS = {
 }
 
 
-def expected() -> np.ndarray:
-    """The features by their formulas: sorted levels, days since 2000, waves of 1, 7 and 365.2425
-    days, 0 and 1."""
+def expected():
+    """Features by formulas: sorted levels, days since 2000, waves of a week and a year, 0 and 1."""
     table = messy()
     codes = table["Stadt Ü"].map({"Bern": 0.0, "Köln": 1.0, "Ulm": 2.0})
     days = (table["wann"] - pd.Timestamp("2000-01-01")).dt.total_seconds() / 86400
@@ -59,9 +56,9 @@ def expected() -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
-    """The step of 1.9 days is coarser than half a day, so that there is no cycle of the day."""
+    """The step of 1.9 days is coarser than half a day, so that there is no cycle of a day."""
     data = ingest(KINDS[kind](tmp_path, messy()), tmp_path / "d.zarr", target="y")
-    np.testing.assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
+    assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
     assert data.columns.given == ("Stadt Ü", "offen", "wann", "gap")
     assert data.columns.categories == {"Stadt Ü": ("Bern", "Köln", "Ulm")}
     assert data.columns.dates == {"wann": ("week", "year")}
@@ -81,43 +78,39 @@ def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_rows_get_the_same_features(kind, tmp_path):
-    """Three rows of one day, as rows to predict and appended: the cycles and levels are those of
-    the training."""
+    """Rows to predict and appended rows have the cycles and levels of the training rows."""
     data = ingest(messy(), tmp_path / "d.zarr", target="y", shuffle=None)
     later = messy().head(3).assign(**{"Stadt Ü": ["Bern", "Wien", None]})
-    wanted = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
+    features = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
     source = KINDS[kind](tmp_path, later.drop(columns="y")[["gap", "wann", "offen", "Stadt Ü"]])
     new = ingest(source, tmp_path / "new.zarr", like=data)
-    np.testing.assert_allclose(stored(new), wanted, rtol=1e-12, atol=1e-11)
+    assert_allclose(stored(new), features, rtol=1e-12, atol=1e-11)
     assert new.notes.keys() == {"Stadt Ü", "gap"}
     both = ingest(KINDS[kind](tmp_path, later), tmp_path / "d.zarr", append=True)
-    np.testing.assert_allclose(stored(both)[N:], wanted, rtol=1e-12, atol=1e-11)
+    assert_allclose(stored(both)[N:], features, rtol=1e-12, atol=1e-11)
     assert both.moments.inputs.missing[0] == 101
 
 
 def test_frames_of_other_types_and_order_are_the_same_rows():
-    """Text for numbers and dates, nullable types, numbers for booleans, and more columns; missing
-    ones are named."""
+    """Text for numbers and dates, nullable types, other order; missing columns are named."""
     rows, columns = frame_rows(messy().drop(columns="y"))
-    np.testing.assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
-    np.testing.assert_array_equal(
-        frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows
-    )
+    assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
+    assert_array_equal(frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows)
     other = (
         messy()
         .iloc[:, ::-1]
         .astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
     )
     other["gap"] = other["gap"].astype("string")
-    np.testing.assert_array_equal(frame_rows(other, columns)[0], rows)
+    assert_array_equal(frame_rows(other, columns)[0], rows)
     zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
-    np.testing.assert_array_equal(frame_rows(zone, columns)[0], rows)
+    assert_array_equal(frame_rows(zone, columns)[0], rows)
     empty, filled = (
         frame_rows(messy().assign(wann=wann), columns)[0] for wann in (np.nan, TWO_YEARS)
     )
     assert np.isnan(empty[:, 2:7]).all()
-    np.testing.assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
-    for wrong, says in [
+    assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
+    for wrong, message in [
         (
             other.drop(columns=["gap", "wann"]),
             "lacks columns on which the model was trained: wann, gap",
@@ -126,7 +119,7 @@ def test_frames_of_other_types_and_order_are_the_same_rows():
         (other.assign(gap="many"), "gap +text, not numbers: 'many'"),
         (other.assign(gap=TWO_YEARS), "gap +timestamp.*not numbers"),
     ]:
-        with pytest.raises(DataError, match=says):
+        with pytest.raises(DataError, match=message):
             frame_rows(wrong, columns)
 
 
@@ -145,10 +138,10 @@ def test_a_cycle_needs_two_periods_and_a_resolution_below_half_a_period(dates, c
     rows, columns = frame_rows(pd.DataFrame({"a": dates}))
     assert columns.dates == {"a": cycles}
     origin = pd.Timestamp("2000-01-01") if isinstance(dates, pd.DatetimeIndex) else pd.Timedelta(0)
-    np.testing.assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
+    assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
 
 
-def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path):
+def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
     table = pd.DataFrame(
         {"my id": np.arange(N), "zone": np.arange(N) % 9, "y": np.arange(N) ** 0.5}
     )
@@ -159,26 +152,26 @@ def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path
         "zone": "9 different whole numbers, perhaps codes: perhaps `--categorical auto,zone`",
     }
     assert list(data.notes) == ["my id", "zone"]
-    taken = ingest(
+    changed = ingest(
         table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"]
     )
-    assert (taken.columns.features, len(taken.columns.categories["zone"])) == (("zone",), 9)
+    assert (changed.columns.features, len(changed.columns.categories["zone"])) == (("zone",), 9)
 
 
 @pytest.mark.parametrize("classes", [False, True])
-def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
+def test_rows_without_a_target_are_left_out_on_request(classes, tmp_path):
     """The others keep their order, and their numbers have no gaps."""
     table = (
         messy()
         .drop(columns="wann")
         .assign(y=np.where(np.arange(N) % 4 == 1, np.nan, np.arange(N) // 200))
     )
-    options: dict[str, Any] = {"target": "y", "classes": classes}
+    options = {"target": "y", "classes": classes}
     with pytest.raises(DataError, match=r"row 2 +--drop-missing-targets"):
         ingest(table, tmp_path / "d.zarr", **options)
     data = ingest(table, tmp_path / "d.zarr", drop_missing_targets=True, **options)
     assert sorted(data.original_rows(0).tolist()) == list(range(300))
-    np.testing.assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
+    assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
     assert data.notes["y"] == "100 rows without it left out"
 
 
@@ -186,5 +179,5 @@ def test_times_of_day_are_days_since_midnight(tmp_path):
     table = tmp_path / "times.csv"
     table.write_text("begins,y\n" + "\n".join(f"{hour:02}:30,{hour}" for hour in range(24)))
     data = ingest(str(table), tmp_path / "d.zarr", target="y", shuffle=None)
-    np.testing.assert_allclose(stored(data)[:, 0], (np.arange(24) + 0.5) / 24, rtol=1e-12)
+    assert_allclose(stored(data)[:, 0], (np.arange(24) + 0.5) / 24, rtol=1e-12)
     assert data.notes["begins"].startswith("days since midnight")

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm.data import ingest
 
@@ -11,7 +13,7 @@ N = 300
 
 def table(n=N, *, target=True):
     """Rows of a number, a category and a target."""
-    rng = np.random.default_rng(n)
+    rng = default_rng(n)
     zone = np.array(["n", "s", "w"])[np.arange(n) % 3]
     rows = pd.DataFrame({"a": rng.normal(size=n), "zone": zone, "fare": rng.normal(size=n)})
     return rows if target else rows.drop(columns="fare")
@@ -29,7 +31,7 @@ def csv(folder, rows):
 
 @pytest.mark.parametrize("seed", [3, None])
 @pytest.mark.parametrize("write", [csv, lambda folder, rows: (rows, None)], ids=["csv", "frame"])
-def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
+def test_a_table_without_a_target_is_stored(write, seed, train, tmp_path):
     rows = table(200, target=False)
     data = ingest(
         write(tmp_path, rows), tmp_path / "new.zarr", like=train, shuffle=seed, tile_rows=64
@@ -38,31 +40,28 @@ def test_a_table_comes_back_without_a_target(write, seed, train, tmp_path):
     assert data.columns == train.columns
     numbers = np.concatenate([data.original_rows(number) for number in range(4)])
     expected = (
-        np.arange(200)
-        if seed is None
-        else np.argsort(np.random.default_rng(seed).random(200), kind="stable")
+        np.arange(200) if seed is None else np.argsort(default_rng(seed).random(200), kind="stable")
     )
-    np.testing.assert_array_equal(numbers, expected)
+    assert_array_equal(numbers, expected)
     X = rows.replace({"zone": {"n": 0, "s": 1, "w": 2}}).to_numpy(float)
     tiles = [data.tile(number) for number in range(4)]
-    np.testing.assert_array_equal(np.concatenate([tile.X for tile in tiles]), X[expected])
+    assert_array_equal(np.concatenate([tile.X for tile in tiles]), X[expected])
     assert [tile.t.shape for tile in tiles] == [(64, 0)] * 3 + [(8, 0)]
-    np.testing.assert_allclose(data.moments.inputs.mean, X.mean(axis=0), atol=1e-14)
+    assert_allclose(data.moments.inputs.mean, X.mean(axis=0), atol=1e-14)
     assert (data.moments.inputs.n, data.moments.targets.mean.shape) == (200, (0,))
     assert "no target" in repr(data)
     assert "no target" not in repr(train)
 
 
-def test_one_row_is_enough(train, tmp_path):
+def test_one_row_without_a_target_is_enough(train, tmp_path):
     rows = table(1, target=False)
     data = ingest(csv(tmp_path, rows), tmp_path / "one.zarr", like=train)
     assert (data.n_rows, data.tile(0).X.tolist()) == (1, [[rows["a"][0], 0]])
     assert ingest(pd.concat([rows, rows]), tmp_path / "two.zarr", like=train).n_rows == 2
 
 
-def test_a_source_with_the_target_stays_labelled(train, tmp_path):
-    """Also one that is like data without a target, or has y where the training's target had another
-    name."""
+def test_rows_with_the_target_are_stored_with_it(train, tmp_path):
+    """Also like data without a target, or with y for a target of another name."""
     new = ingest(table(target=False), tmp_path / "new.zarr", like=train)
     assert ingest(table(50), tmp_path / "labelled.zarr", like=new).n_targets == 1
     pair = table(50, target=False), pd.Series(np.arange(50.0), name="y")

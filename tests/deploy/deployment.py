@@ -1,4 +1,4 @@
-"""The commands of deploy/README.md, and processes that run them here."""
+"""The commands of deploy/README.md, and processes that run them on this machine."""
 
 import contextlib
 import os
@@ -6,10 +6,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.random import default_rng
 from waiting import PATIENCE
 
 from partirvm.data import ingest
@@ -18,32 +18,31 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 
-def commands(section: str) -> list[str]:
+def commands(section):
     """The lines of all code blocks of a section of the README."""
     text = DEPLOY.joinpath("README.md").read_text()
     blocks = text.split(f"\n## {section}\n")[1].split("\n## ")[0].split("```")[1::2]
     return [line for block in blocks for line in block.strip().splitlines()]
 
 
-def environment(**more: str) -> dict[str, str]:
-    """This environment without Dask's settings, with this Python's commands and this checkout's
-    package first."""
+def environment(**more):
+    """This environment without settings of Dask, with this Python and checkout first."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), plain["PATH"]])
     package = os.pathsep.join([str(ROOT), *filter(None, [plain.get("PYTHONPATH")])])
     return {**plain, "PATH": path, "PYTHONPATH": package, **more}
 
 
-def table(path: Path) -> None:
+def table(path):
     """Write a small table of columns a, b, fare."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.uniform(-2, 2, (400, 2))
     rows = np.column_stack([X, np.sin(2 * X[:, 0]) * X[:, 1] + 5 + rng.normal(0, 0.1, len(X))])
     np.savetxt(path, rows, delimiter=",", header="a,b,fare", comments="")
 
 
-def prepared(folder: Path) -> Path:
-    """A folder in which the README's commands find deploy/, trips.csv and trips.zarr."""
+def prepared(folder):
+    """A folder in which the commands of the README find deploy/, trips.csv and trips.zarr."""
     folder.joinpath("deploy").symlink_to(DEPLOY)
     table(folder / "trips.csv")
     ingest(folder / "trips.csv", folder / "trips.zarr", target="fare")
@@ -51,32 +50,26 @@ def prepared(folder: Path) -> Path:
 
 
 class Processes:
-    """Servers that run until the end, each with its output in a file."""
+    """Servers that run until the end, with their outputs in files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self._running = list[subprocess.Popen[bytes]]()
 
-    def start(self, command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+    def start(self, command, env):
         """Start a server."""
         with self.folder.joinpath(f"server{len(self._running)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env=env,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            pipes = {"stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True}
+            process = subprocess.Popen(command, cwd=self.folder, env=env, **pipes)
         self._running.append(process)
         return process
 
-    def logs(self) -> str:
-        """What all servers have printed."""
+    def logs(self):
+        """The output of all servers."""
         return "\n".join(log.read_text() for log in sorted(self.folder.glob("server*.log")))
 
-    def stop(self) -> None:
-        """Ask all to end as Docker does, the last one first, and then leave nothing of them."""
+    def stop(self):
+        """Terminate all as Docker does, the last one first, and then kill them."""
         for process in reversed(self._running):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -88,18 +81,16 @@ class Processes:
 
 
 @contextlib.contextmanager
-def processes(folder: Path) -> Iterator[Processes]:
+def processes(folder):
     """Servers for the length of the block."""
-    made = Processes(folder)
+    servers = Processes(folder)
     try:
-        yield made
+        yield servers
     finally:
-        made.stop()
+        servers.stop()
 
 
-def run(
-    command: Sequence[str] | str, folder: Path, env: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
+def run(command, folder, env):
     """Run a command, a line for the shell or a list of words, to its end."""
     words = ["bash", "-c", command] if isinstance(command, str) else list(command)
     return subprocess.run(
@@ -107,21 +98,20 @@ def run(
     )
 
 
-def replaced(words: Sequence[str], replacements: dict[str, str]) -> list[str]:
-    """The words of a command, with names, ports and paths of containers replaced by those of this
-    machine."""
-    found = []
+def replaced(words, replacements):
+    """The words of a command with names, ports and paths of this machine."""
+    local = []
     for word in words:
         for old, new in replacements.items():
             word = word.replace(old, new)
-        found.append(word)
-    return found
+        local.append(word)
+    return local
 
 
-def split(line: str) -> tuple[dict[str, str], list[str]]:
+def split(line):
     """The variables before a command, and its words."""
     words = shlex.split(line)
-    variables: dict[str, str] = {}
+    variables = {}
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         variables[name] = value

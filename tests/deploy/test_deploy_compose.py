@@ -1,7 +1,4 @@
-"""The compose file, its commands as processes of this machine instead of containers, and the image
-by its text."""
-
-from pathlib import Path
+"""The compose file: its commands as processes of this machine, and the limits of its services."""
 
 import psutil
 import pytest
@@ -20,22 +17,23 @@ SERVERS = ("scheduler", "worker")
 
 
 class Machine:
-    """The compose project on this machine: containers are processes, a volume is a folder, a host
-    name 127.0.0.1."""
+    """The project on this machine: containers are processes, a volume is a folder."""
 
-    def __init__(self, folder: Path, servers) -> None:
-        self.folder, self.servers, self.port = folder, servers, free_port()
+    def __init__(self, folder, servers):
+        self.folder = folder
+        self.servers = servers
+        self.port = free_port()
         self.checks = []
         folder.joinpath("data").mkdir()
 
-    def __call__(self, line: str) -> str:
-        """Do what a `docker compose` line asks for; what the command line in it printed."""
+    def __call__(self, line):
+        """Do what a `docker compose` line tells; what its command printed."""
         words = split(line)[1]
         assert words[:4] == ["docker", "compose", "--file", "deploy/compose.yaml"]
         verb, *rest = words[4:]
         return getattr(self, verb)(*rest)
 
-    def up(self, *options: str) -> str:
+    def up(self, *options):
         assert options == ("--build", "--detach", "--wait")
         for name in SERVERS:
             for _ in range(SERVICES[name].get("deploy", {}).get("replicas", 1)):
@@ -50,7 +48,7 @@ class Machine:
             )
         return ""
 
-    def run(self, *words: str) -> str:
+    def run(self, *words):
         names = self.names()
         arguments = list(words)
         while (option := arguments.pop(0)) != "partirvm":
@@ -59,36 +57,28 @@ class Machine:
                 there, here, mode = arguments.pop(0).split(":")
                 assert (there, mode) == ("$PWD", "ro")
                 names[here] = str(self.folder)
-        done = run(
-            replaced([*SERVICES["partirvm"]["entrypoint"], *arguments], names),
-            self.folder,
-            environment(),
-        )
+        command = replaced([*SERVICES["partirvm"]["entrypoint"], *arguments], names)
+        done = run(command, self.folder, environment())
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def down(self) -> str:
+    def down(self):
         self.servers.stop()
         return ""
 
-    def run_check(self, check: list[str]) -> int:
+    def run_check(self, check):
         return run(check, self.folder, environment()).returncode
 
-    def names(self, http: str = "") -> dict[str, str]:
-        """What containers call things, and what they are here."""
-        here = f"127.0.0.1:{self.port}"
-        return {
-            "scheduler:8786": here,
-            "8786": self.port,
-            "8787": http,
-            "/data": str(self.folder / "data"),
-        }
+    def names(self, http=""):
+        """What containers call things, and what they are on this machine."""
+        scheduler = f"127.0.0.1:{self.port}"
+        names = {"scheduler:8786": scheduler, "8786": self.port, "8787": http}
+        return names | {"/data": str(self.folder / "data")}
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme(tmp_path):
-    """up, ingest, fit on the cluster, down: the health checks pass while the servers run, and fail
-    without them."""
+def test_the_compose_commands_of_the_readme_fit_a_model(tmp_path):
+    """Health checks pass while the servers run, and fail without them."""
     table(tmp_path / "trips.csv")
     with processes(tmp_path) as servers:
         machine = Machine(tmp_path, servers)
@@ -97,24 +87,19 @@ def test_the_commands_of_the_readme(tmp_path):
         assert len(machine.checks) == 3
         assert "400 rows × 2 features → fare" in machine(ingest)
         wait_for(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
-        nannies = [
-            process
-            for process in psutil.process_iter()
-            if machine.port in "".join(cmdline(process))
-        ]
-        room = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB") - parse_bytes(
-            worker_options()["memory_limit"]
-        )
-        assert max(process.memory_info().rss for process in nannies) < room / 2
+        processes_here = [*psutil.process_iter()]
+        nannies = [one for one in processes_here if machine.port in "".join(cmdline(one))]
+        container = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB")
+        beyond_worker = container - parse_bytes(worker_options()["memory_limit"])
+        assert max(nanny.memory_info().rss for nanny in nannies) < beyond_worker / 2
         assert "relevance vectors of 400 rows" in machine(fit)
         machine(down)
         assert all(machine.run_check(check) != 0 for check in machine.checks)
-    assert partirvm.load_model(tmp_path / "data" / "jobs" / "run1").predict(
-        [[0.0, 1.0]]
-    ) == pytest.approx([5], abs=0.3)
+    model = partirvm.load_model(tmp_path / "data" / "jobs" / "run1")
+    assert model.predict([[0.0, 1.0]]) == pytest.approx([5], abs=0.3)
 
 
-def cmdline(process: psutil.Process) -> list[str]:
+def cmdline(process):
     """The words that started a process; none if it has ended."""
     try:
         return process.cmdline()
@@ -122,7 +107,7 @@ def cmdline(process: psutil.Process) -> list[str]:
         return []
 
 
-def worker_options() -> dict[str, object]:
+def worker_options():
     """The options of the worker's command, as `dask worker` reads them."""
     program, verb, *options = SERVICES["worker"]["command"]
     assert (program, verb) == ("dask", "worker")
@@ -130,7 +115,7 @@ def worker_options() -> dict[str, object]:
 
 
 def test_the_worker_fits_its_container():
-    """Threads and memory of Dask's worker stay within the container's limits, and nothing swaps."""
+    """Its threads and memory are within the limits of the container."""
     worker = SERVICES["worker"]
     options = worker_options()
     assert options["nthreads"] <= worker["cpus"]

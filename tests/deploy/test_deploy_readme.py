@@ -1,5 +1,4 @@
-"""Nothing in deploy/README.md goes without a test: each section has one that takes all its
-commands."""
+"""Each section of deploy/README.md with commands has a test."""
 
 import tomllib
 

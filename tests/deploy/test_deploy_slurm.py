@@ -1,5 +1,4 @@
-"""The Slurm launcher: its jobs as Slurm would read them, and a whole run where sbatch starts jobs
-on this machine."""
+"""The Slurm launcher: its scripts as Slurm reads them, and runs where sbatch starts jobs here."""
 
 import json
 import os
@@ -8,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from dask.utils import parse_bytes
@@ -38,9 +36,9 @@ os.killpg(int(sys.argv[1]), signal.SIGTERM)
 
 
 class Slurm:
-    """A folder to submit from, with sbatch and scancel of this machine alone."""
+    """A folder to submit from, with sbatch and scancel for this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = prepared(folder)
         self.env = environment()
         self.env["PATH"] = f"{folder / 'bin'}{os.pathsep}{self.env['PATH']}"
@@ -49,28 +47,28 @@ class Slurm:
         self.command("sbatch", SBATCH)
         self.command("scancel", SCANCEL)
 
-    def command(self, name: str, text: str) -> None:
-        """Put a command in place."""
+    def command(self, name, text):
+        """Write a command."""
         path = self.folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
 
-    def __call__(self, line: str) -> subprocess.CompletedProcess[str]:
+    def __call__(self, line):
         """Run a line of the shell to its end."""
         return run(line, self.folder, self.env)
 
-    def jobs(self) -> list[int]:
-        """The process groups of the jobs that still run."""
+    def jobs(self):
+        """The process groups of running jobs."""
         return [
             pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))
         ]
 
-    def logs(self) -> str:
-        """What all jobs have printed."""
+    def logs(self):
+        """The output of all jobs."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("spool/*/log")))
 
-    def rounds(self, job: str) -> int:
-        """The rounds that a fit has finished."""
+    def rounds(self, job):
+        """The number of finished rounds of a fit."""
         events = [
             json.loads(path.read_text())
             for path in self.folder.joinpath(job).glob("events/0*.json")
@@ -78,29 +76,29 @@ class Slurm:
         return sum(event["event"] == "fit" for event in events)
 
 
-def alive(group: int) -> bool:
+def alive(group):
     """Whether a process group has a member that is not a zombie."""
-    found = subprocess.run(
+    output = subprocess.run(
         ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True
     ).stdout
     return any(
-        int(pgid) == group and state[0] != "Z" for pgid, state in map(str.split, found.splitlines())
+        int(pgid) == group and state[0] != "Z"
+        for pgid, state in map(str.split, output.splitlines())
     )
 
 
 @pytest.fixture
 def slurm(tmp_path):
-    """A folder to submit from; no job outlives the test."""
-    made = Slurm(tmp_path)
-    yield made
-    for group in made.jobs():
+    """A folder to submit from, whose jobs end with the test."""
+    launcher = Slurm(tmp_path)
+    yield launcher
+    for group in launcher.jobs():
         os.killpg(group, signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme(slurm):
-    """Both ways fit the same model, bit for bit, on workers that were submitted as jobs; then no
-    job is left."""
+def test_the_slurm_commands_of_the_readme_fit_the_same_model(slurm):
+    """To the bit, on workers that are submitted as jobs; no job is left."""
     install, batch, direct = commands("Slurm")
     assert install == 'pip install ".[deploy]"'
     submitted = slurm(batch)
@@ -121,13 +119,9 @@ def test_the_commands_of_the_readme(slurm):
 
 @pytest.mark.slow
 def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
-    """The signal that fit.sbatch asks for, to the process that Slurm sends it to: the fit stops,
-    its model predicts."""
-    directives = dict(
-        re.findall(
-            r"^#SBATCH --(\S+)=(\S+)$", DEPLOY.joinpath("fit.sbatch").read_text(), re.MULTILINE
-        )
-    )
+    """The signal of fit.sbatch stops the fit, whose model predicts."""
+    script = DEPLOY.joinpath("fit.sbatch").read_text()
+    directives = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", script, re.MULTILINE))
     assert set(directives) == {"job-name", "output", "cpus-per-task", "mem", "time", "signal"}
     receiver, name, _ = re.split("[:@]", directives["signal"])
     assert receiver == "B"
@@ -141,9 +135,8 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
 
 
 @pytest.mark.slow
-def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
-    """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no
-    sbatch."""
+def test_the_script_of_a_worker_has_the_options(slurm):
+    """As Slurm and `dask worker` read them; sbatch is not needed."""
     slurm.env["PATH"] = environment()["PATH"]
     options = (
         "--threads 8 --memory 16GiB --time 02:00:00 --partition long --account sun --logs out "
@@ -158,13 +151,8 @@ def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
     )
     assert directives.pop("-o") == "out/partirvm-worker-%J.out"
     assert directives.pop("-e") == "out/partirvm-worker-%J.err"
-    assert directives == {
-        "-J": "partirvm-worker",
-        "-p": "long",
-        "-A": "sun",
-        "-n": "1",
-        "-t": "02:00:00",
-    }
+    expected = {"-J": "partirvm-worker", "-p": "long", "-A": "sun", "-n": "1", "-t": "02:00:00"}
+    assert directives == expected
     assert "#SBATCH --cpus-per-task=8\n" in done.stdout
     assert "#SBATCH --mem=16384M\n" in done.stdout
     python, flag, module, *words = shlex.split(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""A TLS cluster of the README's commands: who has its certificates may work there, nobody else."""
+"""A TLS cluster by the commands of the README: only clients with its certificates may use it."""
 
 import shutil
 import socket
@@ -22,10 +22,12 @@ FILES = ("ca.pem", "cert.pem", "key.pem", "tls.yaml")
 
 
 class Cluster:
-    """The scheduler and the worker of the README, with a port of their own."""
+    """The scheduler and the worker of the README, with a free port."""
 
     def __init__(self, folder, servers):
-        self.folder, self.servers, self.port = prepared(folder), servers, free_port()
+        self.folder = prepared(folder)
+        self.servers = servers
+        self.port = free_port()
         make, scheduler, worker, self.fit, _ = commands("TLS")
         assert run(make, folder, environment()).returncode == 0
         ports = {
@@ -44,38 +46,31 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A running cluster; beside its certificates, those of another authority, and a mixture of
-    both."""
+    """A running cluster, its certificates, those of another authority, and a mixture."""
     folder = tmp_path_factory.mktemp("tls")
     with processes(folder) as servers:
-        made = Cluster(folder, servers)
+        running = Cluster(folder, servers)
         other = folder / "other"
         mixed = folder / "mixed"
-        assert (
-            run(
-                [sys.executable, "deploy/certificates.py", "other"], folder, environment()
-            ).returncode
-            == 0
-        )
+        script = [sys.executable, "deploy/certificates.py", "other"]
+        assert run(script, folder, environment()).returncode == 0
         # trusts the cluster, and shows it a certificate of the other authority
         shutil.copytree(other / "client", mixed)
         shutil.copy(folder / "certificates" / "client" / "ca.pem", mixed)
         text = mixed.joinpath("tls.yaml").read_text()
         mixed.joinpath("tls.yaml").write_text(text.replace(str(other / "client"), str(mixed)))
-        yield made
+        yield running
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme(cluster):
-    """A fit over TLS by the command line gives the model of a fit in one process, bit for bit."""
+def test_a_fit_over_tls_has_the_bits_of_a_local_one(cluster):
+    """By the commands of the README."""
     variables, words = split(cluster.fit)
     done = run(cluster.here(words), cluster.folder, environment(**variables))
     assert done.returncode == 0, done.stderr
     assert "Receive client connection" in cluster.servers.logs()
-    assert (
-        run(["partirvm", "fit", "trips.zarr", "alone"], cluster.folder, environment()).returncode
-        == 0
-    )
+    local = ["partirvm", "fit", "trips.zarr", "alone"]
+    assert run(local, cluster.folder, environment()).returncode == 0
     jobs = [cluster.folder / "jobs" / "run1", cluster.folder / "alone"]
     assert len({partirvm.load_model(job).predict([[0.0, 1.0]])[0] for job in jobs}) == 1
     assert cluster.servers.logs().count("TLS handshake failed") == 0
@@ -87,7 +82,7 @@ REFUSED += [(name, "tls") for name in (None, "mixed", "nowhere")]
 
 @pytest.mark.parametrize(("config", "scheme"), some(REFUSED, ()))
 def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
-    """With what to do, and nothing written; ``run`` bounds how long that may take."""
+    """With advice, and nothing is written."""
     environ = environment()
     if config == "nowhere":
         shutil.copy(DEPLOY / "tls.yaml", cluster.folder / "nowhere.yaml")
@@ -95,11 +90,8 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
     elif config:
         environ = environment(DASK_CONFIG=f"{config}/tls.yaml")
     address = f"{scheme}://127.0.0.1:{cluster.port}"
-    done = run(
-        ["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address],
-        cluster.folder,
-        environ,
-    )
+    fit = ["partirvm", "fit", "trips.zarr", "refused", "--scheduler", address]
+    done = run(fit, cluster.folder, environ)
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"no Dask scheduler responds at '{address}'" in done.stderr
@@ -108,9 +100,8 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
 
 
 @pytest.mark.parametrize("shown", [None, "other/client", "certificates/client"])
-def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
-    """Whatever a client's own checks are: only with a certificate of the cluster does the scheduler
-    answer."""
+def test_the_scheduler_requires_a_certificate(cluster, shown):
+    """Whatever the client checks, it answers only to a certificate of the cluster."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -128,28 +119,25 @@ def test_the_scheduler_itself_asks_for_a_certificate(cluster, shown):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def certificates(tmp_path_factory):
     """Certificates of the script."""
     folder = tmp_path_factory.mktemp("certificates")
-    subprocess.run(
-        [sys.executable, DEPLOY / "certificates.py", folder, "--days", "30"],
-        check=True,
-        capture_output=True,
-    )
+    command = [sys.executable, DEPLOY / "certificates.py", folder, "--days", "30"]
+    subprocess.run(command, check=True, capture_output=True)
     return folder
 
 
-def test_what_the_script_makes(made):
-    """Files of mode 0600, keys of 256 bits on a curve, 30 days, an authority that signs nothing but
-    these."""
-    assert sorted(path.relative_to(made).as_posix() for path in made.rglob("*.*")) == sorted(
-        f"{role}/{name}" for role in ROLES for name in FILES
-    )
-    assert {path.stat().st_mode & 0o777 for path in made.rglob("*.*")} == {0o600}
+def test_certificates_are_private_and_expire(certificates):
+    """Mode 0600, 256-bit keys, 30 days, one authority that signed nothing else."""
+    assert sorted(
+        path.relative_to(certificates).as_posix() for path in certificates.rglob("*.*")
+    ) == sorted(f"{role}/{name}" for role in ROLES for name in FILES)
+    assert {path.stat().st_mode & 0o777 for path in certificates.rglob("*.*")} == {0o600}
     authorities = set()
     for role in ROLES:
         ca, cert = (
-            x509.load_pem_x509_certificate((made / role / name).read_bytes()) for name in FILES[:2]
+            x509.load_pem_x509_certificate((certificates / role / name).read_bytes())
+            for name in FILES[:2]
         )
         authorities.add(ca)
         cert.verify_directly_issued_by(ca)
@@ -161,16 +149,17 @@ def test_what_the_script_makes(made):
             timedelta(days=29) < cert.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=30)
         )
         assert cert.not_valid_before_utc < datetime.now(UTC)
-        tls = yaml.safe_load((made / role / "tls.yaml").read_text())["distributed"]["comm"]
+        tls = yaml.safe_load((certificates / role / "tls.yaml").read_text())["distributed"]["comm"]
         assert (tls["require-encryption"], tls["default-scheme"]) == (True, "tls")
-        assert tls["tls"]["ca-file"] == str(made / role / "ca.pem")
-        assert all(tls["tls"][each]["key"] == str(made / role / "key.pem") for each in ROLES)
+        assert tls["tls"]["ca-file"] == str(certificates / role / "ca.pem")
+        assert all(
+            tls["tls"][name]["key"] == str(certificates / role / "key.pem") for name in ROLES
+        )
     assert len(authorities) == 1
 
 
-def test_nothing_is_overwritten_unasked(made, tmp_path):
-    """Even if only one of the files is there; with --overwrite all are new, and of mode 0600
-    again."""
+def test_certificates_are_overwritten_only_on_request(certificates, tmp_path):
+    """Even if only one of the files exists; new files have mode 0600 again."""
     script = [sys.executable, str(DEPLOY / "certificates.py")]
     one = tmp_path / "worker" / "key.pem"
     one.parent.mkdir()

@@ -1,8 +1,7 @@
 """The snippets of the guide run as they are printed, in order, in an empty folder.
 
-Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run.
-A block with other commands, or one that needs a cluster or a network, has the comment ``<!-- not
-run: reason -->`` before it, one that runs where a package is installed ``<!-- needs NAME -->``.
+Blocks ``python`` of a chapter share a namespace; of blocks ``sh`` the lines of ``partirvm`` run.
+``<!-- not run: reason -->`` before a block excludes it, ``<!-- needs NAME -->`` names a package.
 """
 
 import re
@@ -25,21 +24,9 @@ CHAPTERS = {
     path.stem: path for path in sorted(DOCS.glob("guide/*.md")) if "```" in path.read_text()
 }
 
-SLOW = {
-    "coming_from",
-    "data",
-    "ecosystem",
-    "jobs",
-    "kernels",
-    "memory",
-    "notebooks",
-    "settings",
-    "strategies",
-    "targets",
-}
-SLOW |= {"uncertainty", "updates"}
-"""Chapters whose calls are those of other chapters and of the examples of docstrings, with other
-values."""
+SLOW = {"coming_from", "data", "ecosystem", "jobs", "kernels", "memory", "notebooks", "settings"}
+SLOW |= {"strategies", "targets", "uncertainty", "updates"}
+"""Chapters whose calls occur in other chapters, too."""
 
 BLOCK = re.compile(
     r"(?P<mark><!-- (not run: [^\n]+|needs (?P<package>\w+)) -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$",
@@ -55,24 +42,21 @@ class Block(NamedTuple):
     line: int
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text):
     """Return the snippets of a chapter that run.
 
     >>> blocks("```python\\na = 1\\n```\\n<!-- not run: slow -->\\n```sh\\nls\\n```\\n")
     [Block(language='python', text='a = 1\\n', line=1)]
     """
-    found = [
-        m
-        for m in BLOCK.finditer(text)
-        if not m["mark"] or (m["package"] and find_spec(m["package"]))
-    ]
-    return [
-        Block(match["language"], match["text"], text.count("\n", 0, match.start()) + 1)
-        for match in found
-    ]
+    snippets = []
+    for match in BLOCK.finditer(text):
+        if not match["mark"] or (match["package"] and find_spec(match["package"])):
+            line = text.count("\n", 0, match.start()) + 1
+            snippets.append(Block(match["language"], match["text"], line))
+    return snippets
 
 
-def commands(text: str) -> list[list[str]]:
+def commands(text):
     """Return the words of each command line.
 
     >>> commands("partirvm fit a.zarr \\\\\\n  'a b'  # a comment\\n")
@@ -82,9 +66,8 @@ def commands(text: str) -> list[list[str]]:
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def run_command(words: list[str]) -> None:
-    """Run a command line of ``partirvm`` in this process; with a memory limit, which counts all of
-    it, in a new one."""
+def run_command(words):
+    """Run a command in this process, or in a new one if it has a memory limit."""
     assert words[0] == "partirvm", f"mark the block of `{shlex.join(words)}` as not run"
     if "--memory-limit" in words:
         subprocess.run([sys.executable, "-m", *words], check=True, timeout=120)
@@ -93,9 +76,9 @@ def run_command(words: list[str]) -> None:
     assert done.exit_code == 0, f"{shlex.join(words)}: {done.output}"
 
 
-def run_chapter(chapter: Path) -> None:
+def run_chapter(chapter):
     """Run the snippets of a chapter in order."""
-    names: dict[str, object] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     for block in blocks(chapter.read_text()):
         if block.language == "python":
             exec(compile("\n" * block.line + block.text, str(chapter), "exec"), names)
@@ -106,12 +89,10 @@ def run_chapter(chapter: Path) -> None:
 
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("chapter", some(CHAPTERS, CHAPTERS.keys() - SLOW))
-def test_snippets_run(chapter, tmp_path, monkeypatch):
+def test_the_snippets_of_a_chapter_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    monkeypatch.setattr(
-        "partirvm.report.page.find_spec", lambda name: None
-    )  # charts of pages: tests/report
+    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     run_chapter(CHAPTERS[chapter])

@@ -1,5 +1,4 @@
-"""The README: its links lead somewhere, and its Python runs as pasted and prints what the text
-states."""
+"""The README: its links are files, and its Python prints what the text says."""
 
 import re
 import subprocess
@@ -10,24 +9,24 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text()
 
 
-def test_its_links_and_pictures_are_files():
+def test_links_and_pictures_of_the_readme_exist():
     """Links to other sites are not checked."""
     targets = re.findall(r"\]\(((?!https?:|#)[^)#]+)", TEXT)
     assert len(targets) > 10
     assert not [target for target in targets if not (ROOT / target).exists()]
 
 
-def test_its_python_runs_as_pasted(tmp_path):
+def test_the_python_of_the_readme_runs(tmp_path):
     """Features 0 to 4 have an effect by the formula of Friedman#1, features 5 to 9 have none."""
     (block,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    found = re.search(
+    output = re.search(
         r"R² (0\.\d+) with (\d+) of 1500 rows\n([\d.]+)% in the 95 % intervals", done.stdout
     )
-    assert float(found[1]) > 0.94
-    assert int(found[2]) < 100
-    assert 92 <= float(found[3]) <= 97
+    assert float(output[1]) > 0.94
+    assert int(output[2]) < 100
+    assert 92 <= float(output[3]) <= 97
     assert "used: [ True  True  True  True  True False False False False False]" in done.stdout

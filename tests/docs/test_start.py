@@ -1,5 +1,4 @@
-"""The page for newcomers: its blocks of Python and its commands run in their order, and end
-well."""
+"""The page for newcomers: its Python and its commands run in their order."""
 
 import re
 import shlex
@@ -14,14 +13,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "start.md"
 
 
 def without_numbers(text):
-    """The words of an output, without numbers, which may differ in their digits, dates, times and
-    sizes."""
+    """The words of an output without numbers, dates, times and sizes."""
     return re.sub(r"[-−]?\d[\d,.]*( [KMG]iB| m?s\b| [A-Z][a-z]{2}\b)?", "#", text).split()
 
 
 @pytest.mark.slow
-def test_the_page_runs_as_it_is_pasted(tmp_path, monkeypatch, capsys):
-    """Each output has the words of the page. A file between two blocks is where the page says."""
+def test_the_page_for_newcomers_runs(tmp_path, monkeypatch, capsys):
+    """Each output has the words of the page."""
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(
         r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL

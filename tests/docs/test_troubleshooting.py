@@ -1,5 +1,4 @@
-"""The page on troubleshooting holds every advice, warning and note of the sources, so that it stays
-complete."""
+"""The page on troubleshooting has every advice, warning and note of the sources."""
 
 import ast
 import re
@@ -19,7 +18,7 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 import messages  # noqa: E402
 
 INDIRECT = {("fit/remarks.py", "remark"), ("fit/remarks.py", "reason.advice")}
-"""Warnings whose text is made elsewhere: remarks on the last fit, and the advice of a reason."""
+"""Warnings whose text is made elsewhere."""
 
 
 def plain(text):
@@ -36,12 +35,14 @@ def test_every_advice_is_explained(member):
 
 
 def test_every_warning_and_note_of_a_plan_is_explained():
-    found = list(messages.warned())
+    warnings = list(messages.warned())
     without = {
-        (module, ast.unparse(node)) for module, _, node in found if messages.template(node) is None
+        (module, ast.unparse(node))
+        for module, _, node in warnings
+        if messages.template(node) is None
     }
     assert without == INDIRECT
-    texts = [text for _, _, node in found if (text := messages.template(node)) is not None]
+    texts = [text for _, _, node in warnings if (text := messages.template(node)) is not None]
     assert len(texts) == 14
     assert [text for text in texts if text not in PAGE] == []
     texts = list(messages.noted())
@@ -52,16 +53,12 @@ def test_every_warning_and_note_of_a_plan_is_explained():
 def test_every_class_of_warnings_has_a_section():
     kinds = [kind.__name__ for kind in errors.PartirvmWarning.__subclasses__()]
     assert len(kinds) == 6
-    assert [
-        name
-        for name in kinds
-        if f"### {name}" not in (DOCS / "troubleshooting.md").read_text("utf-8")
-    ] == []
+    text = (DOCS / "troubleshooting.md").read_text("utf-8")
+    assert [name for name in kinds if f"### {name}" not in text] == []
 
 
 def test_every_class_of_errors_is_listed():
-    """The directive lists the messages of a class; the page has one directive for each class with a
-    message."""
+    """By one directive for each class with a message."""
     listed = re.findall(
         r"```\{error-messages\} (\w+)", (DOCS / "troubleshooting.md").read_text("utf-8")
     )

@@ -1,5 +1,4 @@
-"""``predict(X, augment=…)``: RVM* against a dense one, in the target's units; its deviation away
-from the data."""
+"""``predict(X, augment=…)``: RVM* against a dense one, near the data and far from them."""
 
 import re
 from dataclasses import replace
@@ -7,6 +6,8 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import plane, sinc
 
 from partirvm import RVMRegressor, ingest
@@ -16,18 +17,17 @@ from partirvm.kernels import Gaussian, Several
 FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
 
 
-def dense(model, X, y, tested, w=None):
-    """Mean and standard deviation by a dense RVM for each row, that has a column more: in the
-    target's units."""
+def dense(model, X, y, tested, w=None, blocks=None):
+    """Mean and deviation of each test row by a dense RVM with one more column, in y's units."""
     fitted = model.model_
     s = fitted.design.scaling
     gamma = np.asarray(fitted.design.kernels[0].gamma)
     x, z, c = ((rows - s.x_shift) / s.x_scale for rows in (X, tested, fitted.design.centres))
     t = (y - s.t_shift[0]) / s.t_scale[0]
     beta = s.t_scale[0] ** 2 / fitted.evidence_noise
-    Phi, rows = (
-        np.hstack([np.ones((len(some), int(fitted.design.bias))), naive.gaussian(some, c, gamma)])
-        for some in (x, z)
+    Phi, rows = blocks or (
+        np.hstack([np.ones((len(part), int(fitted.design.bias))), naive.gaussian(part, c, gamma)])
+        for part in (x, z)
     )
     w = np.ones(len(t)) if w is None else w
     precision = 1 / np.average((t - np.average(t, weights=w)) ** 2, weights=w)
@@ -36,12 +36,14 @@ def dense(model, X, y, tested, w=None):
     mean, variance = naive.predict_augmented(
         rows, ones, extra, Phi, t, fitted.alpha, beta, precision * ones, w
     )
-    variance += stated(fitted, tested) - naive.predict(rows, Phi, t, fitted.alpha, beta, w)[1]
+    variance += (
+        plain_variance(fitted, tested) - naive.predict(rows, Phi, t, fitted.alpha, beta, w)[1]
+    )
     return s.t_shift[0] + s.t_scale[0] * mean, s.t_scale[0] * np.sqrt(variance)
 
 
-def stated(fitted, tested):
-    """Variance that is stated without the column more, in the model's unit."""
+def plain_variance(fitted, tested):
+    """The predicted variance without the additional column, in the model's unit."""
     return (
         replace(fitted, reach=0.0).predict(tested, return_std=True)[1] ** 2
         / fitted.design.scaling.t_scale[0] ** 2
@@ -53,31 +55,28 @@ def stated(fitted, tested):
     ("standardize", "unit"), [(True, 1.0), (True, 1e6), (False, 1.0), (False, 1e4)]
 )
 def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, unit, weighted):
-    """In any unit of the target and of the inputs, with weights, zero among them; more test rows
-    than a piece holds."""
+    """In any unit of targets and inputs, with weights and zero weights, in more than one piece."""
     X, y = plane(150, d=2)
     X = 3 * X
     y = unit * y
-    w = np.random.default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
+    w = default_rng(1).choice([0.0, 0.5, 2.0], size=len(y)) if weighted else None
     model = RVMRegressor(
         gamma=0.3 if standardize else 0.05, standardize=standardize, random_state=0
     )
     model.fit(X, y, sample_weight=w)
-    tested = np.vstack([X[:5], np.random.default_rng(2).uniform(-12, 12, size=(300, 2))])
-    mean, std = model.predict(tested, return_std=True, augment=(X, y) if w is None else (X, y, w))
-    wanted, deviation = dense(model, X, y, tested, w)
-    np.testing.assert_allclose(mean, wanted, rtol=1e-9, atol=1e-9 * unit)
-    np.testing.assert_allclose(std, deviation, rtol=1e-9)
-    np.testing.assert_array_equal(
-        model.predict(tested, augment=(X, y) if w is None else (X, y, w)), mean
-    )
+    tested = np.vstack([X[:5], default_rng(2).uniform(-12, 12, size=(300, 2))])
+    rows = (X, y) if w is None else (X, y, w)
+    mean, std = model.predict(tested, return_std=True, augment=rows)
+    expected, deviation = dense(model, X, y, tested, w)
+    assert_allclose(mean, expected, rtol=1e-9, atol=1e-9 * unit)
+    assert_allclose(std, deviation, rtol=1e-9)
+    assert_array_equal(model.predict(tested, augment=rows), mean)
 
 
 @FAR
 @pytest.mark.parametrize("standardize", [True, False])
 def test_the_deviation_grows_away_from_the_data(standardize):
-    """There it is √(σ² + var(t)), where that of an RVM grows to the sd of the targets; among the
-    data both agree."""
+    """Far away it is √(σ² + var(t)), not √var(t); among the data both agree."""
     X, y = sinc(noise=0.1)
     y = 1000 * (y - y.mean())
     gamma = 3.0 if standardize else 0.1
@@ -87,10 +86,10 @@ def test_the_deviation_grows_away_from_the_data(standardize):
     among = np.linspace(-9, 9, 50)[:, None]
     beyond = np.array([[-60.0], [70.0]])
     noise = model.model_.predictive.noise_variance
-    np.testing.assert_allclose(model.predict(beyond, return_std=True)[1], y.std(), rtol=0.02)
+    assert_allclose(model.predict(beyond, return_std=True)[1], y.std(), rtol=0.02)
     mean, std = model.predict(beyond, return_std=True, augment=(X, y))
-    np.testing.assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
-    np.testing.assert_allclose(mean, model.predict(beyond), rtol=1e-9, atol=1e-6)
+    assert_allclose(std, np.sqrt(noise + y.var()), rtol=1e-9)
+    assert_allclose(mean, model.predict(beyond), rtol=1e-9, atol=1e-6)
     plain, grown = (
         model.predict(among, return_std=True, augment=rows)[1] for rows in (None, (X, y))
     )
@@ -100,9 +99,8 @@ def test_the_deviation_grows_away_from_the_data(standardize):
     assert (np.diff(away) > -1e-9 * away[1:]).all()
 
 
-def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
-    """Turned round, as DATA, as Dask arrays: the same predictions to rounding; of DATA, for DATA,
-    in their order."""
+def test_augmenting_rows_may_have_any_form_and_order(tmp_path):
+    """Reversed, as DATA or as Dask arrays they give the same predictions to rounding."""
     import dask.array as da
 
     X, y = plane(600, d=2)
@@ -116,41 +114,22 @@ def test_the_rows_of_the_fit_in_any_form_and_order(tmp_path):
     arrays = da.from_array(X, chunks=(200, 2)), da.from_array(y, chunks=200)
     for again in ((X[::-1], y[::-1]), str(tmp_path / "train.zarr"), arrays):
         for rows in (tested, str(tmp_path / "test.zarr")):
-            found = model.predict(rows, return_std=True, augment=again)
-            np.testing.assert_allclose(found, (mean, std), rtol=1e-10)
+            prediction = model.predict(rows, return_std=True, augment=again)
+            assert_allclose(prediction, (mean, std), rtol=1e-10)
 
 
 def test_of_several_kernels_the_first_is_augmented():
-    """The extra function of a model that has wide and narrow ones, with weights of their own, is a
-    wide one."""
+    """The additional column of a model with wide and narrow functions is a wide one."""
     X, y = plane(200, d=2)
     model = RVMRegressor(kernel=Several((Gaussian(0.3), Gaussian(4.0))), random_state=0).fit(X, y)
-    found = model.predict(X[:20] + 1.5, return_std=True, augment=(X, y))
-    fitted = model.model_
-    s = fitted.design.scaling
-    x = (X - s.x_shift) / s.x_scale
-    z = (X[:20] + 1.5 - s.x_shift) / s.x_scale
-    blocks = [fitted.design.block(rows) for rows in (X, X[:20] + 1.5)]
-    t = (y - s.t_shift[0]) / s.t_scale[0]
-    beta = s.t_scale[0] ** 2 / fitted.evidence_noise
-    mean, variance = naive.predict_augmented(
-        blocks[1],
-        np.ones(20),
-        naive.gaussian(x, z, 0.3),
-        blocks[0],
-        t,
-        fitted.alpha,
-        beta,
-        np.full(20, 1 / t.var()),
-    )
-    variance += (
-        stated(fitted, X[:20] + 1.5) - naive.predict(blocks[1], blocks[0], t, fitted.alpha, beta)[1]
-    )
-    np.testing.assert_allclose(found[0], s.t_shift[0] + s.t_scale[0] * mean, rtol=1e-8)
-    np.testing.assert_allclose(found[1], s.t_scale[0] * np.sqrt(variance), rtol=1e-8)
+    tested = X[:20] + 1.5
+    prediction = model.predict(tested, return_std=True, augment=(X, y))
+    blocks = [model.model_.design.block(rows) for rows in (X, tested)]
+    expected = dense(model, X, y, tested, blocks=blocks)
+    assert_allclose(prediction, expected, rtol=1e-8)
 
 
-def test_a_constant_target_has_nothing_to_grow_to():
+def test_augmenting_a_constant_target_adds_no_variance():
     X = np.linspace(0, 1, 30)[:, None]
     with pytest.warns(match="constant"):
         model = RVMRegressor(gamma=1.0).fit(X, np.full(30, 7.0))
@@ -160,7 +139,7 @@ def test_a_constant_target_has_nothing_to_grow_to():
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_other_rows_than_the_fits_are_refused(monkeypatch):
+def test_augmenting_rows_that_were_not_fitted_are_refused():
     X, y = plane(200, d=2)
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     for again, error, message in [

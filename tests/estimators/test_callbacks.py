@@ -1,9 +1,10 @@
-"""Callbacks hear each pass and round, may end a fit, and may raise; ``verbose`` shows progress."""
+"""Callbacks hear each pass and round and may end a fit; ``verbose`` shows progress."""
 
 import pickle
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -21,13 +22,13 @@ ROUNDS = {
 
 
 def rows(n=400):
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     X = rng.uniform(-4, 4, (n, 1))
     return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(n)
 
 
-class Heard(FitCallback):
-    """Writes down what it hears, and ends the fit after so many rounds."""
+class Listener(FitCallback):
+    """Records what it hears, and ends the fit after ``last`` rounds."""
 
     def __init__(self, last=None):
         self.calls = []
@@ -50,48 +51,48 @@ class Heard(FitCallback):
         self.calls.append(termination)
 
 
-def test_each_step_is_heard_in_order():
-    heard = Heard()
-    model = RVMRegressor(**ROUNDS).set_callbacks(heard).fit(*rows())
-    assert heard.calls[0] == "plan"
-    assert heard.calls[-1] is model.termination_
-    assert heard.calls.index("pass") < heard.calls.index("round")
-    assert [entry["kind"] for entry in heard.entries] == ["round", "round", "final"]
-    assert heard.entries[-1]["vectors"] == model.n_relevance_vectors_
+def test_callbacks_hear_each_step_in_order():
+    listener = Listener()
+    model = RVMRegressor(**ROUNDS).set_callbacks(listener).fit(*rows())
+    assert listener.calls[0] == "plan"
+    assert listener.calls[-1] is model.termination_
+    assert listener.calls.index("pass") < listener.calls.index("round")
+    assert [entry["kind"] for entry in listener.entries] == ["round", "round", "final"]
+    assert listener.entries[-1]["vectors"] == model.n_relevance_vectors_
 
 
-def test_a_fit_that_is_heard_has_the_bits_of_one_that_is_not(capsys):
+def test_callbacks_do_not_change_the_bits_of_a_fit(capsys):
     X, y = rows()
     plain = RVMRegressor(**ROUNDS).fit(X, y)
-    heard = RVMRegressor(**ROUNDS, verbose=True).set_callbacks(Heard()).fit(X, y)
-    assert heard.model_.digest() == plain.model_.digest()
+    listener = RVMRegressor(**ROUNDS, verbose=True).set_callbacks(Listener()).fit(X, y)
+    assert listener.model_.digest() == plain.model_.digest()
     err = capsys.readouterr().err
     assert all(text in err for text in ("400 rows × 1 feature", "candidates", "last"))
 
 
 def test_a_callback_ends_a_fit_with_the_model_of_the_round():
-    """Its vectors are those of the round; later rounds are not run; the estimator predicts."""
-    heard = Heard(last=1)
+    """No later round runs, and the estimator predicts."""
+    listener = Listener(last=1)
     X, y = rows()
-    model = RVMRegressor(**ROUNDS).set_callbacks(heard).fit(X, y)
+    model = RVMRegressor(**ROUNDS).set_callbacks(listener).fit(X, y)
     assert model.termination_ is Termination.ABORTED
-    assert len(heard.entries) == 1
-    assert model.n_relevance_vectors_ == heard.entries[0]["vectors"]
+    assert len(listener.entries) == 1
+    assert model.n_relevance_vectors_ == listener.entries[0]["vectors"]
     assert model.score(X, y) > 0.9
 
 
 def test_clones_keep_callbacks_and_pickles_do_not():
-    heard = Heard()
-    model = RVMRegressor(**ROUNDS).set_callbacks(heard)
+    listener = Listener()
+    model = RVMRegressor(**ROUNDS).set_callbacks(listener)
     GridSearchCV(model, {"partition_size": [15, 25]}, cv=2).fit(*rows(100))
-    assert heard.calls.count("plan") == 5
-    calls = len(heard.calls)
+    assert listener.calls.count("plan") == 5
+    calls = len(listener.calls)
     pickle.loads(pickle.dumps(model)).fit(*rows(100))
-    assert len(heard.calls) == calls
+    assert len(listener.calls) == calls
     clone(model).fit(*rows(100))
-    assert len(heard.calls) > calls
+    assert len(listener.calls) > calls
 
 
-def test_what_is_no_callback_is_refused():
+def test_an_object_that_is_no_callback_is_refused():
     with pytest.raises(UsageError, match=r"derive its class from partirvm\.FitCallback"):
         RVMRegressor().set_callbacks(print)

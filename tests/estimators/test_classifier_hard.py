@@ -1,5 +1,4 @@
-"""Data that are hard on a classifier: what comes out is defined, finite, and warns of nothing but
-what it should."""
+"""Data that are hard for a classifier: finite probabilities, and only expected warnings."""
 
 import re
 import warnings
@@ -8,6 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from sklearn.datasets import make_blobs
 
 from partirvm import RVMClassifier, WorkingSet
@@ -22,17 +23,16 @@ FAR = ".*are far from every"
 
 
 def fitted(X, y, *expected, weights=None, **options):
-    """A classifier after a fit that warned of nothing but ``expected``, with every number
-    finite."""
+    """A classifier of finite numbers, whose fit warned only of ``expected``."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = RVMClassifier(**{"random_state": 0, "gamma": 0.5, **options}).fit(
             X, y, sample_weight=weights
         )
     strange = [
-        str(each.message)
-        for each in caught
-        if not any(re.search(text, str(each.message)) for text in expected)
+        str(warning.message)
+        for warning in caught
+        if not any(re.search(text, str(warning.message)) for text in expected)
     ]
     assert not strange
     for value in (model.relevance_vectors_, model.weights_, model.intercept_, model.log_evidence_):
@@ -41,25 +41,25 @@ def fitted(X, y, *expected, weights=None, **options):
     return model
 
 
-def told(model, X):
-    """Probabilities, finite and of sum one. Rows far from all vectors are no fault here."""
+def probabilities(model, X):
+    """Probabilities, finite and with sum one; rows far from all vectors are allowed."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", FAR)
         p = model.predict_proba(X)
     assert np.isfinite(p).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert_allclose(p.sum(axis=1), 1)
     return p
 
 
-def right(model, X, y):
+def accuracy(model, X, y):
     """The fraction of rows whose class is the most probable one."""
-    return np.mean(model.classes_[told(model, X).argmax(axis=1)] == y)
+    return np.mean(model.classes_[probabilities(model, X).argmax(axis=1)] == y)
 
 
 def log_loss(model, X, y):
-    """−log p of the right class, mean."""
-    own = told(model, X)[np.arange(len(X)), np.searchsorted(model.classes_, y)]
-    return -np.log(np.maximum(own, 1e-300)).mean()
+    """The mean of −log p of the right class."""
+    p = probabilities(model, X)[np.arange(len(X)), np.searchsorted(model.classes_, y)]
+    return -np.log(np.maximum(p, 1e-300)).mean()
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,15 @@ def log_loss(model, X, y):
         },
     ),
 )
-def test_separable_classes(strategy, multi_class):
-    """Groups twenty deviations apart: every row right, weights no larger than what saturates the
-    link."""
+def test_separable_classes_are_all_right_with_bounded_weights(strategy, multi_class):
+    """Groups are twenty deviations apart; weights are no larger than what saturates the link."""
     places = [[0, 0], [20, 0], [0, 20]][: 2 if multi_class is None else 3]
     X, y = make_blobs(150, centers=places, random_state=0)
     options = {} if strategy == "basic" else {"partition_size": 50}
     if multi_class is not None:
         options["multi_class"] = multi_class
     model = fitted(X, y, strategy=strategy, **options)
-    assert right(model, X, y) == 1.0
+    assert accuracy(model, X, y) == 1.0
     assert log_loss(model, X, y) < 0.1
     assert multi_class == "pooled" or np.abs(model.weights_).max() < 100
     assert model.termination_ in {Termination.CONVERGED, Termination.EXHAUSTED, Termination.EFFORT}
@@ -92,9 +91,8 @@ def test_separable_classes(strategy, multi_class):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("K", some([2, 3], {3}))
-def test_one_row_of_each_class(strategy, K):
-    """Nothing tells whether rows repeat: finite, and no class is far more probable than a row's
-    own."""
+def test_one_row_of_each_class_gives_finite_probabilities(strategy, K):
+    """No class is far more probable at a row than the class of this row."""
     X = np.array([[0.0, 0.0], [3.0, 1.0], [0.0, 3.0]])[:K]
     y = np.arange(K)
     options = {} if strategy == "basic" else {"partition_size": 2}
@@ -102,35 +100,29 @@ def test_one_row_of_each_class(strategy, K):
         model = fitted(
             X, y, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options
         )
-        p = told(model, X)
+        p = probabilities(model, X)
         assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
 
 
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
-    """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where
-    they are."""
-    rng = np.random.default_rng(6)
+    """3 of 10,000 rows: candidates of the first round, and predicted where they are."""
+    rng = default_rng(6)
     X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
     y = np.r_[np.zeros(9997, int), np.ones(3, int)]
     options = {"partition_size": 40, "max_rounds": 2, "standardize": False, "gamma": 0.3}
     model = fitted(X, y, strategy=WorkingSet(selection=selection), **options)
-    p = told(model, X)[:, 1]
+    p = probabilities(model, X)[:, 1]
     assert (p[-3:] > 0.5).all()
     assert (p[:-3] < 0.5).all()
 
 
 @pytest.mark.slow
-def test_a_thousand_classes():
-    """Beside their other matrices 1,000 posteriors of 201 columns take 1,000 · 201² · 8 bytes: too
-    much for 1 GiB.
-
-    Pooled classes share one posterior, and fit; a label of held-out rows that no training row has
-    is an error.
-    """
+def test_a_thousand_classes_need_memory_unless_pooled():
+    """1,000 posteriors of 201 columns need more than 1 GiB; pooled classes share one posterior."""
     K = 1000
     M = 201
-    X = np.random.default_rng(0).normal(size=(K, 3)).repeat(2, axis=0)
+    X = default_rng(0).normal(size=(K, 3)).repeat(2, axis=0)
     y = np.arange(K).repeat(2)
     options = {"memory_limit": "1GiB", "partition_size": M - 1, "max_rounds": 1}
     with pytest.raises(
@@ -139,7 +131,7 @@ def test_a_thousand_classes():
         fitted(X, y, multi_class="multinomial", **options)
     needed = float(re.search(r"needs ([\d.]+) GiB", str(refused.value))[1])
     assert needed > K * M**2 * 8 / 2**30
-    assert told(
+    assert probabilities(
         fitted(X, y, multi_class="pooled", **options | {"partition_size": 8}), X[:5]
     ).shape == (5, K)
     with pytest.raises(DataError, match="the label 1000 in y is not among the classes"):

@@ -1,10 +1,11 @@
-"""Basis functions through the estimators, beside kernels and alone, against the dense formulas of
-their designs."""
+"""Basis functions with and without kernels, through the estimators, against dense formulas."""
 
 import naive
 import numpy as np
 import pytest
-from regressions import plain_deviation
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
+from regressions import Dense, plain_deviation
 from sklearn.preprocessing import PolynomialFeatures
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -15,8 +16,8 @@ QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 
 
 def rows(n=N, seed=3):
-    """A target with a linear trend in two features of three, and a bend in the last."""
-    rng = np.random.default_rng(seed)
+    """A target with a linear trend in two of three features and a bend in the last."""
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 3)) * [1.0, 2.0, 0.5] + 3.0
     y = 5 + 2 * X[:, 0] - X[:, 1] + np.sin(6 * X[:, 2]) + 0.1 * rng.standard_normal(n)
     return X, y
@@ -33,9 +34,8 @@ def scaled(model, X):
     return (X - scaling.x_shift) / scaling.x_scale
 
 
-def phi(model, X, functions):
-    """The design: ones, functions (n, B) and kernels, as far as they are in the model, by their
-    labels."""
+def dense_design(model, X, functions):
+    """Ones, basis functions and kernels, as far as the model has them, by their labels."""
     design = model.model_.design
     x = scaled(model, X)
     leading = [
@@ -78,38 +78,30 @@ CASES = {
 @QUIET
 @pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
 @pytest.mark.parametrize("case", CASES)
-def test_predictions_and_evidence_are_those_of_the_design(case):
-    """Mean and variance at the α and β found (Tipping's eqs. 12, 13, 20–22), and the evidence there
-    (eq. 15)."""
-    asked, functions = CASES[case]
+def test_predictions_and_evidence_follow_the_formulas_of_the_design(case):
+    """Mean and variance at the final α and β (Tipping's eqs. 12, 13, 20–22), evidence (eq. 15)."""
+    options, functions = CASES[case]
     X, y = rows()
     new = X[:20] + 0.01
-    model = RVMRegressor(random_state=0, noise="constant", **asked).fit(X, y)
-    found = model.model_
-    scaling = model.model_.design.scaling
-    shift = scaling.t_shift[0]
-    scale = scaling.t_scale[0]
-    t = (y - y.mean()) / y.std()
-    beta = scale**2 / model.model_.evidence_noise
-    Phi = phi(model, X, functions)
-    there = phi(model, new, functions)
-    mean, variance = naive.predict(there, Phi, t, found.alpha, beta)
-    predicted = model.predict(new)
-    std = plain_deviation(model, new)
-    np.testing.assert_allclose(predicted, shift + scale * mean, rtol=1e-6)
-    np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-5)
-    evidence = naive.log_evidence(Phi, t, found.alpha, beta) - N * np.log(scale)
-    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
+    model = RVMRegressor(random_state=0, noise="constant", **options).fit(X, y)
+    fitted = model.model_
+    dense = Dense(model, X, y, dense_design(model, X, functions))
+    mean, variance = naive.predict(dense_design(model, new, functions), *dense.problem)
+    assert_allclose(model.predict(new), dense.shift + dense.scale * mean, rtol=1e-6)
+    deviation = plain_deviation(model, new)
+    assert_allclose(deviation, dense.scale * np.sqrt(variance), rtol=1e-5)
+    evidence = naive.log_evidence(*dense.problem) - N * np.log(dense.scale)
+    assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
     # attributes: the bias and every function in their order, then kernels
-    whole = dict(
-        zip([-1, *(-2 - np.arange(len(model.basis_names_) - 1))], model.basis_weights_, strict=True)
-    )
-    leading = found.design.leading
-    np.testing.assert_array_equal([whole[label] for label in leading], found.mean[: len(leading)])
-    assert np.count_nonzero(model.basis_weights_) == found.design.n_leading
-    np.testing.assert_array_equal(np.isinf(model.basis_alpha_), model.basis_weights_ == 0)
-    assert model.n_relevance_vectors_ == len(model.weights_) == len(Phi.T) - found.design.n_leading
-    if asked["basis"] == "linear":
+    labels = [-1, *(-2 - np.arange(len(model.basis_names_) - 1))]
+    weights = dict(zip(labels, model.basis_weights_, strict=True))
+    leading = fitted.design.leading
+    assert_array_equal([weights[label] for label in leading], fitted.mean[: len(leading)])
+    assert np.count_nonzero(model.basis_weights_) == fitted.design.n_leading
+    assert_array_equal(np.isinf(model.basis_alpha_), model.basis_weights_ == 0)
+    n_kernels = len(dense.Phi.T) - fitted.design.n_leading
+    assert model.n_relevance_vectors_ == len(model.weights_) == n_kernels
+    if options["basis"] == "linear":
         assert model.basis_names_.tolist() == ["bias", "x0", "x1", "x2"]
         assert model.basis_relevance_[1] > 10, "the trend is linear"
     if case == "alone":
@@ -120,8 +112,8 @@ def test_predictions_and_evidence_are_those_of_the_design(case):
 
 @QUIET
 def test_polynomials_alone_are_sparse_linear_regression():
-    """The monomials of the truth are found; relevance is evidence."""
-    rng = np.random.default_rng(0)
+    """The monomials of the truth are selected; relevance is the loss of evidence without one."""
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 3))
     y = 1 + X[:, 0] - 2 * X[:, 0] * X[:, 1] + 0.3 * X[:, 2] ** 2 + 0.2 * rng.standard_normal(200)
     monomials = PolynomialFeatures(2, include_bias=False)
@@ -135,32 +127,32 @@ def test_polynomials_alone_are_sparse_linear_regression():
     strong = np.flatnonzero(model.basis_relevance_ > 3)
     assert {"x0", "x0 x1"} <= set(names[strong])
 
-    there = np.flatnonzero(model.basis_weights_)
+    selected = np.flatnonzero(model.basis_weights_)
     beta = y.var() / model.model_.evidence_noise
-    alpha = model.basis_alpha_[there]
-    whole = naive.log_evidence(F[:, there], t, alpha, beta)
-    for k, column in enumerate(there):
-        rest = np.delete(np.arange(len(there)), k)
-        loss = whole - naive.log_evidence(F[:, there[rest]], t, alpha[rest], beta)
-        np.testing.assert_allclose(model.basis_relevance_[column], loss, rtol=1e-4, atol=1e-3)
+    alpha = model.basis_alpha_[selected]
+    evidence = naive.log_evidence(F[:, selected], t, alpha, beta)
+    for k, column in enumerate(selected):
+        others = np.delete(np.arange(len(selected)), k)
+        loss = evidence - naive.log_evidence(F[:, selected[others]], t, alpha[others], beta)
+        assert_allclose(model.basis_relevance_[column], loss, rtol=1e-4, atol=1e-3)
 
 
 @QUIET
 @pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
-@pytest.mark.parametrize("asked", [{"kernel": None}, {"gamma": 1.0}], ids=["alone", "beside"])
+@pytest.mark.parametrize("kernel", [{"kernel": None}, {"gamma": 1.0}], ids=["alone", "added"])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_classes(asked, classes):
-    """Weights are the mode at their α (Tipping 2001, §3), of the design with its linear columns."""
+def test_weights_of_classes_are_the_mode(kernel, classes):
+    """At their α (Tipping 2001, §3), of the design with its linear columns."""
     X, y = rows(90)
     codes = np.digitize(
         y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7])
     )
-    options = {"multi_class": "multinomial", "random_state": 0, "tol": 1e-9, **asked}
+    options = {"multi_class": "multinomial", "random_state": 0, "tol": 1e-9, **kernel}
     model = RVMClassifier(basis="linear", **options).fit(X, codes)
-    found = model.model_
-    alpha = np.repeat(found.alpha[:, None], found.mean.shape[1], axis=1)
-    expected = naive.mode(found.likelihood, phi(model, X, linear), codes, alpha)
-    np.testing.assert_allclose(found.mean, expected, rtol=1e-3, atol=1e-4)
+    fitted = model.model_
+    alpha = np.repeat(fitted.alpha[:, None], fitted.mean.shape[1], axis=1)
+    expected = naive.mode(fitted.likelihood, dense_design(model, X, linear), codes, alpha)
+    assert_allclose(fitted.mean, expected, rtol=1e-3, atol=1e-4)
     assert model.basis_weights_.shape == ((4,) if classes == 2 else (3, 4))
     assert model.basis_relevance_.shape == (4,)
     assert (model.basis_relevance_[1:3] > 2 + model.basis_relevance_[3]).all(), (
@@ -170,7 +162,7 @@ def test_classes(asked, classes):
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("options", "message"),
     [
         ({"kernel": None}, "kernel and basis are both none"),
         ({"kernel": ["gaussian", None]}, "None cannot be part of a list"),
@@ -184,7 +176,6 @@ def test_classes(asked, classes):
         ({"basis": lambda X: X[:, 0]}, r"returned the shape \(16,\)"),
     ],
 )
-def test_what_is_refused(asked, message):
-    """Before anything is fitted."""
+def test_impossible_bases_are_refused_before_the_fit(options, message):
     with pytest.raises(UsageError, match=message):
-        RVMRegressor(**asked).fit(*rows())
+        RVMRegressor(**options).fit(*rows())

@@ -1,13 +1,12 @@
-"""Both estimators keep scikit-learn's rules: its checks, clones, pickles, seeds, weights of
-rows."""
+"""Both estimators keep scikit-learn's rules: checks, clones, pickles, seeds, row weights."""
 
 import gc
 import pickle
 import weakref
 
-import numpy as np
 import pytest
 from by_default import some
+from numpy.testing import assert_array_equal
 from regressions import plane
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import (
@@ -17,6 +16,8 @@ from sklearn.utils.estimator_checks import (
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import UsageError
+
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 MAY_FAIL = {
     ("RVMRegressor", "check_sample_weight_equivalence_on_dense_data"): (
@@ -44,7 +45,7 @@ LEARNED = RVMRegressor(random_state=0), RVMClassifier(random_state=0)
 
 
 def run_check(estimator, check):
-    """One of scikit-learn's checks, which has to pass or has a reason."""
+    """Run a check of scikit-learn, which must pass or have a reason to fail."""
     try:
         check(estimator)
     except (AssertionError, UsageError):
@@ -56,30 +57,27 @@ def run_check(estimator, check):
 
 
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @parametrize_with_checks([*QUICK])
 def test_scikit_learns_checks(estimator, check):
-    """All of ``sklearn.utils.estimator_checks``, with a width: for rounds of a regression, all rows
-    of classes."""
+    """All of ``sklearn.utils.estimator_checks``, with a given width."""
     run_check(estimator, check)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @parametrize_with_checks([*LEARNED, RVMClassifier(**ROUNDS, gamma=0.5, random_state=0)])
-def test_scikit_learns_checks_of_others(estimator, check):
-    """The same where the kernel is learned, many times in a check, and for rounds of classes."""
+def test_scikit_learns_checks_of_learned_kernels_and_rounds(estimator, check):
     run_check(estimator, check)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @pytest.mark.parametrize(
     "options", some([{}, {**ROUNDS, "multi_class": "multinomial"}], [{}]), ids=["basic", "rounds"]
 )
 def test_a_row_of_weight_two_is_two_rows_of_classes(options):
-    """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes
-    on."""
+    """scikit-learn's check of it passes for a fit that does not stop early."""
     estimator = RVMClassifier(gamma="scale", tol=1e-13, random_state=0, **options)
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
 
@@ -90,27 +88,27 @@ def test_a_clone_has_the_client_and_a_pickle_has_none():
     assert pickle.loads(pickle.dumps(model)).client is None
 
 
-def test_no_reference_to_the_rows_is_kept():
-    """After the fit nothing keeps X or y alive, and without local residuals a pickle is small."""
+def test_a_fitted_estimator_does_not_refer_to_its_rows():
+    """Nothing keeps X or y alive, and without local residuals a pickle is small."""
     X, y = plane(3000, d=20)
     X = X.copy()
     y = y.copy()
-    gone = [weakref.ref(X), weakref.ref(y)]
+    references = [weakref.ref(X), weakref.ref(y)]
     options = {"partition_size": 20, "max_rounds": 1, "residual": "none", "random_state": 0}
     model = RVMRegressor(gamma=0.05, **options).fit(X, y)
     size = X.nbytes
     del X, y
     gc.collect()
-    assert [reference() for reference in gone] == [None, None]
+    assert [reference() for reference in references] == [None, None]
     assert len(pickle.dumps(model)) < size / 10
 
 
 def test_the_same_seed_gives_the_same_bits():
-    """And another seed other candidates."""
+    """Another seed gives other candidates."""
     options = {"strategy": "working-set", "partition_size": 30, "max_rounds": 2, "gamma": 0.3}
     first, second, other = (
         RVMRegressor(random_state=seed, **options).fit(*plane(200)) for seed in (1, 1, 2)
     )
-    np.testing.assert_array_equal(first.weights_, second.weights_)
+    assert_array_equal(first.weights_, second.weights_)
     assert first.log_evidence_ == second.log_evidence_
     assert {*map(tuple, first.relevance_vectors_)} != {*map(tuple, other.relevance_vectors_)}

@@ -1,21 +1,25 @@
-"""Every kernel through the estimators: by name, by value, by function; in models on disk."""
+"""Every kernel through the estimators: by name, by value, by function, and in stored models."""
 
 import numpy as np
 import pytest
 from kernel_cases import CASES, D
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, load_model
 from partirvm.errors import UsageError
 from partirvm.kernels import NAMES, WITH_GAMMA
 from partirvm.model.files import save_model
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
-"""The formula holds wherever a fit stops."""
+"""Few iterations: the formula holds wherever a fit stops."""
 
 
 def rows(n=80):
-    """Inputs of which the last is a category, and targets with noise."""
-    rng = np.random.default_rng(5)
+    """Inputs of which the last is a category, and noisy targets."""
+    rng = default_rng(5)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     f = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + np.array([0.0, 1.5, -0.7])[X[:, 2].astype(int)]
     return X, f + 0.1 * rng.normal(size=n)
@@ -30,15 +34,14 @@ def mean_of(model, twin, X):
     return scaling.t_shift[0] + scaling.t_scale[0] * predictor
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_fit_with_every_kernel(case, tmp_path):
-    """The mean is the formula's; a model on disk predicts the same bits; a callable's is refused
-    and leaves nothing."""
+def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
+    """A stored model predicts the same bits; one whose kernel is a lambda cannot be stored."""
     X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
-    found, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(found, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
+    mean, std = model.predict(X, return_std=True)
+    assert_allclose(mean, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
     assert (std > 0).all()
     place = tmp_path / "model"
     if case.name == "callable":
@@ -49,14 +52,13 @@ def test_a_fit_with_every_kernel(case, tmp_path):
         save_model(model.model_, place)
         loaded = load_model(place, allow_code=True)
         assert loaded.design.kernel == case.kernel
-        np.testing.assert_array_equal(loaded.predict(X), found)
+        assert_array_equal(loaded.predict(X), mean)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
-    """With gamma where there is one: "scale" is 1/(d·var) of what the kernel sees, numbers are
-    themselves."""
+    """ "scale" is 1/(d·var) of the scaled inputs; a kernel without gamma refuses it."""
     X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_

@@ -1,11 +1,12 @@
-"""Data frames of pandas, Arrow, polars and Dask: names and categories are kept, and what cannot be
-used is named."""
+"""Data frames of pandas, Arrow, polars and Dask: names and categories, and faults by name."""
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import plane
 from scipy import sparse
 from sklearn.base import clone
@@ -19,7 +20,7 @@ DAYS = pd.date_range("2020-01-01", periods=60)
 
 
 def table(n=60):
-    """Two numbers and a category as a pandas frame, and a target that depends on all."""
+    """A frame of two numbers and a category, and a target that depends on all three."""
     X, y = plane(n, d=2)
     kinds = np.array(["low", "high", "mid"])[np.arange(n) % 3]
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": pd.Categorical(kinds)})
@@ -27,7 +28,7 @@ def table(n=60):
 
 
 def polars():
-    """polars, where it is installed: a dependency of the tests alone."""
+    """polars, a dependency of the tests alone, where it is installed."""
     return pytest.importorskip("polars")
 
 
@@ -36,47 +37,47 @@ FRAMES["dask"] = lambda frame: dd.from_pandas(frame, npartitions=2)
 
 
 @pytest.mark.parametrize("library", FRAMES)
-def test_frames_of_other_libraries_fit_as_those_of_pandas(library):
-    """The bits of a pandas frame, for rows of every use, with the same names and levels."""
+def test_frames_of_every_library_give_the_same_bits(library):
+    """Names and levels are those of the pandas frame, too."""
     frame, y = table()
-    given = FRAMES[library](frame)
+    converted = FRAMES[library](frame)
     t = FRAMES[library](pd.DataFrame({"y": y}))["y"]
     expected = RVMRegressor(**OPTIONS).fit(frame, y)
-    found = RVMRegressor(**OPTIONS)
-    found.fit(given, t, X_val=given, y_val=t)
-    assert found.feature_names_in_.tolist() == ["a", "b", "kind"]
-    assert sorted(found.model_.columns.categories["kind"]) == ["high", "low", "mid"]
-    np.testing.assert_array_equal(found.predict(given), expected.predict(frame))
+    model = RVMRegressor(**OPTIONS)
+    model.fit(converted, t, X_val=converted, y_val=t)
+    assert model.feature_names_in_.tolist() == ["a", "b", "kind"]
+    assert sorted(model.model_.columns.categories["kind"]) == ["high", "low", "mid"]
+    assert_array_equal(model.predict(converted), expected.predict(frame))
     if library != "dask":
-        np.testing.assert_array_equal(found.model_.predict(given), expected.predict(frame))
-    np.testing.assert_array_equal(found.predict_interval(given), expected.predict_interval(frame))
+        assert_array_equal(model.model_.predict(converted), expected.predict(frame))
+    assert_array_equal(model.predict_interval(converted), expected.predict_interval(frame))
     labels = np.where(y > np.median(y), "yes", "no")
-    first, second = (RVMClassifier(**OPTIONS).fit(rows, labels) for rows in (frame, given))
-    np.testing.assert_array_equal(second.predict_proba(given), first.predict_proba(frame))
+    plain, classes = (RVMClassifier(**OPTIONS).fit(rows, labels) for rows in (frame, converted))
+    assert_array_equal(classes.predict_proba(converted), plain.predict_proba(frame))
     numbers = frame[["a", "b"]]
-    np.testing.assert_array_equal(as_source(FRAMES[library](numbers), y).tile(0).X, numbers)
+    assert_array_equal(as_source(FRAMES[library](numbers), y).tile(0).X, numbers)
 
 
-def test_polars_targets_and_enums():
-    """A series as y, of numbers and of labels; an enumeration is a category with all its levels."""
+def test_polars_series_are_targets_and_enums_are_categories():
+    """An enumeration keeps levels that no row has."""
     pl = polars()
     frame, y = table()
-    given = pl.DataFrame(frame[["a", "b"]]).with_columns(
+    converted = pl.DataFrame(frame[["a", "b"]]).with_columns(
         pl.Series(
             "kind", frame["kind"].astype(str).tolist(), dtype=pl.Enum(["low", "mid", "high", "top"])
         )
     )
-    model = RVMRegressor(**OPTIONS).fit(given, pl.Series(y))
+    model = RVMRegressor(**OPTIONS).fit(converted, pl.Series(y))
     assert model.model_.columns.categories == {"kind": ("low", "mid", "high", "top")}
     labels = np.where(y > np.median(y), "yes", "no")
-    classes = RVMClassifier(**OPTIONS).fit(given, pl.Series(labels))
+    classes = RVMClassifier(**OPTIONS).fit(converted, pl.Series(labels))
     assert classes.classes_.tolist() == ["no", "yes"]
     with pytest.raises(
         DataError, match=r"y has 60 missing labels, the first in row 0 \(counted from 0\)"
     ):
-        classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
+        classes.fit(converted, pl.Series([None] * 60, dtype=pl.String))
     with pytest.raises(DataError, match="a polars LazyFrame, not yet computed: call collect"):
-        model.fit(given.lazy(), y)
+        model.fit(converted.lazy(), y)
     with pytest.raises(DataError, match="X, a polars Series"):
         model.predict(pl.Series(y))
 
@@ -85,7 +86,7 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 
 
 @pytest.mark.parametrize(
-    ("X", "says"),
+    ("X", "message"),
     [
         pytest.param(
             NUMBERS.assign(a=[f"{k}?" for k in range(60)]),
@@ -108,13 +109,12 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 )
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_rows_that_cannot_be_used_are_named(estimator, X, says):
-    """Errors of partirvm at the fit and at prediction, which are a ValueError or a MemoryError
-    too."""
+def test_rows_that_cannot_be_used_are_named(estimator, X, message):
+    """At the fit and at prediction, by an error that is a ValueError or a MemoryError, too."""
     y = np.arange(60) >= 30
     model = estimator(**OPTIONS, memory_limit="900MiB").fit(NUMBERS, y)
     for attempt in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
-        with pytest.raises(PartirvmError, match=says) as caught:
+        with pytest.raises(PartirvmError, match=message) as caught:
             attempt()
         assert isinstance(caught.value, ValueError | MemoryError)
         assert str(caught.value).count("\n") < 5
@@ -124,7 +124,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
 
 
 @pytest.mark.parametrize(
-    ("y", "says"),
+    ("y", "message"),
     [
         pytest.param(
             [1, "u"] * 30, "mix several types|a different type|Unknown label", id="numbers and text"
@@ -142,17 +142,17 @@ NONE = ["u", "v"] * 29 + ["u", None]
         ),
     ],
 )
-def test_labels_that_cannot_be_used_are_named(y, says):
-    """What they mix and where the first is missing, in memory and as validation."""
+def test_labels_that_cannot_be_used_are_named(y, message):
+    """In training and in validation rows."""
     model = RVMClassifier(**OPTIONS)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         model.fit(NUMBERS, y)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         model.fit(NUMBERS, np.arange(60) % 2, X_val=NUMBERS, y_val=y)
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         pytest.param({"y": [[1], [2, 3]] * 30}, "y is not a regular array", id="ragged"),
         pytest.param(
@@ -178,32 +178,31 @@ def test_labels_that_cannot_be_used_are_named(y, says):
         ),
     ],
 )
-def test_numbers_that_cannot_be_used_are_named(rows, says):
-    with pytest.raises(DataError, match=says):
+def test_numbers_that_cannot_be_used_are_named(rows, message):
+    with pytest.raises(DataError, match=message):
         RVMRegressor(**OPTIONS).fit(**{"X": NUMBERS, "y": np.arange(60), **rows})
 
 
 @pytest.mark.parametrize("labels", [[3, 7], [True, False], [0.0, 1.0]])
-def test_labels_that_are_objects_of_one_type(labels):
-    """Their own type is found: the model of the same labels as an array."""
+def test_object_labels_of_one_type_get_that_type(labels):
+    """The model is that of the same labels in a typed array."""
     y = np.array(labels)[(np.arange(60) >= 30).astype(int)]
     expected = RVMClassifier(**OPTIONS).fit(NUMBERS, y)
-    for given in (y.astype(object), y.tolist(), pd.Series(y, dtype=object)):
-        model = RVMClassifier(**OPTIONS).fit(NUMBERS, given)
+    for objects in (y.astype(object), y.tolist(), pd.Series(y, dtype=object)):
+        model = RVMClassifier(**OPTIONS).fit(NUMBERS, objects)
         assert model.classes_.dtype == expected.classes_.dtype
-        np.testing.assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
+        assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
-    """With the features of DATA, in the order before shuffling; an array, which cannot have dates,
-    is refused."""
+    """With the columns of the ingested frame; an array, which has no dates, is refused."""
     days = pd.date_range("2020-01-01", periods=60, freq="6h")
     frame = pd.DataFrame({"a": np.arange(60.0), "day": days})
-    y = np.sin(2 * np.pi * days.hour / 24) + np.random.default_rng(0).normal(0, 0.3, 60)
+    y = np.sin(2 * np.pi * days.hour / 24) + default_rng(0).normal(0, 0.3, 60)
     data = ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y", shuffle=4, tile_rows=16)
     model = RVMRegressor(**{**OPTIONS, "gamma": "scale"}).fit(data)
     assert (model.n_features_in_, data.n_features) == (2, 6)
-    np.testing.assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)
+    assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)
     with pytest.raises(DataError, match="was trained on dates"):
         model.predict(data.tile(0).X)

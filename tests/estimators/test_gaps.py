@@ -1,5 +1,4 @@
-"""Features without a value: in training an indicator beside the mean, at prediction the mean, in
-numbers and labels."""
+"""Missing values: an indicator and the mean in training, the mean at prediction."""
 
 import importlib.util
 
@@ -7,125 +6,111 @@ import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from partirvm import Gaussian, RVMClassifier, RVMRegressor, ingest, load_model, save_model
 from partirvm.errors import DataError
 
-ASKED = {"gamma": "scale", "random_state": 0}
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+OPTIONS = {"gamma": "scale", "random_state": 0}
 
 
-def rows(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X (n, 3) without gaps, where the third feature has one, and a target that depends on this."""
-    rng = np.random.default_rng(0)
+def rows(n=500):
+    """X (n, 3) without gaps, the rows where its third feature has one, and a target."""
+    rng = default_rng(0)
     X = rng.normal(size=(n, 3))
     gap = rng.random(n) < 0.3
     return X, gap, X[:, 0] + 3.0 * gap + 0.1 * rng.normal(size=n)
 
 
-def with_gaps(X: np.ndarray, gap: np.ndarray) -> np.ndarray:
+def with_gaps(X, gap):
     return np.column_stack([X[:, :2], np.where(gap, np.nan, X[:, 2])])
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_fit_with_gaps_is_one_of_means_and_indicators():
-    """The kernel sees features filled with their mean, and standardised indicators of gaps, which
-    predict."""
+@QUIET
+def test_gaps_become_the_mean_and_an_indicator():
+    """The kernel sees the feature with its mean and a standardised indicator, which predicts."""
     X, gap, y = rows()
-    given = with_gaps(X, gap)
+    incomplete = with_gaps(X, gap)
     filled = np.column_stack([X[:, :2], np.where(gap, X[~gap, 2].mean(), X[:, 2])])
-    model = RVMRegressor(**ASKED).fit(given, y)
+    model = RVMRegressor(**OPTIONS).fit(incomplete, y)
     scaling = model.model_.design.scaling
     assert scaling.names(("a", "b", "c")) == ("a", "b", "c", "c missing")
     share = gap.mean()
-    inputs = scaling.inputs(given)
+    inputs = scaling.inputs(incomplete)
     assert scaling.shares_missing(("a", "b", "c")) == {"c": pytest.approx(share)}
-    np.testing.assert_allclose(
-        inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12
-    )
-    np.testing.assert_allclose(
-        inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12
-    )
-    assert stats.pearsonr(model.predict(given), y).statistic > 0.98
-    assert (
-        np.sqrt(
-            np.mean((RVMRegressor(**ASKED).fit(filled[:, :2], y).predict(filled[:, :2]) - y) ** 2)
-        )
-        > 1.0
-    )
+    assert_allclose(inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12)
+    assert_allclose(inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12)
+    assert stats.pearsonr(model.predict(incomplete), y).statistic > 0.98
+    without = RVMRegressor(**OPTIONS).fit(filled[:, :2], y).predict(filled[:, :2])
+    assert np.sqrt(np.mean((without - y) ** 2)) > 1.0
 
 
 @pytest.mark.parametrize("standardize", some([True, False], {True}))
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_gap_where_the_training_had_none_is_the_mean(standardize, tmp_path):
-    """Also in a stored model and by a classifier."""
+@QUIET
+def test_a_gap_of_a_complete_feature_is_its_mean(standardize, tmp_path):
+    """Also in a stored model and for a classifier."""
     X, _, y = rows()
     new = X[:4].copy()
     mean = X[:4].copy()
     new[:, 1], mean[:, 1] = np.nan, X[:, 1].mean()
-    model = RVMRegressor(standardize=standardize, **ASKED).fit(X, y)
-    np.testing.assert_allclose(model.predict(new), model.predict(mean), rtol=1e-10)
+    model = RVMRegressor(standardize=standardize, **OPTIONS).fit(X, y)
+    assert_allclose(model.predict(new), model.predict(mean), rtol=1e-10)
     save_model(model, tmp_path / "m")
-    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
-    classes = RVMClassifier(standardize=standardize, **ASKED).fit(X, y > 1)
-    np.testing.assert_allclose(classes.predict_proba(new), classes.predict_proba(mean), rtol=1e-10)
+    assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
+    classes = RVMClassifier(standardize=standardize, **OPTIONS).fit(X, y > 1)
+    assert_allclose(classes.predict_proba(new), classes.predict_proba(mean), rtol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_kernels_of_gaps_are_learned():
-    """Of a regression, and of three classes, which try widths in raw units, too: the gaps
-    decide."""
+    """For a regression and for three classes, where only the gaps decide."""
     X, gap, y = rows(150)
-    given = with_gaps(X, gap)
-    assert RVMRegressor(random_state=0).fit(given, y).score(given, y) > 0.98
+    incomplete = with_gaps(X, gap)
+    assert RVMRegressor(random_state=0).fit(incomplete, y).score(incomplete, y) > 0.98
     labels = np.where(gap, "gap", np.where(X[:, 0] > 0, "above", "below"))
-    assert RVMClassifier(random_state=0).fit(given, labels).score(given, labels) > 0.9
+    assert RVMClassifier(random_state=0).fit(incomplete, labels).score(incomplete, labels) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_missing_label_is_a_level_of_its_own(tmp_path):
-    """In a frame and in DATA; 300 rows of "a", "b" and none, whose means are 0, 1 and 5."""
-    rng = np.random.default_rng(1)
+@QUIET
+def test_a_missing_label_is_a_level(tmp_path):
+    """In a frame and in DATA; the means of "a", "b" and no label are 0, 1 and 5."""
+    rng = default_rng(1)
     level = rng.integers(0, 3, 300)
     frame = pd.DataFrame(
         {"x": rng.normal(size=300), "c": np.array(["a", "b", None], dtype=object)[level]}
     )
     y = np.array([0.0, 1.0, 5.0])[level] + 0.1 * rng.normal(size=300)
-    model = RVMRegressor(**ASKED).fit(frame, y)
+    model = RVMRegressor(**OPTIONS).fit(frame, y)
     new = pd.DataFrame({"c": ["a", "b", None], "x": [0.0] * 3})
-    np.testing.assert_allclose(model.predict(new), [0, 1, 5], atol=0.3)
+    assert_allclose(model.predict(new), [0, 1, 5], atol=0.3)
     data = ingest((frame, y), tmp_path / "d.zarr")
     later = ingest((new, None), tmp_path / "new.zarr", like=data)
-    np.testing.assert_allclose(
-        RVMRegressor(**ASKED).fit(data).predict(later), model.predict(new), rtol=1e-8
-    )
+    assert_allclose(RVMRegressor(**OPTIONS).fit(data).predict(later), model.predict(new), rtol=1e-8)
 
 
 def test_infinite_values_and_features_without_values_are_refused():
     X, _, y = rows(60)
     with pytest.raises(DataError, match=r"no row has a value in \[x1\]"):
-        RVMRegressor(**ASKED).fit(np.column_stack([X[:, 0], np.full(60, np.nan)]), y)
+        RVMRegressor(**OPTIONS).fit(np.column_stack([X[:, 0], np.full(60, np.nan)]), y)
     with pytest.raises(DataError, match="infinity"):
-        RVMRegressor(**ASKED).fit(np.where(X > 1, np.inf, X), y)
+        RVMRegressor(**OPTIONS).fit(np.where(X > 1, np.inf, X), y)
 
 
-def test_a_gamma_for_each_feature_is_that_of_its_gaps_too():
-    """By a kernel or by numbers."""
+def test_an_indicator_has_the_gamma_of_its_feature():
+    """With a kernel or with numbers for gamma."""
     X, gap, y = rows(100)
-    for options in ({"kernel": Gaussian((0.3, 0.1, 0.2))}, {"gamma": (0.3, 0.1, 0.2)}):
-        model = RVMRegressor(**options, random_state=0).fit(with_gaps(X, gap), y)
+    for widths in ({"kernel": Gaussian((0.3, 0.1, 0.2))}, {"gamma": (0.3, 0.1, 0.2)}):
+        model = RVMRegressor(**widths, random_state=0).fit(with_gaps(X, gap), y)
         assert model.kernel_ == Gaussian((0.3, 0.1, 0.2, 0.2))
 
 
-def labels_and_numbers_with_gaps(
-    n: int = 260, seed: int = 0
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """A frame in which a number and a label are missing in some rows, its rows as numbers, and the
-    effects of labels.
-
-    Labels "a" to "d" have the effects 0 to 3, a missing label has the effect 6.
-    """
-    rng = np.random.default_rng(seed)
+def labels_and_numbers_with_gaps(n=260, seed=0):
+    """A frame with missing numbers and labels, its rows as numbers, and the effects of labels."""
+    rng = default_rng(seed)
     codes = rng.integers(0, 5, n)
     X = rng.normal(size=(n, 2))
     X[rng.random(n) < 0.1, 0] = np.nan
@@ -136,9 +121,9 @@ def labels_and_numbers_with_gaps(
 
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_missing_labels_have_one_code_beside_missing_numbers(estimator, tmp_path):
-    """All rows without a label have one input, whatever their numbers; exports agree on them."""
+@QUIET
+def test_missing_labels_have_one_code_where_numbers_are_missing_too(estimator, tmp_path):
+    """Exports give the same predictions."""
     frame, numbers, effects = labels_and_numbers_with_gaps()
     target = effects + np.sin(2 * frame.z) if estimator is RVMRegressor else effects > 1.5
     model = estimator(random_state=0, effort="quick").fit(frame, target)
@@ -152,8 +137,8 @@ def test_missing_labels_have_one_code_beside_missing_numbers(estimator, tmp_path
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)
     if estimator is RVMRegressor:
-        np.testing.assert_allclose(exported["mean"], model.predict(frame), atol=1e-9)
+        assert_allclose(exported["mean"], model.predict(frame), atol=1e-9)
         assert np.sqrt(np.mean((model.predict(frame) - target)[missing] ** 2)) < 0.5
     else:
-        np.testing.assert_allclose(exported["probabilities"], model.predict_proba(frame), atol=1e-9)
+        assert_allclose(exported["probabilities"], model.predict_proba(frame), atol=1e-9)
         assert (model.predict(frame) == target).mean() > 0.95

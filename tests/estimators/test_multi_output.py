@@ -1,9 +1,12 @@
-"""Several targets in one estimator: shapes, scores, noises, and what shared vectors mean."""
+"""Several targets in one estimator: shapes, scores, noises, and shared vectors."""
 
 import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
+from regressions import Dense
 from sklearn.metrics import r2_score
 from sklearn.multioutput import MultiOutputRegressor
 
@@ -15,8 +18,8 @@ SD = np.array([0.05, 2.0, 30.0])
 
 
 def several(n=400, seed=0):
-    """Three functions of the same two inputs, of units and noises of their own."""
-    rng = np.random.default_rng(seed)
+    """Three functions of the same two inputs, with different units and noises."""
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     f = np.column_stack(
         [np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1], 500 + 100 * np.cos(2 * X[:, 1])]
@@ -27,71 +30,65 @@ def several(n=400, seed=0):
 @pytest.mark.parametrize(
     "strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"})
 )
-def test_shared_vectors(strategy):
-    """One design, weights and noise of each target, α of all; predictions and sd are those of dense
-    formulas."""
+def test_several_targets_share_vectors_by_the_dense_formulas(strategy):
+    """One design and α; weights, noise, predictions and deviations of each target."""
     X, f, y = several()
-    w = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
+    w = default_rng(1).uniform(0.5, 2.0, len(X))
     model = RVMRegressor(strategy=strategy, **OPTIONS).fit(X, y, sample_weight=w)
     m = model.n_relevance_vectors_
     assert model.weights_.shape == (m, 3)
     assert model.alpha_.shape == (m,)
     assert model.intercept_.shape == model.noise_variance_.shape == (3,)
-    x_mean = np.average(X, axis=0, weights=w)
-    x_sd = np.sqrt(np.average((X - x_mean) ** 2, axis=0, weights=w))
-    t_mean = np.average(y, axis=0, weights=w)
-    t_sd = np.sqrt(np.average((y - t_mean) ** 2, axis=0, weights=w))
-    rows = (X - x_mean) / x_sd
-    centres = (model.relevance_vectors_ - x_mean) / x_sd
-    bias = model.model_.design.bias
-    Phi = np.column_stack([np.ones((len(X), int(bias))), naive.gaussian(rows, centres, 0.5)])
-    t = (y - t_mean) / t_sd
-    alpha = model.model_.alpha
-    evidence = 0.0
+    scaling = model.model_.design.scaling
+    for values, shift, scale in (
+        (X, scaling.x_shift, scaling.x_scale),
+        (y, scaling.t_shift, scaling.t_scale),
+    ):
+        mean = np.average(values, axis=0, weights=w)
+        assert_allclose(shift, mean)
+        assert_allclose(scale, np.sqrt(np.average((values - mean) ** 2, axis=0, weights=w)))
     mean, std = model.predict(X[:7], return_std=True)
     assert mean.shape == std.shape == (7, 3)
+    evidence = 0.0
     for k in range(3):
-        beta = t_sd[k] ** 2 / model.noise_variance_[k]
-        expected, variance = naive.predict(Phi[:7], Phi, t[:, k], alpha, beta, w)
-        np.testing.assert_allclose(mean[:, k], t_mean[k] + t_sd[k] * expected, rtol=1e-6)
-        np.testing.assert_allclose(std[:, k], t_sd[k] * np.sqrt(variance), rtol=1e-6)
-        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(t_sd[k])
+        dense = Dense(model, X, y[:, k], target=k)
+        expected, variance = naive.predict(dense.Phi[:7], *dense.problem, w)
+        assert_allclose(mean[:, k], dense.shift + dense.scale * expected, rtol=1e-6)
+        assert_allclose(std[:, k], dense.scale * np.sqrt(variance), rtol=1e-6)
+        evidence += naive.log_evidence(*dense.problem, w) - len(X) * np.log(dense.scale)
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-8)
     residual = np.sqrt(w @ (y - model.predict(X)) ** 2 / len(X))
-    np.testing.assert_allclose(np.sqrt(model.noise_variance_), residual, rtol=0.1)
+    assert_allclose(np.sqrt(model.noise_variance_), residual, rtol=0.1)
     assert (((model.predict(X) - f) / f.std(axis=0)) ** 2).mean(axis=0).max() < 0.2**2
 
 
-def test_scores_and_held_out_rows():
-    """score is the mean r2 over targets; the held-out error the root of the mean over targets of
-    squared errors."""
+def test_score_is_the_mean_r2_over_targets():
+    """Held-out rows must have the same number of targets."""
     X, _, y = several()
     other, _, truth = several(seed=5)
     model = RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth)
     assert model.score(other, truth) == pytest.approx(r2_score(truth, model.predict(other)))
     assert model.score(other, truth) > 0.9
-    np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
+    assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
     with pytest.raises(DataError, match="targets of the data are 1, those of the training data 3"):
         RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth[:, 0])
 
 
-def test_each_target_alone():
-    """scikit-learn fits one estimator for each; a constant one is its mean, which shared vectors
-    refuse."""
+def test_multi_output_regressor_fits_each_target_alone():
+    """It predicts a constant target, which shared vectors refuse."""
     X, _, y = several(200)
     y[:, 1] = 3.0
     with pytest.warns(match="constant"):
-        each = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
-    np.testing.assert_array_equal(
-        each.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X)
+        separate = MultiOutputRegressor(RVMRegressor(**OPTIONS)).fit(X, y)
+    assert_array_equal(
+        separate.predict(X)[:, 2], RVMRegressor(**OPTIONS).fit(X, y[:, 2]).predict(X)
     )
-    np.testing.assert_allclose(each.predict(X)[:, 1], 3.0)
+    assert_allclose(separate.predict(X)[:, 1], 3.0)
     with pytest.raises(DataError, match=r"is constant.*MultiOutputRegressor"):
         RVMRegressor(**OPTIONS).fit(X, y)
 
 
-def test_a_single_column_is_one_target():
-    """To the bit."""
+def test_a_single_column_has_the_bits_of_a_vector():
     X, _, y = several(120)
     column = RVMRegressor(**OPTIONS).fit(X, y[:, :1])
     flat = RVMRegressor(**OPTIONS).fit(X, y[:, 0])
@@ -99,8 +96,8 @@ def test_a_single_column_is_one_target():
 
 
 def test_widths_are_learned_for_all_targets_together():
-    """Of four inputs each target needs one, and the other two are switched off."""
-    rng = np.random.default_rng(2)
+    """Each target needs one of four inputs; the other two are switched off."""
+    rng = default_rng(2)
     X = rng.uniform(-2, 2, size=(200, 4))
     y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(
         size=(200, 2)
@@ -111,14 +108,14 @@ def test_widths_are_learned_for_all_targets_together():
     assert set(model.get_support(indices=True)) == {0, 2}
 
 
-def test_targets_that_share_vectors_say_what_they_have_not():
+def test_several_targets_refuse_what_needs_one():
     """Samples, intervals and augmented predictions need one target."""
     X, _, Y = several(60)
     shared = RVMRegressor(gamma=0.3, random_state=0).fit(X, Y)
-    for ask in (
+    for call in (
         shared.sample_y,
         shared.predict_interval,
         lambda X: shared.predict(X, augment=(X, Y)),
     ):
         with pytest.raises(UsageError, match="MultiOutputRegressor"):
-            ask(X)
+            call(X)

@@ -1,5 +1,4 @@
-"""Data that are hard on arithmetic: finite answers with warnings that are known, or an error with a
-name."""
+"""Data that are hard for arithmetic: finite answers with known warnings, or a named error."""
 
 import warnings
 
@@ -8,6 +7,8 @@ import pytest
 from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import plane
 
 from benchmarks.estimator_parameters import grouped
@@ -20,9 +21,8 @@ scales = st.sampled_from([1e-8, 1.0, 1e8])
 
 @st.composite
 def rows(draw):
-    """2 to 30 rows, some of them twice, some features constant, of tiny and huge scales and far
-    from zero."""
-    rng = np.random.default_rng(draw(seeds))
+    """2 to 30 rows with copies, constant features, tiny and huge scales, and far from zero."""
+    rng = default_rng(draw(seeds))
     n = draw(st.sampled_from([2, 3, 12, 30]))
     d = draw(st.integers(1, 3))
     X = rng.normal(size=(n, d))
@@ -58,8 +58,7 @@ def options(draw, scale):
 
 
 def fitted(estimator, X, y):
-    """The fit, whose warnings must be those of partirvm; None where it is refused, by an error of
-    partirvm."""
+    """The fit, which may warn as partirvm does; None where partirvm refuses it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", PartirvmWarning)
@@ -71,8 +70,8 @@ def fitted(estimator, X, y):
 
 @settings(max_examples=examples(15))
 @given(st.data(), rows(), scales)
-def test_numbers(data, drawn, target_scale):
-    """Also targets of 10⁸ and 10⁻⁸, with and without a noise that is given, in their unit."""
+def test_hard_numbers_give_finite_predictions(data, drawn, target_scale):
+    """Also for targets of 10⁸ and 10⁻⁸, with and without given noise in their unit."""
     X, y, scale = drawn
     noise = data.draw(st.sampled_from(["auto", 1e-8 * target_scale**2, target_scale**2]))
     model = RVMRegressor(noise=noise, **grouped(data.draw(options(scale))))
@@ -89,7 +88,7 @@ def test_numbers(data, drawn, target_scale):
 
 @settings(max_examples=examples(3))
 @given(st.data(), rows(), st.booleans())
-def test_classes(data, drawn, several):
+def test_hard_classes_give_probabilities(data, drawn, several):
     X, y, scale = drawn
     labels = np.digitize(y, [-0.5, 0.5] if several else [0.0])
     model = fitted(RVMClassifier(**grouped(data.draw(options(scale)))), X, labels)
@@ -97,9 +96,9 @@ def test_classes(data, drawn, several):
     if model is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartirvmWarning)
-            found = model.predict_proba(np.vstack([X, X + 1e3 * scale]))
-        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-        assert (found >= 0).all()
+            probabilities = model.predict_proba(np.vstack([X, X + 1e3 * scale]))
+        assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+        assert (probabilities >= 0).all()
 
 
 @pytest.mark.filterwarnings("error")
@@ -115,7 +114,7 @@ def test_classes(data, drawn, several):
     ],
 )
 def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message, standardize):
-    """Values whose powers a double does not hold, constant or not, without a warning of NumPy."""
+    """Values whose powers a double cannot hold, without a warning of NumPy."""
     X, y = plane(30)
     X = (X - X.mean(axis=0)) / X.std(axis=0) * X_scale + shift
     for kind, target in ((RVMRegressor, y * y_scale), (RVMClassifier, y > y.mean())):
@@ -125,10 +124,9 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message,
 
 
 @pytest.mark.slow
-def test_more_classes_than_half_of_the_rows():
-    """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice
-    for 25 in 30."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
+def test_many_classes_in_few_rows_warn_or_are_refused():
+    """18 classes in 30 rows warn of rare classes, 25 in 30 are refused with advice."""
+    X = default_rng(0).normal(size=(30, 2))
     y = np.arange(30)
     assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
     with pytest.raises(DataError, match=r"25 classes in 30 rows.*merge rare classes"):
@@ -136,10 +134,9 @@ def test_more_classes_than_half_of_the_rows():
 
 
 @pytest.mark.parametrize(("seed", "noise"), some([(0, 0.01), (1, 0.0)], {(1, 0.0)}))
-def test_smooth_functions_with_hardly_any_noise(seed, noise):
-    """Learned kernels are so wide that columns are near copies: no error, and not noise alone as
-    the answer."""
-    rng = np.random.default_rng(seed)
+def test_smooth_functions_with_little_noise_are_predicted(seed, noise):
+    """Learned kernels are so wide that columns are near copies: the answer is not noise alone."""
+    rng = default_rng(seed)
     X = rng.normal(size=(500, 4))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] + noise * rng.normal(size=500)
     with warnings.catch_warnings():

@@ -1,11 +1,13 @@
-"""Rows that come in chunks: a stream is fitted as its rows are, and what cannot be is refused."""
+"""Rows that come in chunks: a stream is fitted as its rows are, and misuse is refused."""
 
 import pickle
 
 import naive
 import numpy as np
 import pytest
-from regressions import design_of
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
+from regressions import Dense
 
 from partirvm import Radial, RVMRegressor, WorkingSet
 from partirvm.errors import DataError, UsageError
@@ -15,13 +17,14 @@ OPTIONS = {"gamma": 0.5, "partition_size": 40, "random_state": 0}
 
 def stream(n, seed=0):
     """Rows of one function of two inputs."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     f = np.sin(2 * X[:, 0]) * X[:, 1]
     return X, f + 0.1 * rng.normal(size=n), f
 
 
 def fed(chunks, **options):
+    """A regressor after ``partial_fit`` with each chunk."""
     model = RVMRegressor(**(OPTIONS | options))
     for X, y, w in chunks:
         model.partial_fit(X, y, sample_weight=w)
@@ -30,45 +33,34 @@ def fed(chunks, **options):
 
 @pytest.mark.parametrize("targets", [1, 2])
 def test_a_stream_is_fitted_exactly(targets):
-    """Statistics, posterior and evidence are those of all rows, taken densely, with weights."""
+    """Posterior and evidence are those of all rows by dense formulas, with weights."""
     chunks = []
     for seed in range(3):
         X, y, f = stream(120, seed)
         t = y if targets == 1 else np.column_stack([y, f**2 + 0.2 * y])
-        chunks.append(
-            (X, t, np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None)
-        )
+        chunks.append((X, t, default_rng(seed).uniform(0.5, 2.0, len(X)) if seed else None))
     model = fed(chunks)
     X = np.concatenate([c[0] for c in chunks])
     y = np.concatenate([c[1] for c in chunks]).reshape(360, -1)
     w = np.concatenate([np.ones(120) if c[2] is None else c[2] for c in chunks])
-    Phi = design_of(model, X)
-    scaling = model.model_.design.scaling
-    alpha = model.model_.alpha
-    t = scaling.targets(y)
+    means = model.model_.mean.reshape(-1, targets)
     evidence = 0.0
     for k in range(targets):
-        noise = np.atleast_1d(model.model_.evidence_noise)[k]
-        beta = scaling.t_scale[k] ** 2 / noise
-        mean, _ = naive.posterior(Phi, t[:, k], alpha, beta, w)
-        np.testing.assert_allclose(
-            model.model_.mean.reshape(len(mean), -1)[:, k], mean, rtol=1e-4, atol=1e-7
-        )
-        evidence += naive.log_evidence(Phi, t[:, k], alpha, beta, w) - len(X) * np.log(
-            scaling.t_scale[k]
-        )
+        dense = Dense(model, X, y[:, k], target=k)
+        mean, _ = naive.posterior(*dense.problem, w)
+        assert_allclose(means[:, k], mean, rtol=1e-4, atol=1e-7)
+        evidence += naive.log_evidence(*dense.problem, w) - len(X) * np.log(dense.scale)
     assert model.log_evidence_ == pytest.approx(evidence, rel=1e-7)
     assert model.model_.n_rows == len(X)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_steps_and_refusals():
-    """The first call is a fit, to the bit; the same chunks give the same bits; what cannot be is
-    refused by name."""
+def test_steps_repeat_to_the_bit_and_misuse_is_refused():
+    """The first call is a fit; the same chunks give the same bits."""
     X, y, _ = stream(200)
     first = RVMRegressor(**OPTIONS).partial_fit(X, y)
-    whole = RVMRegressor(**OPTIONS).fit(X, y)
-    assert first.model_.digest() == whole.model_.digest()
+    fresh = RVMRegressor(**OPTIONS).fit(X, y)
+    assert first.model_.digest() == fresh.model_.digest()
     more = stream(90, 1)
     again = fed([(X, y, None), (*more[:2], None)])
     first.partial_fit(*more[:2])
@@ -79,7 +71,7 @@ def test_steps_and_refusals():
     assert restored.model_.digest() == first.model_.digest()
     assert first.model_.n_rows == 291
     with pytest.raises(UsageError, match="fit and files keep no rows"):
-        whole.partial_fit(*more[:2])
+        fresh.partial_fit(*more[:2])
     with pytest.raises(ValueError, match="X has 1 features"):
         first.partial_fit(X[:, :1], y)
     with pytest.raises(DataError, match="dimension"):
@@ -108,9 +100,8 @@ def test_steps_and_refusals():
         constant.partial_fit(X, y)
 
 
-def test_a_step_has_its_first_round_whatever_the_time_limit():
-    """The limit of seconds ends a step, not before it has a model."""
-    rng = np.random.default_rng(0)
+def test_a_step_runs_its_first_round_whatever_the_time_limit():
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
     model = RVMRegressor(gamma=1.0, random_state=0).partial_fit(X[:40], y[:40])

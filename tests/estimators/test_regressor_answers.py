@@ -1,11 +1,13 @@
-"""RVMRegressor's known answers, units, weights and attributes."""
+"""Known answers, units, weights and attributes of RVMRegressor."""
 
 import warnings
 
 import naive
 import numpy as np
 import pytest
-from regressions import design_of, plain_deviation, plane, sinc
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
+from regressions import Dense, design_of, plain_deviation, plane, sinc
 
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
@@ -14,9 +16,8 @@ from partirvm.errors import DataWarning
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])
 @pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
-def test_sinc(strategy, noise):
-    """Noise sd within 20 % of the truth, few vectors, an error well below the noise (Tipping 2001,
-    §4.1)."""
+def test_sinc_has_few_vectors_and_the_right_noise(strategy, noise):
+    """Noise within 20 % of the truth, and an error well below the noise (Tipping 2001, §4.1)."""
     X, y = sinc(200, noise)
     model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
     test = np.linspace(-9.5, 9.5, 300)[:, None]
@@ -25,7 +26,7 @@ def test_sinc(strategy, noise):
     assert model.noise_variance_**0.5 == pytest.approx(noise, rel=0.2)
     assert 3 <= model.n_relevance_vectors_ <= 20
     assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.5 * noise
-    fresh = truth + noise * np.random.default_rng(9).normal(size=300)
+    fresh = truth + noise * default_rng(9).normal(size=300)
     assert np.mean(np.abs(fresh - mean) <= 1.96 * std) == pytest.approx(0.95, abs=0.04)
     assert (std**2 >= model.model_.predictive.noise_variance).all()
 
@@ -35,65 +36,59 @@ def test_sinc(strategy, noise):
 )
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("standardize", [False, True])
-def test_posterior_and_evidence_are_the_papers(options, weighted, standardize):
-    """At the α and σ² found: γ, mean, sd and evidence (eqs. 15, 17, 21, 22) in the target's
-    units."""
+def test_posterior_and_evidence_follow_the_paper(options, weighted, standardize):
+    """γ, mean, deviation and evidence (eqs. 15, 17, 21, 22) at the final α and σ²."""
     X, y = plane(150)
     X = X * [1.0, 30.0, 0.1] + [0, 100, 5]
-    w = np.random.default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
+    w = default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
     gamma = 0.3 if standardize else [0.3, 0.0003, 30.0]
     model = RVMRegressor(
         gamma=gamma, standardize=standardize, noise="constant", random_state=0, **options
     )
     model.fit(X, y, sample_weight=w)
-    scaling = model.model_.design.scaling
-    shift = scaling.t_shift[0]
-    scale = scaling.t_scale[0]
-    np.testing.assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
+    dense = Dense(model, X, y)
+    shift = dense.shift
+    scale = dense.scale
+    assert_allclose(shift, np.average(y, weights=w), rtol=1e-12)
     expected_sd = np.sqrt(np.average((y - shift) ** 2, weights=w)) if standardize else 1.0
-    np.testing.assert_allclose(scale, expected_sd, rtol=1e-12)
-    Phi = design_of(model, X)
-    t = (y - shift) / scale
-    alpha = model.model_.alpha
-    beta = scale**2 / model.model_.evidence_noise
+    assert_allclose(scale, expected_sd, rtol=1e-12)
     test = plane(40, seed=5)[0] * [1.0, 30.0, 0.1] + [0, 100, 5]
-    mean, variance = naive.predict_by_rows(design_of(model, test), Phi, t, alpha, beta, w)
+    mean, variance = naive.predict_by_rows(design_of(model, test), *dense.problem, w)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        found = model.predict(test)
+        predicted = model.predict(test)
         std = plain_deviation(model, test)
-    np.testing.assert_allclose(found, shift + scale * mean, atol=1e-6 * y.std())
-    np.testing.assert_allclose(std, scale * np.sqrt(variance), rtol=1e-6)
-    evidence = naive.log_evidence(Phi, t, alpha, beta, w) - len(y) * np.log(scale)
-    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
-    gamma = naive.determinedness(Phi, t, alpha, beta, w)[model.model_.design.n_leading :]
-    np.testing.assert_allclose(model.determinedness_, gamma, atol=1e-6)
+    assert_allclose(predicted, shift + scale * mean, atol=1e-6 * y.std())
+    assert_allclose(std, scale * np.sqrt(variance), rtol=1e-6)
+    evidence = naive.log_evidence(*dense.problem, w) - len(y) * np.log(scale)
+    assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
+    gamma = naive.determinedness(*dense.problem, w)[model.model_.design.n_leading :]
+    assert_allclose(model.determinedness_, gamma, atol=1e-6)
 
 
-def test_without_intercept_and_standardisation_the_target_is_left_alone():
-    """The mean is Kw of the raw target: an evidence maximum of it, with the dense posterior at its
-    α and σ²."""
+def test_without_intercept_and_standardisation_the_target_is_raw():
+    """The mean is Kw of the raw target, with the dense posterior at the final α and σ²."""
     X, y = plane(120)
     y = y + 40.0
-    asked = {"gamma": 0.2, "kernel": "gaussian", "noise": "constant", "strategy": "basic"}
-    model = RVMRegressor(standardize=False, fit_intercept=False, **asked).fit(X, y)
+    options = {"gamma": 0.2, "kernel": "gaussian", "noise": "constant", "strategy": "basic"}
+    model = RVMRegressor(standardize=False, fit_intercept=False, **options).fit(X, y)
     K = naive.gaussian(X, model.relevance_vectors_, 0.2)
     assert model.intercept_ == 0.0
-    np.testing.assert_allclose(model.predict(X), K @ model.weights_, rtol=1e-9)
+    assert_allclose(model.predict(X), K @ model.weights_, rtol=1e-9)
     beta = 1 / model.model_.evidence_noise
     mean = np.linalg.solve(beta * K.T @ K + np.diag(model.alpha_), beta * K.T @ y)
-    np.testing.assert_allclose(model.predict(X), K @ mean, rtol=1e-6)
+    assert_allclose(model.predict(X), K @ mean, rtol=1e-6)
     assert model.log_evidence_ == pytest.approx(
         naive.log_evidence(K, y, model.alpha_, beta), rel=1e-6
     )
 
 
-def test_the_attributes_make_the_prediction():
-    """mean = intercept_ + sd(y)·Σ_m weights_m k(x, z_m), z_m rows of X in its own units."""
+def test_predictions_follow_from_the_attributes():
+    """mean = intercept_ + sd(y)·Σ_m weights_m k(x, z_m), where z_m are rows of X."""
     X, y = plane(200)
     model = RVMRegressor(gamma=0.3, partition_size=50, random_state=0).fit(X, y)
     kernels = naive.gaussian(X / X.std(axis=0), model.relevance_vectors_ / X.std(axis=0), 0.3)
-    np.testing.assert_allclose(
+    assert_allclose(
         model.predict(X), model.intercept_ + y.std() * kernels @ model.weights_, atol=1e-9
     )
     assert {tuple(row) for row in model.relevance_vectors_} <= {tuple(row) for row in X}

@@ -1,4 +1,4 @@
-"""Every kind of input, names of features, validation data, and plans."""
+"""Every kind of input, names of features, and validation data."""
 
 import warnings
 
@@ -7,6 +7,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 from regressions import plane
 
 from partirvm import RVMRegressor, ingest
@@ -14,13 +15,13 @@ from partirvm.errors import DataError, UsageError
 
 
 def test_names_and_number_of_features_follow_each_fit(tmp_path):
-    """Of pandas and Dask frames; a refit on rows without names forgets those of the fit before."""
+    """For pandas and Dask frames; a fit of rows without names forgets earlier names."""
     X, y = plane(60)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = RVMRegressor(gamma="scale", random_state=0)
     model.fit(dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=30))
     assert (model.n_features_in_, list(model.feature_names_in_)) == (3, ["a", "b", "c"])
-    np.testing.assert_array_equal(model.predict(frame[["b", "a", "c"]]), model.predict(frame))
+    assert_array_equal(model.predict(frame[["b", "a", "c"]]), model.predict(frame))
     with pytest.raises(
         ValueError, match=r"lacks columns on which the model was trained: c\. It has a, b"
     ):
@@ -38,38 +39,37 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
         assert not hasattr(model, "feature_names_in_")
 
 
-def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
-    """A frame of other columns is refused, whatever kinds the two are; their order may differ; a
-    dataset will do."""
+def test_held_out_rows_must_have_the_training_columns(tmp_path):
+    """In any order and of any kind of input, also where the training rows are of another kind."""
     X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    made = RVMRegressor(gamma="scale", random_state=0)
-    pair = made.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
+    model = RVMRegressor(gamma="scale", random_state=0)
+    pair = model.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
     ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
-    from_dataset = made.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
+    from_dataset = model.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
     assert from_dataset == pytest.approx(pair)
     out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=20)
     for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
         other = frame.rename(columns={"c": "d"})
         for held_out in (other, dd.from_pandas(other, npartitions=2)):
             with pytest.raises(DataError, match="lacks columns on which the model was trained: c"):
-                made.fit(*training, X_val=held_out, y_val=y)
+                model.fit(*training, X_val=held_out, y_val=y)
         for held_out in (frame[["b", "a", "c"]], dd.from_pandas(frame, npartitions=2), X):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="X .* feature names")
                 assert (
-                    made.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
+                    model.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
                 )
-    made.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
+    model.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
     with pytest.raises(ValueError, match="2 features"):
-        made.fit(X, y, X_val=X[:, :2], y_val=y)
+        model.fit(X, y, X_val=X[:, :2], y_val=y)
     with pytest.raises(UsageError, match="validation rows need both X and y"):
-        made.fit(X, y, X_val=X)
+        model.fit(X, y, X_val=X)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_values_that_are_not_finite_out_of_core(value):
-    """Count, first row and the name of its column, found by a pass over the tiles."""
+def test_infinite_values_out_of_core_are_named(value):
+    """By their number, the first row and the column."""
     X, y = plane(50)
     X[33, 1] = value
     X[40, 2] = np.inf

@@ -1,5 +1,4 @@
-"""Every strategy with every likelihood, partition sizes left to the heuristic, and limits, through
-RVMRegressor."""
+"""Strategies, choices of fit rows, heuristic partition sizes and limits through RVMRegressor."""
 
 import warnings
 from math import ceil, sqrt
@@ -43,8 +42,7 @@ def basic():
 @pytest.mark.parametrize("strategy", PARTITIONED)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
-    """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees
-    all rows."""
+    """Error, noise and vectors of ten partitions of 60 rows; the last fit sees all rows."""
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
     model = RVMRegressor(
         strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options
@@ -62,8 +60,7 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(PARTITIONED, {"incremental"}))
 def test_the_heuristic_chooses_the_partition_size(strategy):
-    """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the
-    plan's text."""
+    """√(N·d) random rows, of which a share ρ become vectors, give P = ⌈f(ρ)·√(N·d)⌉."""
     N = 1200
     d = 12
     X, y = plane(N, d)
@@ -72,30 +69,31 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
     rho = model.plan_.rho
     assert (first["kind"], first["rows"]) == ("heuristic", ceil(sqrt(N * d)))
     assert rho == first["vectors"] / first["rows"]
-    found = ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * sqrt(N * d))
-    assert first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == found
+    expected = ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * sqrt(N * d))
+    assert (
+        first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == expected
+    )
     assert first["notes"] == []
     assert [entry["kind"] for entry in model.history_[1:]].count("heuristic") == 0
     assert f"ρ = {rho:.3f}" in str(model.plan_)
 
 
 def dense():
-    """Nearly every row is a vector to the first fits."""
+    """Rows of which nearly all become vectors in the first fits."""
     return plane(600, noise=0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("strategy", "reason", "says"),
+    ("strategy", "reason", "message"),
     [
         ("split-merge", Termination.CONVERGED, r"\d+ vectors were dropped at merges"),
         ("incremental", Termination.VECTORS, "max_vectors was reached"),
         ("working-set", Termination.VECTORS, None),
     ],
 )
-def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
-    """No more vectors in any model; a warning where that cost vectors, or candidates that nobody
-    saw."""
+def test_max_vectors_holds_for_every_strategy(strategy, reason, message):
+    """A warning tells where that dropped vectors or left candidates unread."""
     options = {
         "strategy": strategy,
         "gamma": 1.0,
@@ -104,10 +102,10 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
         "random_state": 0,
     }
     X, y = dense()
-    if says is None:
+    if message is None:
         model = RVMRegressor(**options).fit(X, y)
     else:
-        with pytest.warns(LimitWarning, match=says):
+        with pytest.warns(LimitWarning, match=message):
             model = RVMRegressor(**options).fit(X, y)
     assert model.termination_ is reason
     assert 0 < model.n_relevance_vectors_ <= 60

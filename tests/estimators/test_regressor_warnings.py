@@ -1,10 +1,12 @@
-"""Odd data and limits: a warning, and a correct fit."""
+"""Unusual data and limits: a warning, and a correct fit."""
 
 import dask.array as da
 import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from regressions import plane, sinc
 from sklearn.model_selection import cross_val_score
 
@@ -16,35 +18,34 @@ STRATEGIES = some(["basic", "split-merge", "incremental", "working-set"], {"basi
 
 
 def rounded(value, n):
-    """Values that differ by rounding in the last place, which counts as constant."""
+    """Values that differ in the last place, which counts as constant."""
     return np.where(np.arange(n) % 2, value, np.nextafter(value, np.inf))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_constant_feature_warns_and_changes_nothing(strategy):
-    """Named in a DataWarning; predictions are those without it (gamma is given, so the kernel is
-    the same)."""
+    """The warning names it; predictions are those without it."""
     X, y = plane(100, d=2)
     constant = np.column_stack([X, rounded(0.1, 100)])
     options = {"gamma": 0.3, "strategy": strategy, "partition_size": 30, "random_state": 0}
     with pytest.warns(DataWarning, match="constant features.*x2"):
         model = RVMRegressor(**options).fit(constant, y)
-    np.testing.assert_allclose(
+    assert_allclose(
         model.predict(constant), RVMRegressor(**options).fit(X, y).predict(X), atol=1e-6
     )
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("value", [0.0, 7.3, -1e9])
-def test_a_constant_target_warns_and_is_returned(strategy, value):
-    """A model of no vectors whose mean is the constant, with a finite sd."""
+def test_a_constant_target_warns_and_is_predicted(strategy, value):
+    """The model has no vectors and a finite deviation."""
     X, _ = plane(50)
     with pytest.warns(DataWarning, match="target 'y' is constant"):
         model = RVMRegressor(strategy=strategy, partition_size=20, random_state=0).fit(
             X, rounded(value, 50)
         )
     mean, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(mean, value, rtol=1e-12)
+    assert_allclose(mean, value, rtol=1e-12)
     assert np.isfinite(std).all()
     assert model.n_relevance_vectors_ == 0
     assert model.termination_ is Termination.CONSTANT
@@ -52,42 +53,40 @@ def test_a_constant_target_warns_and_is_returned(strategy, value):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_duplicate_rows_make_a_correct_fit(strategy):
-    """Every row five times: no vector twice, and σ² is that of the rows about the curve."""
+    """Of rows that occur five times none is a vector twice, and the noise is right."""
     X, _ = sinc(60, 0.1)
     X = np.vstack([X] * 5)
-    y = np.sinc(X[:, 0] / np.pi) + 0.1 * np.random.default_rng(1).normal(size=300)
+    y = np.sinc(X[:, 0] / np.pi) + 0.1 * default_rng(1).normal(size=300)
     model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=40, random_state=0).fit(X, y)
     assert len(np.unique(model.relevance_vectors_, axis=0)) == model.n_relevance_vectors_
     assert model.noise_variance_**0.5 == pytest.approx(0.1, rel=0.2)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_noise_free_data_warn_of_the_floor(strategy):
-    """A target in the span of two kernels: NoiseFloorWarning, 1e-8·var(y) by the evidence, and a
-    mean that is right."""
+def test_noise_free_data_warn_of_the_noise_floor(strategy):
+    """The noise is 1e-8·var(y) by the evidence, and the mean is right."""
     X = np.linspace(-3, 3, 150)[:, None]
     y = 5 + naive.gaussian(X, X[[40, 110]], 2.0 / X.var()) @ [3.0, -2.0]
     with pytest.warns(NoiseFloorWarning, match="set the noise variance"):
         model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=50, random_state=0).fit(
             X, y
         )
-    np.testing.assert_allclose(model.model_.evidence_noise, 1e-8 * y.var(), rtol=1e-6)
+    assert_allclose(model.model_.evidence_noise, 1e-8 * y.var(), rtol=1e-6)
     assert np.sqrt(model.noise_variance_) < 1e-3 * y.std()
-    np.testing.assert_allclose(model.predict(X), y, atol=1e-3)
+    assert_allclose(model.predict(X), y, atol=1e-3)
 
 
 def test_far_rows_warn_at_prediction():
-    """Their number, a prediction of about the mean; rows near the vectors do not warn. A search
-    warns once, here."""
+    """The warning counts them and their prediction is the mean; a search warns once."""
     X, y = plane(100)
-    with pytest.warns(DataWarning, match="constant features") as found:
+    with pytest.warns(DataWarning, match="constant features") as caught:
         cross_val_score(RVMRegressor(gamma=0.3), np.column_stack([X, 0 * y]), y, cv=3)
-    assert [each.filename for each in found] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     far = np.vstack([X[:5], np.full((2, 3), 1e3)])
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):
         mean = model.predict(far)
-    np.testing.assert_allclose(mean[5:], model.intercept_)
+    assert_allclose(mean[5:], model.intercept_)
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):
         model.predict(da.from_array(far, chunks=4))
     model.predict(model.relevance_vectors_)

@@ -1,10 +1,11 @@
-"""``save_model`` takes a fitted estimator, and ``load_model`` gives it back: nothing is pickled,
-nothing is lost."""
+"""``save_model`` stores a fitted estimator and ``load_model`` returns it, without pickle."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -17,22 +18,22 @@ N = 160
 
 def wave(n=N, seed=0):
     """Inputs (n, 2) and targets (n,)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
 
 
-def same(found, expected):
-    """Attributes that tell of a fit, but ``plan_`` and those of the models themselves."""
+def assert_same_attributes(loaded, expected):
+    """Compare the attributes of two fits, but ``plan_`` and the models themselves."""
     left_out = {"plan_", "model_", "estimators_", "kernel_"}
     names = {
         name for name in vars(expected) if name.endswith("_") and not name.startswith("_")
     } - left_out
-    assert names <= set(vars(found))
+    assert names <= set(vars(loaded))
     for name in names:
-        one = getattr(found, name)
+        one = getattr(loaded, name)
         other = getattr(expected, name)
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert_array_equal(one, other, err_msg=name)
         assert getattr(one, "dtype", None) == getattr(other, "dtype", None), name
         assert type(one) is type(other), name
 
@@ -59,9 +60,8 @@ REGRESSORS = {
 
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("name", some(REGRESSORS, set(REGRESSORS) - {"plain"}))
-def test_a_regressor_comes_back(name, tmp_path):
-    """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it
-    can be fitted."""
+def test_a_stored_regressor_is_the_same_to_the_bit(name, tmp_path):
+    """Parameters, attributes, predictions, intervals, samples, score, and the fit of a clone."""
     X, y = wave()
     fitted = RVMRegressor(**REGRESSORS[name], random_state=3, time_limit="1h").fit(X, y)
     save_model(fitted, tmp_path / "m")
@@ -70,21 +70,17 @@ def test_a_regressor_comes_back(name, tmp_path):
         for path in (tmp_path / "m").rglob("*")
         if path.is_file() and b"pickle" in path.read_bytes()
     ]
-    found = load_model(tmp_path / "m")
-    assert type(found) is RVMRegressor
-    assert repr(found.get_params()) == repr(fitted.get_params())
-    same(found, fitted)
-    assert found.kernel_ == fitted.kernel_
+    loaded = load_model(tmp_path / "m")
+    assert type(loaded) is RVMRegressor
+    assert repr(loaded.get_params()) == repr(fitted.get_params())
+    assert_same_attributes(loaded, fitted)
+    assert loaded.kernel_ == fitted.kernel_
     new, target = wave(seed=1)
-    np.testing.assert_array_equal(
-        found.predict(new, return_std=True), fitted.predict(new, return_std=True)
-    )
-    np.testing.assert_array_equal(
-        found.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9)
-    )
-    np.testing.assert_array_equal(found.sample_y(new, 2, 1), fitted.sample_y(new, 2, 1))
-    assert found.score(new, target) == fitted.score(new, target) > 0.8
-    np.testing.assert_array_equal(clone(found).fit(X, y).predict(new), fitted.predict(new))
+    assert_array_equal(loaded.predict(new, return_std=True), fitted.predict(new, return_std=True))
+    assert_array_equal(loaded.predict_interval(new, 0.9), fitted.predict_interval(new, 0.9))
+    assert_array_equal(loaded.sample_y(new, 2, 1), fitted.sample_y(new, 2, 1))
+    assert loaded.score(new, target) == fitted.score(new, target) > 0.8
+    assert_array_equal(clone(loaded).fit(X, y).predict(new), fitted.predict(new))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +93,8 @@ def test_a_regressor_comes_back(name, tmp_path):
     ],
     ids=["text", "integers", "booleans", "objects"],
 )
-def test_a_classifier_comes_back(labels, tmp_path):
-    """With labels of y's own type, and weights of classes by label."""
+def test_a_stored_classifier_is_the_same_to_the_bit(labels, tmp_path):
+    """With labels of the type of y, and class weights by label."""
     X, y = wave()
     t = np.asarray(labels)[(y > 0).astype(int)]
     weight = (
@@ -106,48 +102,44 @@ def test_a_classifier_comes_back(labels, tmp_path):
     )
     fitted = RVMClassifier(gamma=0.5, class_weight=weight).fit(X, t)
     save_model(fitted, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    same(found, fitted)
-    assert found.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(found.predict_proba(X), fitted.predict_proba(X))
-    assert found.predict(X).dtype == fitted.predict(X).dtype
-    assert found.score(X, t) == fitted.score(X, t) > 0.8
+    loaded = load_model(tmp_path / "m")
+    assert_same_attributes(loaded, fitted)
+    assert loaded.get_params() == fitted.get_params()
+    assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+    assert loaded.predict(X).dtype == fitted.predict(X).dtype
+    assert loaded.score(X, t) == fitted.score(X, t) > 0.8
 
 
-def test_names_and_categories_come_back(tmp_path):
-    """Of a data frame: fewer columns are refused, labels are coded."""
+def test_a_stored_estimator_keeps_names_and_categories(tmp_path):
     X, y = wave()
     frame = pd.DataFrame({"a": X[:, 0], "b": pd.Categorical(np.where(X[:, 1] > 0, "up", "down"))})
     fitted = RVMRegressor(gamma=0.5).fit(frame, y)
     save_model(fitted, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    same(found, fitted)
-    np.testing.assert_array_equal(found.predict(frame), fitted.predict(frame))
+    loaded = load_model(tmp_path / "m")
+    assert_same_attributes(loaded, fitted)
+    assert_array_equal(loaded.predict(frame), fitted.predict(frame))
     with pytest.raises(DataError, match="lacks columns on which the model was trained: a"):
-        found.predict(frame[["b"]])
+        loaded.predict(frame[["b"]])
 
 
-def test_rows_that_joined_later(tmp_path):
-    """``partial_fit`` needs the rows, which no file holds; augmented predictions know that rows
-    have joined."""
+def test_a_stored_partial_fit_cannot_go_on(tmp_path):
+    """It needs the rows, which no file holds; augmented predictions work."""
     X, y = wave()
     fitted = RVMRegressor(gamma=0.5).partial_fit(X[:80], y[:80]).partial_fit(X[80:], y[80:])
     save_model(fitted, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    np.testing.assert_array_equal(
-        found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y))
-    )
+    loaded = load_model(tmp_path / "m")
+    assert_array_equal(loaded.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
     with pytest.raises(UsageError, match="fit and files keep no rows"):
-        found.partial_fit(X, y)
+        loaded.partial_fit(X, y)
 
 
-def test_what_cannot_be_saved(tmp_path):
-    """It is named, and nothing is left behind."""
+def test_an_estimator_that_cannot_be_saved_is_named(tmp_path):
+    """Nothing is left behind."""
     X, y = wave()
     for write in (save_model, RVMRegressor.to_c, RVMRegressor.to_numpy):
         with pytest.raises(NotFittedError):
             write(RVMRegressor(), tmp_path / "m.h")
-    for estimator, says in (
+    for estimator, message in (
         (RVMRegressor(kernel=lambda X, Z: X @ Z.T, basis="linear"), r"<lambda>.*'module:function'"),
         (
             RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)),
@@ -158,6 +150,6 @@ def test_what_cannot_be_saved(tmp_path):
             "Own cannot be saved",
         ),
     ):
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(UsageError, match=message):
             save_model(estimator.fit(X, y), tmp_path / "m")
         assert not (tmp_path / "m").exists()

@@ -1,4 +1,4 @@
-"""Targets and inputs of other scales; weights that arithmetic cannot hold; rounded features."""
+"""Targets and inputs of other scales; weights that arithmetic cannot hold; overflow."""
 
 import math
 from itertools import product
@@ -7,6 +7,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 from regressions import plane
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -21,16 +23,20 @@ LARGE = ("polynomial", "matern32")
 
 
 @pytest.mark.parametrize("factor", some([1e-6, 3.0, 7.0, 1e6], {3.0}))
-def test_targets_times_any_factor(factor):
-    """Products that round: c·y has the vectors of y, and N log c nats less evidence."""
-    rng = np.random.default_rng(11)
+def test_a_factor_of_the_targets_keeps_the_vectors(factor):
+    """The evidence of N rows falls by N log c nats."""
+    rng = default_rng(11)
     X = rng.uniform(-3, 3, (90, 1))
     y = np.sinc(X[:, 0]) + 0.02 * rng.normal(size=90)
     here, there = (RVMRegressor(**OPTIONS, strategy="basic").fit(X, c * y) for c in (1.0, factor))
-    np.testing.assert_array_equal(there.relevance_vectors_, here.relevance_vectors_)
-    np.testing.assert_allclose(
-        there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9
-    )
+    assert_array_equal(there.relevance_vectors_, here.relevance_vectors_)
+    assert_allclose(there.log_evidence_, here.log_evidence_ - 90 * np.log(factor), rtol=1e-9)
+
+
+def answers(model, X):
+    """Predictions, deviations, intervals, samples and intercept, all in the unit of the target."""
+    predictions = [*model.predict(X, return_std=True), *model.predict_interval(X)]
+    return [*predictions, model.sample_y(X, 2, noise=True), model.intercept_]
 
 
 @pytest.mark.parametrize(
@@ -40,9 +46,8 @@ def test_targets_times_any_factor(factor):
         [("basic", 190), ("working-set", -190)],
     ),
 )
-def test_targets_times_a_power_of_two(exponent, strategy):
-    """Such a product is exact: the same bits of weights, and predictions, intervals and samples
-    times that power."""
+def test_a_power_of_two_of_the_targets_keeps_the_bits(exponent, strategy):
+    """Predictions, intervals and samples are multiplied by that power, exactly."""
     X, y = plane(120)
     options = {
         **OPTIONS,
@@ -54,22 +59,13 @@ def test_targets_times_a_power_of_two(exponent, strategy):
     there = RVMRegressor(**options).fit(
         X[40:], np.ldexp(y[40:], exponent), X_val=X[:40], y_val=np.ldexp(y[:40], exponent)
     )
-    np.testing.assert_array_equal(there.weights_, here.weights_)
-    np.testing.assert_array_equal(there.alpha_, here.alpha_)
+    assert_array_equal(there.weights_, here.weights_)
+    assert_array_equal(there.alpha_, here.alpha_)
     assert there.n_relevance_vectors_ > 1
-    pairs = [
-        *zip(there.predict(X, return_std=True), here.predict(X, return_std=True), strict=True),
-        *zip(there.predict_interval(X), here.predict_interval(X), strict=True),
-        *zip(
-            there.predict(da.from_array(X), return_std=True),
-            here.predict(X, return_std=True),
-            strict=True,
-        ),
-        (there.sample_y(X, 2, noise=True), here.sample_y(X, 2, noise=True)),
-        (there.intercept_, here.intercept_),
-    ]
-    for found, expected in pairs:
-        np.testing.assert_array_equal(found, np.ldexp(expected, exponent))
+    for scaled, expected in zip(answers(there, X), answers(here, X), strict=True):
+        assert_array_equal(scaled, np.ldexp(expected, exponent))
+    streamed = there.predict(da.from_array(X), return_std=True)
+    assert_array_equal(streamed, there.predict(X, return_std=True))
     rows = 80 * exponent * math.log(2)
     assert there.log_evidence_ == pytest.approx(here.log_evidence_ - rows, rel=1e-12)
     last = there.history_[-1]
@@ -83,29 +79,27 @@ def test_targets_times_a_power_of_two(exponent, strategy):
 
 
 @pytest.mark.parametrize("exponent", some(POWERS, {190}))
-def test_inputs_times_a_power_of_two(exponent):
-    """The same bits of predictions, of numbers and of classes, and with a learned width for each
-    feature."""
+def test_a_power_of_two_of_the_inputs_keeps_the_bits(exponent):
+    """For numbers and classes, also with a learned width for each feature."""
     X, y = plane(50)
     for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
         for gamma in (0.3, "learn-per-feature"):
             here = estimator(gamma=gamma, random_state=0).fit(X, target)
             there = estimator(gamma=gamma, random_state=0).fit(np.ldexp(X, exponent), target)
-            np.testing.assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
-            np.testing.assert_array_equal(there.feature_relevance_, here.feature_relevance_)
+            assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
+            assert_array_equal(there.feature_relevance_, here.feature_relevance_)
             assert there.log_evidence_ == here.log_evidence_
 
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 @pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e160, 1e300])
-@pytest.mark.parametrize("some", [True, False])
-def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
-    """Their mean is named, with what to do; a few tiny weights among others are rows that hardly
-    count."""
+@pytest.mark.parametrize("few", [True, False])
+def test_weights_that_arithmetic_cannot_hold_are_named(estimator, weight, few):
+    """With advice; a few tiny weights among others are rows that hardly count."""
     X, y = plane(60)
     target = y > np.median(y) if estimator is RVMClassifier else y
-    weights = np.where(np.arange(60) < (5 if some else 60), weight, 1.0)
-    if some and weight < 1:
+    weights = np.where(np.arange(60) < (5 if few else 60), weight, 1.0)
+    if few and weight < 1:
         assert np.isfinite(estimator(**OPTIONS).fit(X, target, sample_weight=weights).log_evidence_)
         return
     with pytest.raises(DataError, match=r"the mean weight is .*e[+-]\d+.*power of ten"):
@@ -115,9 +109,8 @@ def test_weights_that_arithmetic_cannot_hold(estimator, weight, some):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "linear", *LARGE])
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_predictions_that_are_no_numbers_are_named(estimator, kernel):
-    """Finite inputs whose squares overflow: a finite prediction, or an error with row, column and
-    value; no NaN."""
+def test_predictions_that_overflow_are_named(estimator, kernel):
+    """By row, column and value; kernels that vanish far away predict finite values."""
     X, y = plane(60)
     model = estimator(
         kernel=kernel, **({} if kernel == "linear" else {"gamma": 0.3}), random_state=0

@@ -1,10 +1,10 @@
-"""Rows, passes and fits that the executors are tried with, what the formulas say of them, and a
-real cluster."""
+"""Rows, passes and fits for tests of executors, and the formulas of their statistics."""
 
 import time
 
 import naive
 import numpy as np
+from numpy.random import default_rng
 from scipy.stats import norm
 from waiting import wait_for
 
@@ -41,21 +41,18 @@ assert TILE > PANEL_ROWS
 
 def rows():
     """Inputs, targets and weights; some weights are zero."""
-    rng = np.random.default_rng(11)
+    rng = default_rng(11)
     X = rng.uniform(-2, 2, size=(N, D))
     y = 10 + np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=N)
     return X, y, rng.choice([0.0, 0.5, 2.0], size=N, p=[0.1, 0.4, 0.5])
 
 
 def design(labels, bias=False):
-    """A design whose centres are these rows, under a scaling that is not trivial."""
+    """A design whose centres are these rows, with a scaling that is not trivial."""
     X, y, _ = rows()
-    scaling = Scaling(
-        np.array([0.1, -0.2, 0.0]),
-        np.array([1.0, 2.0, 0.5]),
-        np.array([y.mean()]),
-        np.array([y.std()]),
-    )
+    shifts = np.array([0.1, -0.2, 0.0])
+    scales = np.array([1.0, 2.0, 0.5])
+    scaling = Scaling(shifts, scales, np.array([y.mean()]), np.array([y.std()]))
     labels = np.array(labels, dtype=np.int64)
     return Design(Gaussian((GAMMA,)), scaling, X[labels], labels, bias)
 
@@ -114,13 +111,13 @@ def expected(pass_):
     """Fields of the statistic by the formulas, over all rows at once."""
     X, y, w = rows()
     t = ((y - y.mean()) / y.std())[:, None]
-    if (wanted := getattr(pass_, "rows", None)) is not None:
-        w = np.where(np.isin(np.arange(N), wanted), w, 0.0)
-    there = w > 0
+    if (sample := getattr(pass_, "rows", None)) is not None:
+        w = np.where(np.isin(np.arange(N), sample), w, 0.0)
+    weighted = w > 0
     if isinstance(pass_, MomentsPass):
         mean = np.average(X, axis=0, weights=w)
-        return {"inputs.n": there.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
-                "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[there].min(axis=0)}  # fmt: skip
+        return {"inputs.n": weighted.sum(), "inputs.mean": mean, "targets.mean": [np.average(y, weights=w)], "bad": 0,
+                "inputs.square": w @ (X - mean) ** 2, "inputs.minimum": X[weighted].min(axis=0)}  # fmt: skip
     if isinstance(pass_, GramPass):
         kept = phi(pass_.kept, X)
         new = phi(pass_.new, X)
@@ -129,14 +126,10 @@ def expected(pass_):
         kept = kept * root
         new = new * root
         r = r * root
-        fields = {
-            "cross": kept.T @ new,
-            "projection": new.T @ r,
-            "n": there.sum(),
-            "sum_squares": (r**2).sum(axis=0),
-        }
+        fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": weighted.sum()}
+        fields["sum_squares"] = (r**2).sum(axis=0)
         gram = (new**2).sum(axis=0) if pass_.diagonal else new.T @ new
-        return fields | {"gram": gram, "log_weight": np.log(w[there]).sum()}
+        return fields | {"gram": gram, "log_weight": np.log(w[weighted]).sum()}
     Phi = phi(KEPT, X)
     if isinstance(pass_, SlopePass):
         return {"": slope(Phi, t[:, 0], w)}
@@ -144,28 +137,21 @@ def expected(pass_):
     if isinstance(pass_, ResidualPass):
         return {"sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
     if isinstance(pass_, ErrorPass):
-        open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
-        best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
+        candidates = np.setdiff1d(np.flatnonzero(weighted), pass_.exclude)
+        best = candidates[np.lexsort((candidates, -np.abs(r[candidates])))][: pass_.select]
         return {"rows": best, "values": X[best], "errors": np.abs(r[best])}
     if isinstance(pass_, LeaveOneOutPass):
-        own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
-        found = LeftOut.of(
-            Phi, t[:, 0], MEAN, ROOT, BETA, w, own
-        )  # compared with formulas in core/test_left_out
-        return {name: getattr(found, name) for name in ("errors", "variances", "owner")}
+        centre_columns = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
+        # compared with formulas in core/test_left_out
+        left_out = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, centre_columns)
+        return {name: getattr(left_out, name) for name in ("errors", "variances", "owner")}
     mean = y.mean() + y.std() * Phi @ MEAN
     sd = y.std() * np.sqrt(((Phi @ ROOT) ** 2).sum(axis=1) + 0.05)
     hits = [np.mean(np.abs(y - mean) <= norm.ppf(0.5 + level / 2) * sd) for level in LEVELS]
-    covered = {
-        f"figures.coverage_{100 * level:.0f}": found
-        for level, found in zip(LEVELS, hits, strict=True)
-    }
-    return {
-        "n": N,
-        "square": [((y - mean) ** 2).sum()],
-        "figures.nlpd": -norm(mean, sd).logpdf(y).mean(),
-        **covered,
-    }
+    names = [f"figures.coverage_{100 * level:.0f}" for level in LEVELS]
+    fields = dict(zip(names, hits, strict=True))
+    fields["figures.nlpd"] = -norm(mean, sd).logpdf(y).mean()
+    return fields | {"n": N, "square": [((y - mean) ** 2).sum()]}
 
 
 def slope(Phi, t, w):
@@ -183,7 +169,7 @@ def field(value, path):
 
 
 def bits(value):
-    """All numbers of a statistic, to the bit."""
+    """All numbers of a statistic as bytes."""
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
     if isinstance(value, tuple):
@@ -194,7 +180,7 @@ def bits(value):
 
 
 class HeldSource(ZarrSource):
-    """DATA of which only the first tile can be read before the file ``gate`` is there."""
+    """DATA of which only the first tile can be read before the file ``gate`` exists."""
 
     def __init__(self, url, gate):
         super().__init__(url)
@@ -208,7 +194,7 @@ class HeldSource(ZarrSource):
 
 def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     """The instruction of a dense fit of M smooth columns."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     x = rng.uniform(-3, 3, size=(rows, 2))
     centres = rng.uniform(-3, 3, size=(M, 2))
     Phi = np.exp(-0.7 * ((x[:, None, :] - centres) ** 2).sum(axis=-1))
@@ -221,9 +207,8 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
 
 
 def long_fit(seed, steps):
-    """The instruction of a fit of 400 columns that are all needed: so many steps of 5 ms and more
-    each."""
-    rng = np.random.default_rng(seed)
+    """The instruction of a fit of 400 necessary columns: that many steps of at least 5 ms."""
+    rng = default_rng(seed)
     Phi = rng.normal(size=(1200, 400))
     t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))
     gram = GramStatistics(
@@ -237,6 +222,6 @@ def long_fit(seed, steps):
 
 
 def first_row(source, number):
-    """A function of one tile that takes longest for the first ones."""
+    """A function of one tile that takes longest for the first tiles."""
     time.sleep(0.05 / (1 + number))
     return float(source.tile(number).X[0, 0])

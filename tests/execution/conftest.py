@@ -1,4 +1,4 @@
-"""Rows on disk and in memory, and executors, for all tests of executors."""
+"""Rows on disk and in memory, and executors."""
 
 import pytest
 from backend_cases import EXECUTORS, PASSES, TILE, rows
@@ -10,7 +10,7 @@ from partirvm.execution import LocalExecutor, executor_for
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """The rows as DATA on disk, in their own order."""
+    """The rows as DATA on disk, not shuffled."""
     folder = tmp_path_factory.mktemp("data")
     return ingest(rows(), folder / "rows.zarr", tile_rows=TILE, shuffle=None)
 
@@ -28,19 +28,18 @@ test_executor_fits."""
 
 @pytest.fixture(scope="module", params=some(EXECUTORS, SEVERAL))
 def executor(request):
-    """Every executor there is."""
+    """Every kind of executor."""
     if "thread" in request.param:
-        made = LocalExecutor(1 if request.param == "one thread" else 3)
+        runner = LocalExecutor(1 if request.param == "one thread" else 3)
     else:
-        made = executor_for(request.getfixturevalue(request.param.replace(" ", "_")))
-    yield made
-    made.close()
+        runner = executor_for(request.getfixturevalue(request.param.replace(" ", "_")))
+    yield runner
+    runner.close()
 
 
 @pytest.fixture(scope="module")
 def reference(data):
-    """Statistics of one thread over DATA, each pass alone; compared with the formulas in
-    test_executors."""
+    """Statistics of one thread over DATA, each pass alone."""
     single = LocalExecutor(1)
     yield {name: single.run([pass_], data)[0] for name, pass_ in PASSES.items()}
     single.close()

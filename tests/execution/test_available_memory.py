@@ -1,6 +1,4 @@
-"""The memory that a process may use: the tightest limit of the control groups that it is in."""
-
-from pathlib import Path
+"""The memory that a process may use: the lowest limit of its control groups."""
 
 import psutil
 import pytest
@@ -11,8 +9,8 @@ GIB = 1 << 30
 UNLIMITED = "9223372036854771712"  # what version 1 shows where there is no limit
 
 
-def machine(folder: Path, cgroup: str | None, **limits: str) -> int:
-    """What is found on a machine with this /proc/self/cgroup and these limits by folder."""
+def available(folder, cgroup, **limits):
+    """The available memory with this /proc/self/cgroup and these limits by folder."""
     (folder / "proc" / "self").mkdir(parents=True)
     if cgroup is not None:
         (folder / "proc" / "self" / "cgroup").write_text(cgroup)
@@ -41,14 +39,14 @@ def machine(folder: Path, cgroup: str | None, **limits: str) -> int:
           "memory/slurm/uid_0/job_1/memory.limit_in_bytes": UNLIMITED, "memory/other/memory.limit_in_bytes": GIB}, 6),
     ],
 )  # fmt: skip
-def test_the_tightest_limit_holds(
-    cgroup: str | None, limits: dict[str, str], gib: int | None, tmp_path: Path
-) -> None:
+def test_the_lowest_limit_of_control_groups_holds(cgroup, limits, gib, tmp_path):
     """Without a limit it is the memory of the machine."""
-    whole = psutil.virtual_memory().total
-    assert machine(tmp_path, cgroup, **limits) == (whole if gib is None else min(gib * GIB, whole))
+    total = psutil.virtual_memory().total
+    assert available(tmp_path, cgroup, **limits) == (
+        total if gib is None else min(gib * GIB, total)
+    )
 
 
-def test_this_machine() -> None:
+def test_resident_memory_is_below_peak_and_limit():
     assert 0 < resident_memory() <= peak_memory()
     assert available_memory() >= resident_memory()

@@ -1,5 +1,4 @@
-"""A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that
-differ."""
+"""A cluster that fails: dead or missing workers, a dead scheduler, different packages."""
 
 import asyncio
 import os
@@ -24,8 +23,7 @@ from partirvm.execution.dask import DaskExecutor
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
-    """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run
-    again elsewhere."""
+    """kill -9 of either of two workers in a pass: its tasks run again."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
         pids = list(client.run(os.getpid).values())
@@ -38,53 +36,51 @@ def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
                 gate.touch()
 
         gate = tmp_path / "gate"
-        found = runner.run([PASSES["gram"]], HeldSource(data.url, gate), kill)
+        results = runner.run([PASSES["gram"]], HeldSource(data.url, gate), kill)
         assert killed[0][0] < killed[0][1]
-        assert bits(found[0]) == bits(reference["gram"])
+        assert bits(results[0]) == bits(reference["gram"])
         assert bits(runner.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
         runner.close()
 
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
-    """Rows that were sent to the worker that dies are sent again; ``map`` goes on where it was, in
-    order."""
+    """Rows that the dead worker had are sent again; ``map`` continues in order."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
         victims = list(client.run(os.getpid).values())
         assert bits(runner.run([PASSES["residual"]], memory)[0]) == bits(reference["residual"])
         os.kill(victims.pop(), signal.SIGKILL)
         assert bits(runner.run([PASSES["gram"]], memory)[0]) == bits(reference["gram"])
-        found = []
+        results = []
         for number, value in runner.map(first_row, memory, range(8), None):
             if number == 2:
                 os.kill(victims.pop(), signal.SIGKILL)
-            found.append((number, value))
-        assert found == [(number, rows()[0][number * TILE, 0]) for number in range(8)]
+            results.append((number, value))
+        assert results == [(number, rows()[0][number * TILE, 0]) for number in range(8)]
         runner.close()
 
 
 @pytest.mark.parametrize("how", ["to the end", "left", "failed"])
-def test_a_map_lets_go_of_what_it_began(one_worker, memory, monkeypatch, how):
-    """However it ends: the client holds no task or value of it any more, even while futures are
-    still referred to."""
+def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, end):
+    """However it ends, and even while futures are referred to."""
     runner = DaskExecutor(one_worker)
-    kept = []
+    futures = []
     for name in ("_submit", "_send"):
-        made = getattr(runner, name)
+        method = getattr(runner, name)
         monkeypatch.setattr(
-            runner, name, lambda *args, made=made: kept.append(made(*args)) or kept[-1]
+            runner, name, lambda *args, method=method: futures.append(method(*args)) or futures[-1]
         )
-    mapped = runner.map(first_row, memory, range(8), give_up if how == "failed" else None)
-    if how == "to the end":
+    mapped = runner.map(first_row, memory, range(8), give_up if end == "failed" else None)
+    if end == "to the end":
         assert len(list(mapped)) == 8
-    elif how == "left":
+    elif end == "left":
         assert next(mapped)[0] == 0
         mapped.close()
     else:
         with pytest.raises(KeyError):
             list(mapped)
-    assert len(kept) > 3
+    assert len(futures) > 3
     runner.close()
     wait_for(lambda: not one_worker.futures, "the end of all futures")
 
@@ -95,8 +91,8 @@ def give_up(done, total):
         raise KeyError("enough")
 
 
-def test_a_cluster_without_workers_is_given_up(monkeypatch):
-    """NoWorkersError that says how to start one, at the first look after the patience."""
+def test_a_cluster_without_workers_is_an_error(monkeypatch):
+    """It tells how to start one, at the first poll after the patience."""
     clock = Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
     with cluster(0) as client:
@@ -115,8 +111,7 @@ ADAPTIVE = {
 
 
 def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
-    """It has none at first, keeps one between the passes, and ends it when the executor is
-    closed."""
+    """It keeps one between the passes, and ends it when the executor is closed."""
     with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
         local.adapt(minimum=0, maximum=1, interval="100ms", wait_count=1)
         runner = DaskExecutor(client, patience=PATIENCE)
@@ -131,8 +126,7 @@ def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
 
 @pytest.mark.slow
 def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch):
-    """A submitted job, a resume, an estimator, its prediction of DATA, and the command line: each
-    from no worker."""
+    """A job, a resume, a prediction, an estimator and a command, each from no worker."""
     monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (PATIENCE,))
     job = str(tmp_path / "job")
     other = str(tmp_path / "other")
@@ -145,69 +139,56 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
                 lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the workers"
             )
 
-        made = submit(RVMRegressor(**options, max_rounds=1), data.url, job, client=client)
-        assert made.wait(PATIENCE).value == "done"
+        submitted = submit(RVMRegressor(**options, max_rounds=1), data.url, job, client=client)
+        assert submitted.wait(PATIENCE).value == "done"
         idle()
-        assert made.resume(client=client, max_rounds=2).wait(PATIENCE).value == "done"
+        assert submitted.resume(client=client, max_rounds=2).wait(PATIENCE).value == "done"
         idle()
         address = client.scheduler.address
-        assert (
-            main(["predict", job, data.url, str(tmp_path / "new.csv"), "--scheduler", address]) == 0
-        )
+        places = [job, data.url, str(tmp_path / "new.csv")]
+        assert main(["predict", *places, "--scheduler", address]) == 0
         idle()
         RVMRegressor(**options, max_rounds=1, client=client).fit(*rows())
         idle()
-        flags = [
-            "--gamma",
-            "1",
-            "--partition-size",
-            "20",
-            "--strategy",
-            "working-set",
-            "--max-rounds",
-            "1",
-        ]
-        assert main(["fit", data.url, other, *flags, "--scheduler", address]) == 0
+        flags = "--gamma 1 --partition-size 20 --strategy working-set --max-rounds 1"
+        assert main(["fit", data.url, other, *flags.split(), "--scheduler", address]) == 0
 
 
 def test_lost_workers_are_counted_and_retired_ones_are_not(one_worker, monkeypatch):
-    """By the scheduler's events; a worker without events, as after a restart of the scheduler, was
-    lost."""
-    made = cluster_module.Cluster(one_worker)
+    """By events of the scheduler; a worker without events counts as lost."""
+    monitor = cluster_module.Cluster(one_worker)
     present = [{"a", "b", "c", "d"}, {"b", "c", "d"}, {"c", "d"}, {"c", "d"}, {"d", "e"}]
+    removed = {"action": "remove-worker"}
     events = {
-        "a": (
-            (5.0, {"action": "add-worker"}),
-            (7.0, {"action": "remove-worker", "expected": False}),
-        ),
-        "b": ((8.0, {"action": "remove-worker", "expected": True}),),
-        "c": ((9.0, {"action": "remove-worker"}),),
+        "a": ((5.0, {"action": "add-worker"}), (7.0, removed | {"expected": False})),
+        "b": ((8.0, removed | {"expected": True}),),
+        "c": ((9.0, removed),),
     }
-    asked = []
+    topics = []
 
     def sync(function, topic=None, **options):
         if topic is not None:
-            asked.append(topic)
+            topics.append(topic)
             return events[topic]
         return {"workers": {address: {"nthreads": 1} for address in present.pop(0)}}
 
     monkeypatch.setattr(one_worker, "sync", sync)
     counts = []
     while present:
-        made.poll()
-        counts.append((made.n_lost, made.last_lost))
+        monitor.poll()
+        counts.append((monitor.n_lost, monitor.last_lost))
     assert counts == [(0, 0.0), (1, 7.0), (1, 7.0), (1, 7.0), (2, 9.0)]
-    assert asked == ["a", "b", "c"]
+    assert topics == ["a", "b", "c"]
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_a_lost_worker(data):
-    """Of two: one is killed and its nanny starts another; then one is retired, which is no loss."""
+def test_a_killed_worker_is_lost_and_a_retired_one_is_not(data):
+    """A nanny replaces the killed worker."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
-        found = client.run(os.getpid)
-        victim, *_ = found
-        os.kill(found[victim], signal.SIGKILL)
+        pids = client.run(os.getpid)
+        victim, *_ = pids
+        os.kill(pids[victim], signal.SIGKILL)
         wait_for(lambda: victim not in client.scheduler_info(n_workers=-1)["workers"], "the loss")
         runner.run([PASSES["gram"]], data)
         n_lost, last_lost = runner.lost_workers
@@ -220,9 +201,8 @@ def test_a_killed_worker_is_a_lost_worker(data):
         runner.close()
 
 
-def test_a_question_whose_process_is_stopped_is_a_cluster_error(one_worker):
-    """A worker that is told to stop cancels the calls of its client: no CancelledError, which would
-    be lost data."""
+def test_a_cancelled_request_is_a_cluster_error(one_worker):
+    """A worker that is stopped cancels the calls of its client."""
 
     async def cancelled():
         raise asyncio.CancelledError
@@ -232,11 +212,10 @@ def test_a_question_whose_process_is_stopped_is_a_cluster_error(one_worker):
 
 
 def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
-    """This process claims another numpy: ClusterError that names worker, package and both
-    versions."""
+    """The error names worker, package and both versions."""
     ours = get_versions(PACKAGES)
-    claimed = {"packages": {**ours["packages"], "numpy": "0.0.1"}}
-    monkeypatch.setattr("distributed.versions.get_versions", lambda packages: claimed)
+    versions = {"packages": {**ours["packages"], "numpy": "0.0.1"}}
+    monkeypatch.setattr("distributed.versions.get_versions", lambda packages: versions)
     with pytest.raises(
         ClusterError, match=f"numpy {ours['packages']['numpy']}, this process has 0.0.1"
     ):
@@ -246,9 +225,9 @@ def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
 @pytest.fixture
 def processes(tmp_path):
     """A scheduler, its address, and a worker."""
-    made = Processes(tmp_path, 1)
-    yield made.scheduler, made.address
-    made.close()
+    started = Processes(tmp_path, 1)
+    yield started.scheduler, started.address
+    started.close()
 
 
 WORK = {
@@ -277,9 +256,8 @@ def kill(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", some(WORK, {"run"}))
-def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
-    """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its
-    address and advice."""
+def test_a_dead_scheduler_is_named(processes, kill, data, tmp_path, work):
+    """kill -9 during endless work: the error has its address and advice."""
     scheduler, address = processes
     client = connect(address)
     runner = DaskExecutor(client)
@@ -299,10 +277,9 @@ def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
     client.close()
 
 
-def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeypatch):
-    """At a scheduler that gives no answer each poll returns None; the first one after ``SILENCE``
-    raises."""
-    made = cluster_module.Cluster(one_worker, patience=60.0)
+def test_polls_of_a_silent_scheduler_fail_after_the_limit(one_worker, monkeypatch):
+    """Each poll returns None; the first one after ``SILENCE`` raises."""
+    monitor = cluster_module.Cluster(one_worker, patience=60.0)
     clock = Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
 
@@ -311,29 +288,27 @@ def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeyp
 
     monkeypatch.setattr(one_worker, "sync", silent)
     for _ in range(int(cluster_module.SILENCE) + 1):
-        assert made.poll() is None
+        assert monitor.poll() is None
         clock.sleep(1.0)
-    with pytest.raises(ClusterError, match=made.address):
-        made.poll()
+    with pytest.raises(ClusterError, match=monitor.address):
+        monitor.poll()
 
 
-def test_a_poll_whose_process_is_stopped_has_no_answer(one_worker, monkeypatch):
-    """The event loop of a worker that is told to stop cancels the call, of which ``sync`` then has
-    no result."""
+def test_a_cancelled_poll_has_no_answer(one_worker, monkeypatch):
+    """A worker that is stopped cancels the call, so that ``sync`` has no result."""
 
     async def cancelled(*args, **options):
         raise asyncio.CancelledError
 
-    made = cluster_module.Cluster(one_worker)
+    monitor = cluster_module.Cluster(one_worker)
     monkeypatch.setattr(one_worker.scheduler, "identity", cancelled, raising=False)
     monkeypatch.setattr(one_worker.scheduler, "events", cancelled, raising=False)
-    assert made.poll() is None
-    assert made._events_of("tcp://10.0.0.5:1") == ()
+    assert monitor.poll() is None
+    assert monitor._events_of("tcp://10.0.0.5:1") == ()
 
 
-def test_a_worker_that_stands_still_before_a_fit_is_named(one_worker, monkeypatch):
-    """SIGSTOP: ClusterError after the time for an answer, not a wait until the scheduler gives the
-    worker up."""
+def test_a_stopped_worker_is_an_error_before_a_fit(one_worker, monkeypatch):
+    """After the time for an answer, not when the scheduler gives it up."""
     (pid,) = one_worker.run(os.getpid).values()
     monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
     os.kill(pid, signal.SIGSTOP)
@@ -347,9 +322,8 @@ def test_a_worker_that_stands_still_before_a_fit_is_named(one_worker, monkeypatc
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_closed_client_is_named(one_worker, data, tmp_path):
-    """Closed before a fit is submitted, before an executor is made, or in a pass: ClusterError, no
-    AttributeError."""
+def test_a_closed_client_is_a_cluster_error(one_worker, data, tmp_path):
+    """Closed before a fit is submitted, before an executor is made, or in a pass."""
     address = one_worker.scheduler.address
     client = Client(address, set_as_default=False)
     runner = DaskExecutor(client)

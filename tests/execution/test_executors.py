@@ -1,14 +1,13 @@
-"""One suite for every executor: statistics against dense formulas, and the same bits from threads
-and from a cluster.
+"""Every executor: statistics against dense formulas, and the same bits of threads and clusters.
 
-The cluster is a real one: processes over TCP, with one worker of one thread and with three.
+The clusters have one and three worker processes of one thread each.
 """
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from backend_cases import PASSES, TILE, bits, expected, field, first_row, rows
+from numpy.testing import assert_allclose
 
 from partirvm.data import ArraySource, ingest
 from partirvm.errors import MissingDataError
@@ -18,10 +17,10 @@ from partirvm.execution.dask import DaskExecutor
 
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_has_the_statistic_of_its_formula(reference, name):
-    """Tiles, panels, weights and offsets together give what the whole design gives."""
-    found = reference[name]
+    """Tiles, panels, weights and offsets sum up to the formula over all rows."""
+    statistic = reference[name]
     for path, value in expected(PASSES[name]).items():
-        np.testing.assert_allclose(field(found, path), value, rtol=1e-9, atol=1e-9, err_msg=path)
+        assert_allclose(field(statistic, path), value, rtol=1e-9, atol=1e-9, err_msg=path)
 
 
 BATCHES = {
@@ -36,25 +35,26 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_a_pass_in_a_batch_has_the_bits_that_it_has_alone(executor, data, memory, reference, batch):
-    """Of every executor: whoever shares its tiles, in the order in which they were given. Rows here
-    are sent to workers below, in ``test_rows_of_this_process_are_sent_once``."""
+def test_a_pass_in_a_batch_has_the_bits_of_the_pass_alone(executor, data, memory, reference, batch):
+    """In the given order, for every executor and whatever passes share its tiles."""
     names = BATCHES[batch]
     for source in [data, memory][: 1 + isinstance(executor, LocalExecutor)]:
-        found = executor.run([PASSES[name] for name in names], source)
-        assert [bits(statistic) for statistic in found] == [bits(reference[name]) for name in names]
+        statistics = executor.run([PASSES[name] for name in names], source)
+        assert [bits(statistic) for statistic in statistics] == [
+            bits(reference[name]) for name in names
+        ]
 
 
-def test_map_keeps_the_order_of_the_tiles(executor, data):
-    """Whoever finishes first: results come in the order asked for."""
+def test_map_yields_tiles_in_the_given_order(executor, data):
+    """Whichever finishes first."""
     X, _, _ = rows()
-    asked = [3, 0, 7, 1]
-    found = list(executor.map(first_row, data, asked, None))
-    assert found == [(number, X[number * TILE, 0]) for number in asked]
+    numbers = [3, 0, 7, 1]
+    values = list(executor.map(first_row, data, numbers, None))
+    assert values == [(number, X[number * TILE, 0]) for number in numbers]
 
 
-def test_progress_may_leave_the_pass(executor, data):
-    """An exception of the watcher ends the pass; the executor goes on to serve the next."""
+def test_an_exception_of_the_watcher_ends_the_pass(executor, data):
+    """The executor can be used again."""
 
     class Enough(Exception):
         pass
@@ -67,8 +67,8 @@ def test_progress_may_leave_the_pass(executor, data):
     assert executor.run([PASSES["moments"]], data)[0].inputs.n == (rows()[2] > 0).sum()
 
 
-def test_an_error_in_a_task_arrives_as_itself(executor, tmp_path):
-    """A chunk that is gone: MissingDataError that names it, from a thread as from a worker."""
+def test_an_error_in_a_task_is_raised_unchanged(executor, tmp_path):
+    """A missing chunk is named, by a thread and by a worker."""
     source = ingest(rows()[:2], tmp_path / "damaged.zarr", tile_rows=TILE, shuffle=None)
     next((tmp_path / "damaged.zarr").glob("rows-*/X/c/5/0")).unlink()
     with pytest.raises(MissingDataError, match="chunk 5"):
@@ -77,8 +77,8 @@ def test_an_error_in_a_task_arrives_as_itself(executor, tmp_path):
         list(executor.map(first_row, source, [5], None))
 
 
-def test_the_machine_is_described(executor):
-    """Threads, workers, bytes in use and the limit, or the limit given."""
+def test_the_machine_has_threads_memory_and_limit(executor):
+    """The limit is the given one or that of the process."""
     machine = executor.machine(None)
     assert machine.threads >= 1
     assert 10 << 20 < machine.base < machine.limit
@@ -89,19 +89,18 @@ def test_the_machine_is_described(executor):
 
 
 def test_progress_counts_the_tiles_of_all_groups(executor, data):
-    """8 for the two passes over all tiles, 1 for one tile, 2 for the two passes over two."""
+    """8 for two passes over all tiles, 1 for one tile, 2 for two passes over two tiles."""
     names = ["gram", "residual", "gram, one tile", "gram, two tiles", "gram, the same two"]
-    seen = []
-    executor.run(
-        [PASSES[name] for name in names], data, lambda done, total: seen.append((done, total))
-    )
-    assert seen[-1] == (11, 11)
-    assert seen == sorted(seen)
-    assert {total for _, total in seen} == {11}
+    calls = []
+    passes = [PASSES[name] for name in names]
+    executor.run(passes, data, lambda *counts: calls.append(counts))
+    assert calls[-1] == (11, 11)
+    assert calls == sorted(calls)
+    assert {total for _, total in calls} == {11}
 
 
 class CountedSource(ArraySource):
-    """Counts how often each tile is read here, and how often it is in a part that is sent."""
+    """Counts how often each tile is read here, and how often it is sent."""
 
     def __init__(self, *arrays):
         super().__init__(*arrays, tile_rows=TILE)
@@ -118,8 +117,7 @@ class CountedSource(ArraySource):
 
 
 def test_passes_over_the_same_tiles_read_them_once():
-    """Three passes over all tiles, then three over tiles 2 and 3: a tile is read once for each of
-    the two groups."""
+    """Three passes over all tiles and three over tiles 2 and 3: two groups."""
     source = CountedSource(*rows())
     names = ["gram", "residual", "gram, everywhere", *BATCHES["over the same two"]]
     executor = LocalExecutor(2)
@@ -129,16 +127,16 @@ def test_passes_over_the_same_tiles_read_them_once():
 
 
 def test_rows_of_this_process_are_sent_once(three_workers, reference):
-    """Passes over all tiles, over some and ``map`` refer to the same rows on the cluster."""
+    """All passes and ``map`` refer to the same rows on the cluster."""
     source = CountedSource(*rows())
     runner = DaskExecutor(three_workers)
-    for names in (
-        BATCHES[batch] for batch in ("over all tiles", "over the same two", "over one tile each")
-    ):
-        found = runner.run([PASSES[name] for name in names], source)
-        assert [bits(statistic) for statistic in found] == [bits(reference[name]) for name in names]
-    assert [value for _, value in runner.map(first_row, source, range(8), None)] == rows()[0][
-        ::TILE, 0
-    ].tolist()
+    for batch in ("over all tiles", "over the same two", "over one tile each"):
+        names = BATCHES[batch]
+        statistics = runner.run([PASSES[name] for name in names], source)
+        assert [bits(statistic) for statistic in statistics] == [
+            bits(reference[name]) for name in names
+        ]
+    values = [value for _, value in runner.map(first_row, source, range(8), None)]
+    assert values == rows()[0][::TILE, 0].tolist()
     runner.close()
-    assert {number: source.sent[number] for number in range(1, 8)} == dict.fromkeys(range(1, 8), 1)
+    assert [source.sent[number] for number in range(1, 8)] == [1] * 7

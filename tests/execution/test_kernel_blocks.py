@@ -1,8 +1,6 @@
-"""Kernel blocks that are kept: never another bit than evaluating them again, wherever they are kept
-and whatever fails.
+"""Stored kernel blocks have the bits of evaluated ones, wherever they are stored.
 
-Expected blocks are those of ``Design.block``, whose columns are compared with themselves among
-other columns first.
+Expected blocks are those of ``Design.block``, after a test that its columns are independent.
 """
 
 import shutil
@@ -16,6 +14,7 @@ from backend_cases import EXECUTORS, PASSES, N, bits, design, rows
 from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from partirvm.errors import PartirvmError
 from partirvm.execution import LocalExecutor
@@ -37,14 +36,14 @@ STORES = "memory", "zarr"
 
 @pytest.fixture(params=STORES)
 def blocks(request, tmp_path):
-    """The settings of runs of passes, with much room; what was kept is dropped in the end."""
+    """Settings of runs of passes that may store 1 GiB; all blocks are removed at the end."""
     folder = None if request.param == "memory" else str(tmp_path)
     yield (Keeping(f"test-{tmp_path}", 1 << 30, run, folder) for run in count())
     forget(f"test-{tmp_path}")
 
 
 def pinned(pass_):
-    """The same pass with columns whose bits are their own, so that they can be kept."""
+    """The pass with columns that do not depend on others, so that they can be stored."""
     changed = {
         k: replace(v, origin=MANY.origin) for k, v in vars(pass_).items() if hasattr(v, "origin")
     }
@@ -53,26 +52,25 @@ def pinned(pass_):
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
-def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
-    """Any subset in any order, for widths around those of a product's group, and panels of few
-    rows."""
-    rng = np.random.default_rng(columns)
+def test_a_column_does_not_depend_on_other_columns(data, columns, height):
+    """Any subset in any order, for widths around a group of a product, and for short panels."""
+    rng = default_rng(columns)
     d = data.draw(st.sampled_from([1, 3, 16, 130]))
     X = rng.normal(size=(height, d))
     Z = rng.normal(size=(columns, d))
     kernel = Gaussian((0.5 / d,))
     origin = rng.normal(size=d)
-    some = np.array(
+    subset = np.array(
         data.draw(st.lists(st.integers(0, columns - 1), min_size=1, max_size=70, unique=True))
     )
     with one_blas_thread():
         if not independent(kernel, d, height):
-            pytest.skip("on this machine nothing is kept")
-        whole = np.empty((columns, height)).T
-        part = np.empty((len(some), height)).T
-        kernel.prepare(Z, origin)(X, whole)
-        kernel.prepare(Z[some], origin)(X, part)
-    assert part.tobytes("F") == whole[:, some].tobytes("F")
+            pytest.skip("on this machine nothing is stored")
+        block = np.empty((columns, height)).T
+        part = np.empty((len(subset), height)).T
+        kernel.prepare(Z, origin)(X, block)
+        kernel.prepare(Z[subset], origin)(X, part)
+    assert part.tobytes("F") == block[:, subset].tobytes("F")
 
 
 REQUESTS = st.lists(
@@ -90,32 +88,31 @@ REQUESTS = st.lists(
 
 @pytest.mark.parametrize("disk", [False, True])
 @settings(max_examples=examples(20), deadline=None)
-@given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
-def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, room):
-    """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some
-    of it, nothing."""
+@given(requests=REQUESTS, limit=st.sampled_from([0, 300_000, 1 << 30]))
+def test_any_sequence_of_requests_gives_the_bits_of_the_design(disk, requests, limit):
+    """Subsets, new columns, other orders, several tiles and runs; with and without memory."""
     X = rows()[0]
     run = 0
     with tempfile.TemporaryDirectory() as folder, one_blas_thread():
-        keeping = Keeping(folder, room, folder=folder if disk else None)
+        keeping = Keeping(folder, limit, folder=folder if disk else None)
         try:
             for tile, turn, columns, bias, sample in requests:
                 run += turn
-                asked = MANY.take(
+                request = MANY.take(
                     np.array(columns, dtype=np.int64), leading=np.full(int(bias), BIAS)
                 )
                 numbers = np.arange(tile * 500, tile * 500 + 500)[:: 3 if sample else 1]
                 keeping = replace(keeping, run=run)
-                out = np.empty((asked.n_columns, len(numbers))).T
-                fill_block(keeping, (tile, "sample" if sample else "", 0), asked, X[numbers], out)
-                assert out.tobytes("F") == asked.block(X[numbers]).tobytes("F")
+                out = np.empty((request.n_columns, len(numbers))).T
+                fill_block(keeping, (tile, "sample" if sample else "", 0), request, X[numbers], out)
+                assert out.tobytes("F") == request.block(X[numbers]).tobytes("F")
                 if columns:
-                    assert 0 <= store_of(keeping).used <= room
+                    assert 0 <= store_of(keeping).used <= limit
         finally:
             forget(keeping.token)
 
 
-def kept_bytes():
+def stored_bytes():
     """Of all fits in this process."""
     from partirvm.execution import kernel_store
 
@@ -127,7 +124,7 @@ PINNED = [pass_ if isinstance(pass_, MomentsPass) else pinned(pass_) for pass_ i
 
 @pytest.fixture(scope="module")
 def evaluated(data):
-    """Statistics of these passes of one thread that keeps nothing, to the bit."""
+    """Statistics of these passes of one thread that stores nothing, as bytes."""
     single = LocalExecutor(1)
     yield bits(tuple(single.run(PINNED, data)))
     single.close()
@@ -139,26 +136,24 @@ def evaluated(data):
     some(product(EXECUTORS, STORES), {("three workers", "memory")}),
     indirect=True,
 )
-def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks, kind):
-    """Threads and workers, rows on disk and here, each pass twice: then all but the first come from
-    the store."""
+def test_every_executor_gives_the_bits_of_stored_blocks(executor, request, evaluated, blocks, kind):
+    """For rows on disk and in memory; the second run reads the blocks of the first."""
     source = request.getfixturevalue(kind)
     for _ in range(2):
         keeping = next(blocks)
         assert bits(tuple(executor.run(PINNED, source, None, keeping))) == evaluated
     local = isinstance(executor, LocalExecutor)
-    assert kept_bytes() if local else all(executor._client.run(kept_bytes).values())
+    assert stored_bytes() if local else all(executor._client.run(stored_bytes).values())
     executor.forget(keeping.token)
 
 
-def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
-    """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new
-    ones alone."""
+def test_columns_are_evaluated_once_while_they_are_used(data, blocks):
+    """In a Gram pass, in one of the survivors, and in one with new columns."""
     executor = LocalExecutor(2)
     evaluated = set()
 
     def value(X, Z):
-        if len(np.unique(Z, axis=0)) > 1:  # ``independent`` asks for one centre
+        if len(np.unique(Z, axis=0)) > 1:  # ``independent`` evaluates one centre
             evaluated.update(row.tobytes() for row in Z)
         return np.exp(-((X[:, None] - Z) ** 2).sum(axis=2))
 
@@ -180,8 +175,7 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
 
 @pytest.mark.parametrize("how", ["cut", "changed", "gone"])
 def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
-    """A chunk cut short, with other bytes, or gone is found by its checksum: an error, never other
-    numbers."""
+    """A chunk that is cut, changed or missing is an error by its checksum."""
     executor = LocalExecutor(2)
     keeping = Keeping(how, 1 << 30, folder=str(tmp_path))
     pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
@@ -202,7 +196,7 @@ def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
 
 
 def test_a_folder_that_is_gone_is_not_made_again(data, tmp_path):
-    """As after the end of the fit, where a task of it may still run."""
+    """As after the end of a fit, of which a task may still run."""
     executor = LocalExecutor(1)
     folder = tmp_path / "nowhere"
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))

@@ -1,5 +1,4 @@
-"""Split-and-merge, incremental and working set under every likelihood, of numbers and of classes:
-the same bits on a cluster, in parallel, and wherever kernel values are kept."""
+"""Partitioned strategies have the same bits on a cluster and wherever kernel values are stored."""
 
 from dataclasses import replace
 from itertools import product
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from by_default import some
 from journals import left
+from waves import bent_plane
 
 from partirvm import jobs
 from partirvm.core import ascent
@@ -30,83 +30,68 @@ CASES = some(
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
     """2,000 rows of a noisy wave, shuffled, in tiles of 512."""
-    rng = np.random.default_rng(5)
-    X = rng.uniform(-3, 3, size=(2000, 3))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=2000)
-    return ingest((X, y), tmp_path_factory.mktemp("waves") / "waves.zarr", tile_rows=512)
+    place = tmp_path_factory.mktemp("waves") / "waves.zarr"
+    return ingest(bent_plane(2000, seed=5, d=3), place, tile_rows=512)
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
-    """1,500 rows of K = 2 and 3 classes behind such a wave, shuffled, in tiles of 512; DATA by
-    K."""
-    rng = np.random.default_rng(6)
-    X = rng.uniform(-3, 3, size=(1500, 3))
-    score = np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=1500)
+    """DATA of 1,500 shuffled rows by their number of classes, 2 and 3, in tiles of 512."""
+    X, score = bent_plane(1500, seed=6, noise=0.5, d=3)
     folder = tmp_path_factory.mktemp("classes")
     cuts = {2: [0.0], 3: [-0.8, 0.8]}
+    options = {"tile_rows": 512, "classes": True, "shuffle": 1}
     return {
-        K: ingest(
-            (X, np.digitize(score, cuts[K])),
-            folder / f"{K}.zarr",
-            tile_rows=512,
-            classes=True,
-            shuffle=1,
-        )
-        for K in cuts
+        K: ingest((X, np.digitize(score, cuts[K])), folder / f"{K}.zarr", **options) for K in cuts
     }
 
 
 @pytest.mark.parametrize(("strategy", "likelihood"), CASES)
-def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
-    """Model and history, inline and on a cluster."""
+def test_every_strategy_has_the_same_bits_on_three_workers(
+    waves, three_workers, tmp_path, strategy, likelihood
+):
+    """Of model and history."""
     rounds = None if strategy == "split-merge" else 3
-    some = {"fit_rows": likelihood, "sample_rows": 800, "residual": "none"}
-    asked = Request(gamma=0.2, strategy=strategy, max_rounds=rounds, partition_size=150, **some)
-    here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
-    there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
-    assert left(here) == left(there)
+    options = {"fit_rows": likelihood, "sample_rows": 800, "residual": "none"}
+    request = Request(
+        gamma=0.2, strategy=strategy, max_rounds=rounds, partition_size=150, **options
+    )
+    local = jobs.fit(waves.url, str(tmp_path / "here"), request)
+    remote = jobs.fit(waves.url, str(tmp_path / "there"), request, client=three_workers)
+    assert left(local) == left(remote)
 
 
 @pytest.mark.parametrize(
     ("strategy", "multi_class"),
     [pytest.param("working-set", "multinomial", marks=pytest.mark.slow), ("incremental", "auto")],
 )
-def test_classes_have_the_same_bits_everywhere(
+def test_classes_have_the_same_bits_on_three_workers(
     classes, three_workers, tmp_path, strategy, multi_class
 ):
-    """Model and history of three classes: inline, and on three workers that keep kernel blocks."""
-    asked = Request(
-        gamma=0.2,
-        strategy=strategy,
-        fit_rows="full",
-        partition_size=30,
-        max_rounds=2,
-        multi_class=multi_class,
-    )
-    here = jobs.fit(classes[3].url, str(tmp_path / "here"), asked)
-    keeping = replace(asked, kernel_store="memory")
-    there = jobs.fit(classes[3].url, str(tmp_path / "there"), keeping, client=three_workers)
-    assert left(here) == left(there)
-    assert here.model.mean.shape[1] == 3
-    assert there.plan.kernel_store.where == "memory"
+    """Of model and history, where the workers store kernel blocks."""
+    options = {"fit_rows": "full", "partition_size": 30, "max_rounds": 2}
+    request = Request(gamma=0.2, strategy=strategy, multi_class=multi_class, **options)
+    local = jobs.fit(classes[3].url, str(tmp_path / "here"), request)
+    keeping = replace(request, kernel_store="memory")
+    remote = jobs.fit(classes[3].url, str(tmp_path / "there"), keeping, client=three_workers)
+    assert left(local) == left(remote)
+    assert local.model.mean.shape[1] == 3
+    assert remote.plan.kernel_store.where == "memory"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("K", [0, 2])
-def test_a_learned_kernel_has_the_same_bits_everywhere(
+def test_a_learned_kernel_has_the_same_bits_on_three_workers(
     waves, classes, three_workers, tmp_path, monkeypatch, K
 ):
-    """Kernel, model and history, of numbers and of classes, which leave out rows first: inline and
-    on a cluster. The kernel of numbers is learned again, as the first round has more than 3.2 times
-    its centres."""
+    """Classes leave out rows first; the kernel of numbers is learned again."""
     monkeypatch.setattr(class_search, "ROWS", 60)
     monkeypatch.setattr(ascent, "MOST", 3)
     monkeypatch.setattr(search, "CENTRES", 30 if K else 5)
     monkeypatch.setattr(search, "MOST_CENTRES", 5)
-    asked = Request(strategy="working-set", partition_size=40, max_rounds=2)
+    request = Request(strategy="working-set", partition_size=40, max_rounds=2)
     data = classes[K] if K else waves
-    here = jobs.fit(data.url, str(tmp_path / "here"), asked)
-    there = jobs.fit(data.url, str(tmp_path / "there"), asked, client=three_workers)
-    assert any(entry["taken"] is not None for entry in here.history) == (not K)
-    assert left(here) == left(there)
+    local = jobs.fit(data.url, str(tmp_path / "here"), request)
+    remote = jobs.fit(data.url, str(tmp_path / "there"), request, client=three_workers)
+    assert any(entry["taken"] is not None for entry in local.history) == (not K)
+    assert left(local) == left(remote)

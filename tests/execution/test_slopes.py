@@ -1,5 +1,4 @@
-"""Evidence and slopes of every kernel, pass by pass over tiles, against central differences of
-dense formulas."""
+"""Evidence and slopes of every kernel, by passes, against central differences of dense formulas."""
 
 from dataclasses import replace
 
@@ -7,6 +6,7 @@ import naive
 import numpy as np
 import pytest
 from kernel_cases import CASES, Case, D, slopes
+from numpy.testing import assert_allclose
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
@@ -33,8 +33,7 @@ SOME = [
 
 
 def rows(rng, K=0):
-    """Inputs whose last column is a category, targets or K classes of them, and weights of which
-    some are zero."""
+    """Inputs whose last column is a category, targets or K classes, and weights with zeros."""
     X = np.column_stack([rng.normal(size=(N, D - 1)), rng.integers(0, 3, N)])
     y = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + 0.2 * X[:, 2] + 0.3 * rng.normal(size=N)
     if K:
@@ -51,56 +50,56 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
         kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0)
     )
     target_variance = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
-    kind = {"likelihood": LIKELIHOODS[likelihood], "n_classes": K}
-    problem = Problem(
-        N, empty, True, target_variance, None, 1.0, shuffled=True, held_out=False, **kind
-    )
+    kind = {"likelihood": LIKELIHOODS[likelihood], "n_classes": K, "held_out": False}
+    problem = Problem(N, empty, True, target_variance, None, 1.0, shuffled=True, **kind)
     return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
 
 
-def looked(problem, design, source, wanted=None):
-    """The point that an evaluation comes to, over the rows of this source that are wanted."""
+def evaluated(problem, design, source, subset=None):
+    """The point of an evaluation over a sample of the rows of a source."""
     executor = LocalExecutor(2)
-    with gathered(source, wanted, executor, lambda *asked: None, Spent(), room=1 << 20) as sample:
+    with gathered(source, subset, executor, lambda *_: None, Spent(), room=1 << 20) as sample:
         point = evaluate(sample, problem, design, None, fresh=True)
     executor.close()
     return point
 
 
-def assert_slopes(found, expected):
-    np.testing.assert_allclose(
-        found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max() + 1e-7
-    )
+def assert_evidence_and_slopes(point, kernel, design, X, targets, w):
+    """The evidence of all targets (n, T) at the point's α and β, and its central differences."""
+    alpha = point.tied.alphas(design.all_labels)
+    betas = np.broadcast_to(point.tied.beta, targets.shape[1])
 
+    def evidence(kernel):
+        changed = Design(kernel, design.scaling, design.centres, design.labels, design.bias)
+        Phi = changed.block(X)
+        return sum(
+            naive.log_evidence(Phi, t, alpha, beta, w)
+            for t, beta in zip(targets.T, betas, strict=True)
+        )
 
-def block_of(design, kernel, X):
-    return Design(kernel, design.scaling, design.centres, design.labels, design.bias).block(X)
+    assert_allclose(point.value, evidence(kernel), rtol=1e-8)
+    expected = slopes(evidence, kernel, STEP)
+    tolerance = 1e-5 * np.abs(expected).max() + 1e-7
+    assert_allclose(point.slope, expected, rtol=1e-5, atol=tolerance)
 
 
 @pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
 @pytest.mark.parametrize("sampled", [False, True])
-def test_slopes_of_numbers(rng, case, sampled):
-    """Evidence and slopes at the α and β that the evaluation comes to, with weights and bias, over
-    all rows or some."""
+def test_slopes_of_one_target_are_differences_of_the_evidence(rng, case, sampled):
+    """At the α and β of the evaluation, with weights and bias, over all rows or a sample."""
     X, y, w = rows(rng)
     problem, design = problem_of(case.kernel, X, y)
-    wanted = np.flatnonzero(rng.random(N) < 0.6) if sampled else None
-    point = looked(problem, design, ArraySource(X, y, w, tile_rows=TILE), wanted)
-    alpha, some = point.tied.alphas(design.all_labels), slice(None) if wanted is None else wanted
-    t = design.scaling.targets(y[some, None])[:, 0]
-
-    def evidence(kernel):
-        return naive.log_evidence(
-            block_of(design, kernel, X[some]), t, alpha, point.tied.beta, w[some]
-        )
-
-    np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
-    assert point.rows == (w[some] > 0).sum()
-    assert_slopes(point.slope, slopes(evidence, case.kernel, STEP))
+    subset = np.flatnonzero(rng.random(N) < 0.6) if sampled else None
+    point = evaluated(problem, design, ArraySource(X, y, w, tile_rows=TILE), subset)
+    if sampled:
+        X, y, w = (part[subset] for part in (X, y, w))
+    t = design.scaling.targets(y[:, None])
+    assert point.rows == (w > 0).sum()
+    assert_evidence_and_slopes(point, case.kernel, design, X, t, w)
 
 
-def test_slopes_of_several_targets(rng):
-    """The sum of their evidences at the α that they share and the β of each."""
+def test_slopes_of_several_targets_are_sums(rng):
+    """At the shared α and the β of each target."""
     X, y, w = rows(rng)
     t = np.column_stack([y, np.cos(2 * X[:, 0]) + rng.normal(size=N)])
     problem, design = problem_of(SEVERAL.kernel, X, y)
@@ -109,34 +108,16 @@ def test_slopes_of_several_targets(rng):
     empty = replace(problem.empty, scaling=scaling)
     design = replace(design, scaling=scaling)
     problem = replace(problem, empty=empty, target_variances=(t_scaled**2).mean(axis=0))
-    point = looked(problem, design, ArraySource(X, t, w, tile_rows=TILE))
-    alpha = point.tied.alphas(design.all_labels)
-
-    def evidence(kernel):
-        Phi = block_of(design, kernel, X)
-        return sum(
-            naive.log_evidence(Phi, t_scaled[:, k], alpha, point.tied.beta[k], w) for k in range(2)
-        )
-
-    np.testing.assert_allclose(point.value, evidence(SEVERAL.kernel), rtol=1e-8)
-    assert_slopes(point.slope, slopes(evidence, SEVERAL.kernel, STEP))
+    point = evaluated(problem, design, ArraySource(X, t, w, tile_rows=TILE))
+    assert_evidence_and_slopes(point, SEVERAL.kernel, design, X, t_scaled, w)
 
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
 @pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("pooled", 3)])
-def test_slopes_of_class_indicators(rng, case, likelihood, K):
-    """The sum of the evidences of the classes' indicators, at the α and the β that they share."""
+def test_slopes_of_classes_are_sums_over_indicators(rng, case, likelihood, K):
+    """At the α and β that the indicators share."""
     X, codes, w = rows(rng, K)
     problem, design = problem_of(case.kernel, X, codes, likelihood, K)
-    point = looked(problem, design, ArraySource(X, codes, w, tile_rows=TILE))
-    alpha = point.tied.alphas(design.all_labels)
-
-    def evidence(kernel):
-        Phi = block_of(design, kernel, X)
-        return sum(
-            naive.log_evidence(Phi, (codes == k).astype(float), alpha, point.tied.beta, w)
-            for k in range(K)
-        )
-
-    np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
-    assert_slopes(point.slope, slopes(evidence, case.kernel, STEP))
+    point = evaluated(problem, design, ArraySource(X, codes, w, tile_rows=TILE))
+    indicators = (codes[:, None] == np.arange(K)).astype(float)
+    assert_evidence_and_slopes(point, case.kernel, design, X, indicators, w)

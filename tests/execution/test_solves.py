@@ -1,5 +1,4 @@
-"""Dense fits side by side: the bits of fits one by one, at the same time where workers allow, and
-free to be left."""
+"""Dense fits at the same time have the bits of single fits, and can be interrupted."""
 
 from dataclasses import replace
 
@@ -17,37 +16,34 @@ from partirvm.process import one_blas_thread
 @pytest.fixture(scope="module")
 def solves():
     """Fits of several sizes, with and without an offset; one ends at a limit."""
-    return [fit(60 + 30 * seed, seed) for seed in range(6)] + [
-        fit(150, 7, vectors=75),
-        fit(90, 8, steps=3),
-    ]
+    limited = [fit(150, 7, vectors=75), fit(90, 8, steps=3)]
+    return [fit(60 + 30 * seed, seed) for seed in range(6)] + limited
 
 
 @pytest.fixture(scope="module")
 def one_by_one(solves):
-    """Where each fit ends, to the bit, when nothing else runs."""
+    """The end of each fit as bytes, when nothing else runs."""
     with one_blas_thread():
         return [bits(maximise(solve.start, solve.rule)) for solve in solves]
 
 
 def ends(solutions):
-    """Fits and reasons, to the bit."""
+    """Fits and reasons as bytes."""
     return [bits((solution.fit, solution.reason)) for solution in solutions]
 
 
-def test_fits_side_by_side_have_the_bits_of_fits_one_by_one(executor, solves, one_by_one):
-    """In the order given, with a count that ends at all of them."""
-    seen = []
-    found = executor.solve(solves, lambda done, total: seen.append((done, total)))
-    assert ends(found) == one_by_one
+def test_simultaneous_fits_have_the_bits_of_single_fits(executor, solves, one_by_one):
+    """In the given order, with a count that ends at all of them."""
+    calls = []
+    solutions = executor.solve(solves, lambda done, total: calls.append((done, total)))
+    assert ends(solutions) == one_by_one
     assert len({reason for _, reason in one_by_one}) == 3
-    assert seen[-1] == (len(solves), len(solves))
-    assert seen == sorted(seen)
+    assert calls[-1] == (len(solves), len(solves))
+    assert calls == sorted(calls)
 
 
-def test_a_fit_that_fails_says_so(executor, solves):
-    """Numbers that are not finite: NumericalError, as from ``maximise`` itself; others still
-    serve."""
+def test_a_fit_that_fails_raises_the_error_of_maximise(executor, solves):
+    """For numbers that are not finite; the executor can be used again."""
     broken = solves[0].start.statistics
     broken = replace(broken, gram=np.full_like(broken.gram, np.nan))
     failing = replace(solves[0], start=replace(solves[0].start, statistics=broken))
@@ -58,53 +54,52 @@ def test_a_fit_that_fails_says_so(executor, solves):
     assert len(executor.solve(solves[:2])) == 2
 
 
-class Enough(Exception):
-    """Raised by a watcher that has seen enough."""
+class Interruption(Exception):
+    """Raised by a watcher."""
 
 
 @pytest.fixture
-def begun(monkeypatch):
-    """A function that gives an executor's fits: those begun here, or handed over to the cluster, so
-    far."""
-    found = []
+def started(monkeypatch):
+    """A function of an executor: the fits that it has started here or on the cluster."""
+    fits = []
 
     def of(executor):
         if isinstance(executor, LocalExecutor):
-            really = local.solution
+            original = local.solution
             monkeypatch.setattr(
                 local,
                 "solution",
-                lambda *given, **kw: (found.append(given[0]), really(*given, **kw))[1],
+                lambda *arguments, **kw: (fits.append(arguments[0]), original(*arguments, **kw))[1],
             )
         else:
             submit = executor._submit
 
             def submitted(name, function, *arguments):
-                found.extend([function] * (function is solution))
+                fits.extend([function] * (function is solution))
                 return submit(name, function, *arguments)
 
             monkeypatch.setattr(executor, "_submit", submitted)
-        return found
+        return fits
 
     return of
 
 
-def test_a_watcher_hears_while_a_fit_runs_and_may_leave(
-    executor, data, reference, begun, monkeypatch
+def test_a_watcher_is_called_during_a_fit_and_may_end_it(
+    executor, data, reference, started, monkeypatch
 ):
-    """Called before the first fit is done; its exception ends the call, and most of the work is
-    never begun."""
+    """Before the first fit is done; most of the others are never started."""
     for module in (local, dask):
         assert module.POLL <= 1
         monkeypatch.setattr(module, "POLL", 0.05)
-    calls, found = [], begun(executor)
+    calls = []
+    fits = started(executor)
 
     def progress(done, total):
         calls.append((done, total))
         if len(calls) == 2:
-            raise Enough
+            raise Interruption
 
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         executor.solve([long_fit(seed, steps=25) for seed in (1, 5)] * 6, progress)
     assert calls == [(0, 12)] * 2
     # fits that run on workers come to their end, those in this process are left
@@ -114,31 +109,30 @@ def test_a_watcher_hears_while_a_fit_runs_and_may_leave(
         if isinstance(executor, LocalExecutor)
         else executor._cluster.n_threads * dask.AHEAD
     )
-    assert 1 <= len(found) <= threads < 12
+    assert 1 <= len(fits) <= threads < 12
 
 
-def test_fits_in_this_process_are_left_at_their_next_step(monkeypatch):
-    """A fit of hours is over as soon as its watcher leaves: each thread does the step that it is
-    at, and no other."""
+def test_interrupted_fits_in_this_process_end_at_their_next_step(monkeypatch):
+    """However long they would take."""
     monkeypatch.setattr(local, "POLL", 0.05)
     runner = LocalExecutor(2)
-    really = local.solution
+    original = local.solution
     steps = []
 
     def counted(solve, on_step, **threads):
-        def heard(info):
+        def listen(info):
             steps.append(info)
             on_step(info)
 
-        return really(solve, heard, **threads)
+        return original(solve, listen, **threads)
 
     monkeypatch.setattr(local, "solution", counted)
 
     def progress(done, total):
         if steps:
-            raise Enough
+            raise Interruption
 
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         runner.solve([long_fit(seed, steps=10**6) for seed in (1, 5)] * 2, progress)
     before = len(steps)
     runner.close()

@@ -1,9 +1,10 @@
-"""Small jobs, and what it means that two of them came to the same end."""
+"""Small jobs, and assertions that two of them ended equally."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from waiting import wait_for
 
 from partirvm import ingest
@@ -15,157 +16,122 @@ from partirvm.model import ClassModel
 from partirvm.options import Request
 
 TILE = 512
+ROUNDS = {"gamma": 2.0, "strategy": "working-set", "partition_size": 40}
 
 CASES = {
-    "working-set": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
+    "working-set": Request(**ROUNDS, max_rounds=6),
     "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
     "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
-    "classes": Request(
-        gamma=2.0,
-        strategy="working-set",
-        partition_size=40,
-        stop_fraction=0.9,
-        max_rounds=4,
-        multi_class="multinomial",
-    ),
-    "pooled": Request(
-        gamma=2.0, strategy="working-set", partition_size=40, max_rounds=4, multi_class="pooled"
-    ),
+    "classes": Request(**ROUNDS, stop_fraction=0.9, max_rounds=4, multi_class="multinomial"),
+    "pooled": Request(**ROUNDS, max_rounds=4, multi_class="pooled"),
 }
-"""Each a second or two of work, with five to eight places to go on from; three classes have tens of
-passes a round."""
+"""Each takes a second or two and has five to eight checkpoints."""
 
-TOLD = (
-    *(
-        "kind",
-        "number",
-        "level",
-        "candidates",
-        "vectors",
-        "log_evidence",
-        "train_rmse",
-        "held_out_rmse",
-        "iterations",
-    ),
-    *("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"),
-)
-"""What a line of history says about the fit, not about clocks and memory."""
+FIT_KEYS = ("kind", "number", "level", "candidates", "vectors", "log_evidence", "iterations")
+FIT_KEYS += ("train_rmse", "held_out_rmse", "train_log_loss", "train_error")
+FIT_KEYS += ("held_out_log_loss", "held_out_error")
+"""Entries of a line of history about the fit, not about time and memory."""
 
 
 def rows(n, seed):
     """A wave over two inputs, with noise of sd 0.2."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     return X, 10 + np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.2 * rng.normal(size=n)
 
 
 def make_data(folder, n=1997):
-    """DATA to train on, whose last tile is odd, and to look at while training; returns the paths of
-    both."""
+    """The places of DATA of training rows, whose last tile is short, and of held-out rows."""
     ingest(rows(n, 0), folder / "train.zarr", tile_rows=TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
 
 def class_rows(n, seed):
-    """Three classes that overlap, over two inputs."""
+    """Three overlapping classes over two inputs."""
     X, y = rows(n, seed)
     return X, np.array(["bronze", "gold", "silver"])[np.searchsorted([9.7, 10.3], y)]
 
 
 def make_class_data(folder, n=1501):
-    """As ``make_data``, of three classes."""
+    """As ``make_data``, with three classes."""
     ingest(class_rows(n, 0), folder / "train.zarr", tile_rows=TILE, classes=True)
     ingest(class_rows(400, 1), folder / "test.zarr", tile_rows=TILE, like=folder / "train.zarr")
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
 
 def queued(data, place, case):
-    """A job that waits for somebody to carry it out; ``case`` is a name of ``CASES``, or
-    parameters."""
-    create(
-        data[0],
-        str(place),
-        CASES.get(case, case) if isinstance(case, str) else case,
-        data[1],
-        False,
-    )
+    """A queued job; ``case`` is a name of ``CASES``, or a request."""
+    request = CASES[case] if isinstance(case, str) else case
+    create(data[0], str(place), request, data[1], False)
     return JobStore(place)
 
 
 def lines(state):
-    """What the history says about the fits."""
-    return [{key: event.get(key) for key in TOLD} for event in state.history]
+    """The entries of the history about the fits."""
+    return [{key: event.get(key) for key in FIT_KEYS} for event in state.history]
 
 
-def assert_same_end(store, whole):
-    """That a job is done with the bits, the history and the reason of one that nobody disturbed."""
-    mine = store.state()
-    theirs = whole.state()
-    assert mine.status is Status.DONE, (mine.status, mine.reason)
-    assert mine.reason == theirs.reason
-    assert store.model().digest() == whole.model().digest()
-    assert lines(mine) == lines(theirs)
+def assert_same_end(store, undisturbed):
+    """That a job is done with bits, history and reason of an undisturbed one."""
+    state = store.state()
+    expected = undisturbed.state()
+    assert state.status is Status.DONE, (state.status, state.reason)
+    assert state.reason == expected.reason
+    assert store.model().digest() == undisturbed.model().digest()
+    assert lines(state) == lines(expected)
 
 
 def repeated(events):
-    """For each time that the work was taken up again: the lines of history that were there, and
-    that were kept."""
-    found = []
-    standing = []
+    """For each run after the first: the lines of history before it, and those that it kept."""
+    runs = []
+    history = []
     for event in events:
         if event["event"] == "fit":
-            standing.append(event)
+            history.append(event)
         elif event["event"] == "running":
-            found.append((standing, standing[: event["history"]]))
-            standing = standing[: event["history"]]
-    return found
+            runs.append((history, history[: event["history"]]))
+            history = history[: event["history"]]
+    return runs
 
 
 def assert_one_round_repeated(events):
-    """No line was forgotten but those of the one round, part or level whose checkpoint was not
-    whole yet."""
-    for had, kept in repeated(events):
-        assert len({_round(line) for line in had[len(kept) :]}) <= 1
+    """That only lines of the one round, part or level without a checkpoint were repeated."""
+    for before, kept in repeated(events):
+        assert len({_round(line) for line in before[len(kept) :]}) <= 1
 
 
 def _round(line):
-    """What a line of history belongs to: the parts of one level are handed over together."""
+    """The round of a line of history; all parts of a level are one."""
     return line["kind"], line["level"] if line["kind"] == "part" else line["number"]
 
 
-def aborted(place, reason, asked, child=None):
-    """Abort a job once its watcher waits for that (``Asking``, in the folder ``asked``), and wait
-    until it is aborted.
-
-    No tile can be read before: nobody waits for the end of a pass.
-    """
-    wait_for(lambda: (asked / "here").exists() or (child and child.gone), "the middle of the work")
+def abort_in_pass(place, reason, folder, child=None):
+    """Abort a job whose watcher waits for it (``UntilAbort``); the pass is held, not ended."""
+    wait_for(lambda: (folder / "here").exists() or (child and child.gone), "the middle of the work")
     open_job(place).abort(reason)
     wait_for(lambda: open_job(place).status() is Status.ABORTED, "the end of the job")
-    (asked / "hold").unlink(missing_ok=True)
+    (folder / "hold").unlink(missing_ok=True)
 
 
-def begun_later(asked):
-    """Tiles that were begun, and tiles and dense steps that the driver heard of, once the abort was
-    asked for."""
-    return tuple(count(asked / name) for name in ("tiles", "heard"))
+def work_after_abort(folder):
+    """Tiles that were begun, and calls of the watcher, after the request to abort."""
+    return tuple(count(folder / name) for name in ("tiles", "heard"))
 
 
 def note(path):
-    """Add one to a count that several processes keep."""
+    """Add one to a count that several processes share."""
     with path.open("ab") as file:
         file.write(b".")
 
 
 def count(path):
-    """What was noted."""
+    """The value of a shared count."""
     return path.stat().st_size if path.exists() else 0
 
 
 def assert_usable(store, reason):
-    """The model of an aborted job predicts, its held-out errors are in the history, and its state
-    says why it ended."""
+    """That the model of an aborted job predicts with the errors in its history."""
     state = store.state()
     assert (state.status, state.reason) == (Status.ABORTED, reason)
     last = state.history[-1]
@@ -173,8 +139,8 @@ def assert_usable(store, reason):
     assert model.n_vectors == last["vectors"]
     if isinstance(model, ClassModel):
         X, labels = class_rows(400, 1)
-        own = model.predict_proba(X)[np.arange(400), np.searchsorted(model.classes, labels)]
-        assert -np.log(own).mean() == pytest.approx(last["held_out_log_loss"], rel=1e-9)
+        p = model.predict_proba(X)[np.arange(400), np.searchsorted(model.classes, labels)]
+        assert -np.log(p).mean() == pytest.approx(last["held_out_log_loss"], rel=1e-9)
         assert np.mean(model.predict(X) != labels) == pytest.approx(last["held_out_error"])
         return
     assert last["held_out_rmse"] > 0
@@ -185,7 +151,7 @@ def assert_usable(store, reason):
 
 
 def count_lines(place):
-    """Lines of history that were ever written; cheap enough to ask all the time."""
+    """Lines of history that were ever written, read without opening the job."""
     return sum(
         '"event": "fit"' in path.read_text() for path in Path(place, "events").glob("0*.json")
     )

@@ -1,4 +1,4 @@
-"""What tests call in processes of their own, and the process that forks these."""
+"""Functions that tests call in other processes, and the process that forks these."""
 
 import itertools
 import json
@@ -23,36 +23,35 @@ HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
 
-def hurry():
-    """Let leases of this process live and expire quickly: tests need not wait for the real ones to
-    expire."""
+def shorten_leases():
+    """Make the leases of this process expire quickly."""
     lease.BEAT = 0.1
     lease.EXPIRY = 1.5
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):
-    """Carry a job out; its reason, or None where it was over already.
+    """Run a job; the reason of its end, or None if it had ended before.
 
-    ``halt`` is what ``Halting`` takes, ``wait`` what ``Waiting`` takes.
+    ``halt`` and ``wait`` are arguments of ``Halting`` and ``Waiting``.
     """
     from partirvm.jobs.attempt import run_job
 
     if quick:
-        hurry()
+        shorten_leases()
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
     fitted = run_job(job, patience=patience, watcher=watcher)
     return None if fitted is None else fitted.reason.value
 
 
-def carry_until_asked(job, folder, where, after):
-    """Carry a job out that is aborted there (``Asking``); its reason."""
+def carry_until_abort(job, folder, where, after):
+    """Run a job that is aborted at a place (``UntilAbort``); the reason of its end."""
     arm(folder, job, where, after)
     listen(folder)
     return carry(job)
 
 
 def carry_counting(job):
-    """Carry a job out; how many things it does (``Halting``) before it is planned, and in all."""
+    """Run a job; how many actions it has (``Halting``) before its plan, and in all."""
     from partirvm.jobs.attempt import run_job
 
     watcher = Halting(None, 0, 0)
@@ -61,8 +60,7 @@ def carry_counting(job):
 
 
 def carry_learning_again(job, **options):
-    """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the
-    last learning."""
+    """As ``carry``; the kernel is learned again as soon as there are more vectors."""
     from partirvm.strategies import stages
 
     stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
@@ -70,25 +68,21 @@ def carry_learning_again(job, **options):
 
 
 def make_small(set_value):
-    """Make 2,000 rows too many for memory and for six cells, by a function of a place and a
-    value."""
-    small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
-    for place, value in [
-        *small,
-        ("local.cells.CELL_ROWS", 300),
-        ("resolve.resolve.RESIDUAL_SHARE", 400),
-    ]:
+    """Set constants so that 2,000 rows exceed memory and need six cells."""
+    constants = {"core.left_out.LEFT_OUT_ROWS": 600, "likelihoods.gaussian.LEFT_OUT_ROWS": 600}
+    constants |= {"local.cells.CELL_ROWS": 300, "resolve.resolve.RESIDUAL_SHARE": 400}
+    for place, value in constants.items():
         set_value(f"partirvm.{place}", value)
 
 
 def carry_small(job):
-    """Carry a job out at once, with small cells on disk."""
+    """Run a job at once, with small cells on disk."""
     make_small(pytest.MonkeyPatch().setattr)
     return carry(job, patience=0.0)
 
 
-def carry_in_little_room(job, after, limit):
-    """Carry a job out; after so many lines of history no file may grow beyond ``limit`` bytes."""
+def carry_with_full_disk(job, after, limit):
+    """Run a job; after some lines of history no file may exceed ``limit`` bytes."""
     import resource
     import threading
 
@@ -106,13 +100,13 @@ def carry_in_little_room(job, after, limit):
 
 
 def meet(gate, others):
-    """Wait until so many processes have come to a gate, a file that counts them."""
+    """Wait until so many processes have reached a gate, a file that counts them."""
     note(Path(gate))
     wait_for(lambda: count(Path(gate)) >= others, "the others")
 
 
 def compete_once(job, folder, others):
-    """Try to carry a job out without patience, at the same moment as so many others: its reason."""
+    """Try to run a job at the same moment as others, without patience; its reason."""
     from partirvm.errors import LeaseError
     from partirvm.jobs.attempt import run_job
 
@@ -126,12 +120,11 @@ def compete_once(job, folder, others):
 
 
 def write_rows(data, seed, n=150, gate=None, halt=None, **options):
-    """Ingest or append rows, when two processes have come to the gate; the changes to files if
-    ``halt`` counts them.
+    """Ingest or append rows, once two processes have reached a gate; the changes to files.
 
     ``halt`` is the number of a change and a signal (``halt_at``).
     """
-    hurry()
+    shorten_leases()
     changes = halt_at(Path(data).parent, *halt) if halt else [0]
     if gate:
         meet(gate, 2)
@@ -140,11 +133,7 @@ def write_rows(data, seed, n=150, gate=None, halt=None, **options):
 
 
 def overwrite_until(job, things):
-    """Overwrite a job and save a first model; killed before so many things that it does to the
-    folder (0: never).
-
-    Returns how many things it does.
-    """
+    """Overwrite a job and save a model, killed before an action on the folder; the actions."""
     from journals import REQUEST
     from reference import model
 
@@ -174,15 +163,15 @@ def overwrite_until(job, things):
 
 
 def open_slowly(data, number):
-    """Open DATA, with SIGSTOP before the n-th file or folder that is read; the number of rows."""
+    """Open DATA, with SIGSTOP before the n-th file or folder is read; the number of rows."""
     from partirvm.data import ZarrSource
 
     reads = itertools.count(1)
 
-    def hook(event, given):
+    def hook(event, arguments):
         if (
             event in {"open", "os.listdir", "os.scandir"}
-            and str(given[0]).startswith(data)
+            and str(arguments[0]).startswith(data)
             and next(reads) == number
         ):
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -192,37 +181,30 @@ def open_slowly(data, number):
 
 
 def crash(work, folder, point, **arguments):
-    """Call a function of this module, killed at the ``point``-th change below ``folder``; the
-    changes if fewer."""
+    """Call a function of this module, killed at a change below ``folder``; the changes."""
     changes = halt_at(folder, point, signal.SIGKILL)
     globals()[work](**arguments)
     return changes[0]
 
 
 def save_copy(source, out):
-    """Save a model again, with its rows."""
+    """Save a model again with its rows."""
     from partirvm.model.files import load_model, save_model
 
     make_small(pytest.MonkeyPatch().setattr)
     save_model(load_model(source), out, copy=True)
 
 
-def kills(breeder, store, rng, times, things):
-    """Carry a job out that dies so many times, at random among the ``things`` that an undisturbed
-    one does.
-
-    Each time within its share of them, so that it cannot end before.
-    """
+def kills(forker, store, rng, times, things):
+    """Run a job that is killed so many times, at random within shares of its actions."""
     for _ in range(times):
         halt = [None, rng.randint(1, int(0.9 * things / (times + 1))), signal.SIGKILL]
-        child = breeder.call(
-            carry, job=store.location, patience=0.0, halt=halt
-        )  # nobody waits for the dead
-        wait_for(lambda child=child: child.gone, "the end of a process")
+        child = forker.call(carry, job=store.location, patience=0.0, halt=halt)
+        child.wait()
         assert not child.out.exists(), child.out.read_text()
 
 
-MOTHER = f"""
+FORKER = f"""
 import json, os, signal, sys, traceback
 sys.path[:0] = {[HERE, ROOT, str(Path(ROOT, "jobs"))]!r}
 import fault_processes, partirvm.jobs.attempt, partirvm.jobs.checkpoint, partirvm.model.files, zarr
@@ -250,7 +232,7 @@ for line in sys.stdin:
 
 
 class Child:
-    """A process that calls a function of this module."""
+    """A forked process that calls a function of this module."""
 
     def __init__(self, pid, out):
         self.pid = pid
@@ -262,8 +244,7 @@ class Child:
         return not Path(f"/proc/{self.pid}").exists()
 
     def kill(self, what=signal.SIGKILL):
-        """Send it a signal; after a deadly one it is gone when this returns. False if it had ended
-        before."""
+        """Send it a signal, and wait for its end if it is deadly; False if it had ended before."""
         try:
             os.kill(self.pid, what)
         except ProcessLookupError:
@@ -272,64 +253,68 @@ class Child:
             wait_for(lambda: self.gone)
         return not self.out.exists()
 
+    def wait(self, seconds=PATIENCE):
+        """Wait for its end."""
+        wait_for(lambda: self.gone, "the end of a process", seconds)
+
     def end(self, seconds=PATIENCE):
         """Wait for its end; what it returned, or an AssertionError with what it raised."""
-        said = self.said(seconds)
-        assert "value" in said, said.get("traceback")
-        return said["value"]
+        result = self.result(seconds)
+        assert "value" in result, result.get("traceback")
+        return result["value"]
 
     def error(self, seconds=PATIENCE):
         """Wait for its end; name and message of what it raised."""
-        said = self.said(seconds)
-        assert "error" in said, said
-        return said["error"], said["message"]
+        result = self.result(seconds)
+        assert "error" in result, result
+        return result["error"], result["message"]
 
-    def said(self, seconds=PATIENCE):
-        """Wait for its end; what it left."""
-        wait_for(lambda: self.gone, "the end of a process", seconds)
+    def result(self, seconds=PATIENCE):
+        """Wait for its end; what it wrote."""
+        self.wait(seconds)
         return json.loads(self.out.read_text())
 
 
-class Mother:
-    """Forks processes that have imported everything already."""
+class Forker:
+    """Forks processes in which all modules are imported."""
 
     def __init__(self, process, folder):
         self._process = process
         self._folder = folder
-        self._born = []
+        self._children = []
         self.threads = usable_cores()
 
     def call(self, function, **arguments):
-        """Start ``function`` of this module in a process of its own."""
-        out = self._folder / f"{len(self._born)}.json"
+        """Start a function of this module in another process."""
+        out = self._folder / f"{len(self._children)}.json"
         self._process.stdin.write(json.dumps([function.__name__, str(out), arguments]) + "\n")
         self._process.stdin.flush()
         child = Child(int(self._process.stdout.readline()), out)
-        self._born.append(child)
+        self._children.append(child)
         return child
 
-    def bury(self):
-        """Let nothing that was born live on."""
-        for child in self._born:
+    def end_all(self):
+        """End all processes that were started."""
+        for child in self._children:
             if not child.gone:
                 child.kill(signal.SIGCONT)
                 child.kill()
 
 
 @contextmanager
-def mother(folder):
-    """A process that forks others; everything is gone at the end."""
+def forking(folder):
+    """A process that forks others; all are ended at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", MOTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", FORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     try:
         assert process.stdout.readline() == "ready\n"
-        made = Mother(process, folder)
+        forker = Forker(process, folder)
         try:
-            yield made
+            yield forker
         finally:
-            made.bury()
+            forker.end_all()
     finally:
         process.kill()
         process.communicate()

@@ -1,5 +1,4 @@
-"""What halts or holds a process at a chosen place: watchers of a fit, and hooks of its reads and
-writes."""
+"""Watchers of a fit, and hooks of its reads and writes, that stop or hold a process at a place."""
 
 import itertools
 import json
@@ -15,22 +14,18 @@ from partirvm.jobs.job import open_job
 
 
 class Halting(Watcher):
-    """Sends this process a signal at the n-th thing that it does: a file it opens, a tile or a
-    dense step it hears of.
+    """Sends this process a signal at its n-th action: an opened file, a tile or a dense step.
 
-    Things count from the beginning if ``after`` is None, else from the plan and this many lines of
-    history on.
+    Actions count from the beginning if ``after`` is None, else from that line of history on.
     """
 
     def __init__(self, after, things, number):
         self.left = -1 if after is None else after
         self.things = things
         self.number = number
-        self.began, self.done, self._numbers = (
-            after is None,
-            0,
-            itertools.count(1),
-        )  # counts in several threads
+        self.began = after is None
+        self.done = 0
+        self._numbers = itertools.count(1)  # counts in several threads
         sys.addaudithook(lambda event, arguments: self.count() if event == "open" else None)
 
     def on_plan(self, plan):
@@ -54,8 +49,7 @@ class Halting(Watcher):
 
 
 class Waiting(Watcher):
-    """Waits after this many lines of history, once, until a file is there; beside it a file says
-    that it waits."""
+    """Waits after so many lines of history until a file exists, and tells it by a file."""
 
     def __init__(self, after, gate):
         self.left, self.gate = after, Path(gate)
@@ -68,7 +62,7 @@ class Waiting(Watcher):
 
 
 class Meeting(Waiting):
-    """Waits after the first line until so many others have noted that they are there."""
+    """Waits after the first line until so many others have arrived."""
 
     def __init__(self, path, others):
         self.left, self.path, self.others = 1, Path(path), others
@@ -79,12 +73,11 @@ class Meeting(Waiting):
             wait_for(lambda: count(self.path) >= self.others, "the others")
 
 
-class Asking(Watcher):
-    """Waits in the middle of a pass or of a dense fit until somebody asks for the end of its job.
+class UntilAbort(Watcher):
+    """Waits during a pass or a dense fit until its job is aborted.
 
     ``where`` is the name of the pass, "pass" for any, or "dense fit", after so many lines of
-    history. "hold" waits for nobody; from that line on no tile can be read (``listen``) while the
-    file ``hold`` is there, as in a pass.
+    history; "hold" does not wait, but no tile can be read while the file ``hold`` exists.
     """
 
     def __init__(self, folder, job, where, after):
@@ -92,7 +85,7 @@ class Asking(Watcher):
         self.job = job
         self.where = where
         self.left = after
-        self.asked = False
+        self.aborting = False
 
     def on_record(self, entry):
         self.left -= 1
@@ -106,14 +99,14 @@ class Asking(Watcher):
         self._heard(self.where == "dense fit" and info.iteration > 2)
 
     def _heard(self, here):
-        if self.asked:
+        if self.aborting:
             note(self.folder / "heard")
         elif here and self.left <= 0:
             self._hold()
             handle = open_job(self.job)
             attempt = handle.state().attempt
             wait_for(lambda: handle.store.requested(attempt), "the abort")
-            self.asked = True
+            self.aborting = True
 
     def _hold(self):
         (self.folder / "arm").unlink()
@@ -122,7 +115,7 @@ class Asking(Watcher):
 
 
 def arm(folder, job, where, after):
-    """Have the next driver that listens in this folder watched by ``Asking``."""
+    """Have the next driver that listens in this folder watched by ``UntilAbort``."""
     folder = Path(folder)
     for path in folder.iterdir():
         path.unlink()
@@ -130,23 +123,22 @@ def arm(folder, job, where, after):
 
 
 def listen(folder):
-    """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts
-    looked for each time."""
+    """Watch drivers of this process as ``arm`` says, hold and count tiles, poll always."""
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
 
     folder = Path(folder)
-    really = ZarrSource.tile
+    original = ZarrSource.tile
 
     def watcher():
-        asked = folder / "arm"
-        return Asking(folder, **json.loads(asked.read_text())) if asked.exists() else Watcher()
+        armed = folder / "arm"
+        return UntilAbort(folder, **json.loads(armed.read_text())) if armed.exists() else Watcher()
 
     def tile(self, number):
         if (folder / "here").exists():
             note(folder / "tiles")
         wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
-        return really(self, number)
+        return original(self, number)
 
     attempt.POLL_SECONDS = 0.0
     attempt.Watcher = watcher
@@ -154,9 +146,9 @@ def listen(folder):
 
 
 def halt_at(folder, number, what):
-    """Send this process a signal at the n-th change to a name below a folder; returns the count, a
-    list of one."""
-    changes, numbers = [0], itertools.count(1)
+    """Send this process a signal at the n-th change below a folder; a list of the count."""
+    changes = [0]
+    numbers = itertools.count(1)
     calls = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")
 
     def heard(event, arguments):

@@ -1,16 +1,14 @@
-"""What the workers of test_driver_on_cluster.py load first: drivers and tiles that wait where a
-test says."""
+"""Loaded by the workers of test_driver_on_cluster.py: drivers and tiles wait where a test says."""
 
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 import fault_watchers  # noqa: E402
 
 
-def dask_setup(worker: Any) -> None:
+def dask_setup(worker):
     """Called by ``dask worker --preload``."""
     fault_watchers.listen(os.environ["LISTEN_IN"])

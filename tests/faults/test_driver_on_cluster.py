@@ -1,5 +1,4 @@
-"""A driver on a cluster of two worker processes: kill −9 of one, of its own, of all, of the
-scheduler; aborts."""
+"""A driver on a cluster of two worker processes: kill −9 of workers and scheduler; aborts."""
 
 import contextlib
 from pathlib import Path
@@ -8,12 +7,12 @@ import pytest
 from clusters import Processes
 from fault_cases import (
     CASES,
-    aborted,
+    abort_in_pass,
     assert_one_round_repeated,
     assert_same_end,
     assert_usable,
-    begun_later,
     count,
+    work_after_abort,
 )
 from fault_processes import carry
 from fault_watchers import arm
@@ -24,7 +23,7 @@ from partirvm.jobs import open_job, submit
 from partirvm.jobs.state import Status
 
 CASE = "incremental"
-"""The case with the most passes over all rows, a second's work or two for these workers."""
+"""The case with the most passes over all rows."""
 
 WORKERS = 2
 
@@ -35,32 +34,32 @@ class Watched(Processes):
     """Two workers whose drivers and tiles wait where a test says, and a client."""
 
     def __init__(self, folder):
-        self.asked = folder / "asked"
-        self.asked.mkdir()
-        super().__init__(folder, WORKERS, "--preload", PRELOAD, LISTEN_IN=str(self.asked))
+        self.folder = folder / "held"
+        self.folder.mkdir()
+        super().__init__(folder, WORKERS, "--preload", PRELOAD, LISTEN_IN=str(self.folder))
         self.client = connect(self.address)
         self.client.wait_for_workers(WORKERS, timeout=PATIENCE)
 
     def kill(self, pid):
         """kill −9 of the worker with this number."""
-        (worker,) = [each for each in self.workers if each.pid == pid]
+        (worker,) = [process for process in self.workers if process.pid == pid]
         worker.kill()
         worker.wait()
         self.workers.remove(worker)
 
     def submit(self, data, place, case, where, after):
-        """Submit a job that is held there (``Asking``), and wait until it is."""
-        arm(self.asked, place, where, after)
-        made = submit(CASES[case], data[0], str(place), validation=data[1], client=self.client)
-        wait_for((self.asked / "here").exists, "the middle of the work")
-        return made
+        """Submit a job that is held at a place (``UntilAbort``), and wait until it is."""
+        arm(self.folder, place, where, after)
+        job = submit(CASES[case], data[0], str(place), validation=data[1], client=self.client)
+        wait_for((self.folder / "here").exists, "the middle of the work")
+        return job
 
-    def go_on(self):
+    def resume(self):
         """Let tiles be read again."""
-        (self.asked / "hold").unlink()
+        (self.folder / "hold").unlink()
 
     def close(self):
-        """Let nothing live on."""
+        """End all processes."""
         with contextlib.suppress(Exception):
             self.client.close(timeout=5)
         super().close()
@@ -68,24 +67,23 @@ class Watched(Processes):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Two workers; who kills some starts others."""
-    made = Watched(tmp_path_factory.mktemp("cluster"))
-    yield made
-    made.close()
+    """Two workers; a test that kills some starts others."""
+    watched = Watched(tmp_path_factory.mktemp("cluster"))
+    yield watched
+    watched.close()
 
 
 @pytest.fixture
 def job(cluster, data, undisturbed, tmp_path):
-    """A job whose driver runs on the cluster, in a pass after its second line of history: no tile
-    of it can be read."""
+    """A job whose driver is held on the cluster in a pass after its second line of history."""
     cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
-    made = cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
-    wait_for(lambda: count(cluster.asked / "tiles"), "a tile")
-    return made
+    held = cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
+    wait_for(lambda: count(cluster.folder / "tiles"), "a tile")
+    return held
 
 
-def to_be_begun(dask_scheduler):
-    """Tasks that no worker is at work on yet."""
+def pending_tasks(dask_scheduler):
+    """Tasks that no worker is running."""
     return [
         task.key
         for task in dask_scheduler.tasks.values()
@@ -94,34 +92,34 @@ def to_be_begun(dask_scheduler):
 
 
 def driver(job):
-    """The number of the process that holds the job's lease."""
+    """The number of the process that holds the lease of the job."""
     return job.store.holder().process.pid
 
 
-def assert_done(job, whole):
-    """It comes to the end of the undisturbed job, whoever brings it there."""
+def assert_done(job, undisturbed):
+    """That the job ends as the undisturbed one."""
     wait_for(lambda: job.status() in (Status.DONE, Status.FAILED), what="the end of the job")
-    assert_same_end(job.store, whole)
+    assert_same_end(job.store, undisturbed)
     assert_one_round_repeated(job.store.events())
 
 
 @pytest.mark.slow
-def test_a_killed_worker(cluster, job, undisturbed):
-    """One that only does tasks: the driver goes on as if nothing had been."""
+def test_a_killed_worker_does_not_end_the_driver(cluster, job, undisturbed):
+    """The run continues."""
     victim = next(worker.pid for worker in cluster.workers if worker.pid != driver(job))
     cluster.kill(victim)
-    cluster.go_on()
+    cluster.resume()
     cluster.add(1)
     assert_done(job, undisturbed[CASE])
     assert [event["event"] for event in job.store.events()].count("running") == 1
 
 
 @pytest.mark.slow
-def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
-    """The scheduler begins the driver elsewhere, which goes on from the last checkpoint."""
+def test_the_driver_of_a_killed_worker_is_restarted(cluster, job, undisturbed):
+    """On another worker, from the last checkpoint."""
     first = driver(job)
     cluster.kill(first)
-    cluster.go_on()
+    cluster.resume()
     cluster.add(1)
     assert_done(job, undisturbed[CASE])
     assert driver(job) != first
@@ -129,26 +127,25 @@ def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
     assert kinds.count("running") == 2
 
 
-def test_an_abort_there(cluster, data, tmp_path):
-    """As in one process: the next look ends the work, with tiles still under way; nothing of the
-    pass is begun then."""
+def test_an_abort_ends_a_driver_on_a_cluster(cluster, data, tmp_path):
+    """At its next poll; nothing of the pass is begun after it."""
     cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
-    made = cluster.submit(data, tmp_path / "job", CASE, "pass", 1)
-    aborted(made.location, "flat enough", cluster.asked)
-    assert_usable(made.store, "flat enough")
-    wait_for(lambda: made.store.holder().gone, "the end of the driver")
+    job = cluster.submit(data, tmp_path / "job", CASE, "pass", 1)
+    abort_in_pass(job.location, "flat enough", cluster.folder)
+    assert_usable(job.store, "flat enough")
+    wait_for(lambda: job.store.holder().gone, "the end of the driver")
     wait_for(
-        lambda: not cluster.client.run_on_scheduler(to_be_begun), "the end of what was given up"
+        lambda: not cluster.client.run_on_scheduler(pending_tasks), "the end of what was given up"
     )
-    tiles, heard = begun_later(cluster.asked)
+    tiles, heard = work_after_abort(cluster.folder)
     assert heard == 0
     assert tiles <= len(cluster.workers), "a task has one of these tiles"
 
 
-def test_the_scheduler(breeder, cluster, job, undisturbed):
-    """The job is interrupted, with a reason; resumed in one process it comes to the same end."""
+def test_a_job_without_its_scheduler_is_interrupted(forker, cluster, job, undisturbed):
+    """Resumed in one process, it has the same end."""
     cluster.scheduler.kill()
-    cluster.go_on()
+    cluster.resume()
     wait_for(lambda: job.status() not in (Status.RUNNING, Status.ABORTING), "the end of the driver")
     state = job.state()
     assert state.status is Status.INTERRUPTED, state.reason
@@ -156,5 +153,5 @@ def test_the_scheduler(breeder, cluster, job, undisturbed):
     assert job.model().n_vectors > 0
     wait_for(lambda: job.store.holder().gone, "the end of the driver")
     open_job(job.location).requeue()
-    breeder.call(carry, job=job.location).end()
+    forker.call(carry, job=job.location).end()
     assert_done(job, undisturbed[CASE])

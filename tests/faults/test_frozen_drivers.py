@@ -1,5 +1,4 @@
-"""Several drivers of one job: SIGSTOP beyond a lease, whose owner cannot publish when it wakes, and
-many at once."""
+"""Several drivers of one job: stopped beyond their lease, and many at once."""
 
 import signal
 from pathlib import Path
@@ -14,36 +13,31 @@ from partirvm.errors import LeaseLostError
 from partirvm.jobs.store import JobStore
 
 
-def freeze(breeder, store, after, things):
-    """A process that stopped itself at work on a job, so many things (``Halting``) after as many
-    lines of history."""
-    child = breeder.call(
-        carry, job=store.location, quick=True, halt=[after, things, signal.SIGSTOP]
-    )
+def freeze(forker, store, after, things):
+    """A process that stopped itself at an action (``Halting``) after lines of history."""
+    child = forker.call(carry, job=store.location, quick=True, halt=[after, things, signal.SIGSTOP])
     wait_for(lambda: child.gone or stopped(child.pid), "the stop")
     assert not child.gone, "the run ended before it was stopped"
     return child
 
 
 def wake(child, gate=None):
-    """Let it go on, and another one with it that waits at a gate; what it ended with."""
+    """Let it continue, and another process that waits at a gate; its error is checked."""
     child.kill(signal.SIGCONT)
     if gate is not None:
         gate.touch()
     error, message = child.error()
     assert error == "LeaseLostError", message
-    # the second where the process looks while the folder is being made anew
     assert "was taken over or replaced" in message
 
 
 @pytest.mark.slow
-def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path):
-    """The two run side by side for a moment: what the old one writes does not count, and nobody is
-    disturbed by it."""
+def test_writes_of_a_driver_that_lost_its_lease_are_void(forker, data, undisturbed, tmp_path):
+    """It continues while another driver is working, which is not disturbed."""
     store = queued(data, tmp_path / "job", "incremental")
-    frozen = freeze(breeder, store, 2, 40)
+    frozen = freeze(forker, store, 2, 40)
     gate = tmp_path / "gate"
-    other = breeder.call(carry, job=store.location, quick=True, wait=[3, str(gate)])
+    other = forker.call(carry, job=store.location, quick=True, wait=[3, str(gate)])
     wait_for(lambda: Path(f"{gate}.here").exists() or other.gone)
     assert not other.gone
     wake(frozen, gate)
@@ -53,9 +47,8 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
     assert_one_round_repeated(store.events())
 
 
-def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monkeypatch):
-    """Another process clears away what is half written: LeaseLostError, not that there is no such
-    file."""
+def test_losing_the_lease_during_a_save_is_a_lease_error(tmp_path, monkeypatch):
+    """Another process removes what is half written; not a FileNotFoundError."""
     place = tmp_path / "job"
     one = JobStore.create(place, REQUEST)
     other = JobStore(place)
@@ -74,18 +67,16 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monke
 
 
 @pytest.mark.slow
-def test_one_of_many_drivers_wins(breeder, data, undisturbed, tmp_path):
-    """Four start at the same moment: one carries the job out, the others hear LeaseError; nothing
-    is written twice."""
+def test_one_of_many_drivers_runs_the_job(forker, data, undisturbed, tmp_path):
+    """Of four at the same moment; the others get a LeaseError, and nothing is written twice."""
     store = queued(data, tmp_path / "job", "working-set")
     children = [
-        breeder.call(compete_once, job=store.location, folder=str(tmp_path), others=3)
+        forker.call(compete_once, job=store.location, folder=str(tmp_path), others=3)
         for _ in range(4)
     ]
-    ends = [child.said() for child in children]
-    assert [end["value"] for end in ends if "value" in end] == [
-        undisturbed["working-set"].state().reason
-    ]
+    ends = [child.result() for child in children]
+    reasons = [end["value"] for end in ends if "value" in end]
+    assert reasons == [undisturbed["working-set"].state().reason]
     assert [end["error"] for end in ends if "error" in end] == ["LeaseError"] * 3
     assert_same_end(store, undisturbed["working-set"])
     assert [event["event"] for event in store.events()].count("running") == 1

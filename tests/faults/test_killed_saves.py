@@ -1,14 +1,12 @@
-"""kill −9 of ``save_model`` before each change to a file, while it copies the rows of local
-residuals."""
+"""kill −9 of ``save_model`` at each change to a file, while it copies the rows of residuals."""
 
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from fault_cases import rows
 from fault_processes import crash
-from waiting import wait_for
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.errors import DataWarning, ExistsError, MissingDataError
@@ -16,15 +14,13 @@ from partirvm.errors import DataWarning, ExistsError, MissingDataError
 
 @pytest.fixture(scope="module")
 def referring(tmp_path_factory):
-    """A saved model whose local residual rows are in cells of another folder; X, and what it
-    predicts there."""
+    """The folder of a model whose residual rows are in another folder, X, and predictions."""
     folder = tmp_path_factory.mktemp("referring")
     X, y = rows(700, 0)
     patch = pytest.MonkeyPatch()
     patch.setattr("partirvm.local.cells.CELL_ROWS", 300)
-    model = (
-        RVMRegressor(gamma=0.5, max_vectors=20, residual="local", random_state=0).fit(X, y).model_
-    )
+    options = {"max_vectors": 20, "residual": "local", "random_state": 0}
+    model = RVMRegressor(gamma=0.5, **options).fit(X, y).model_
     place = folder / "rows"
     cells = model.residuals.cells
     model = replace(model, residuals=replace(model.residuals, cells=cells.copied(str(place))))
@@ -35,7 +31,7 @@ def referring(tmp_path_factory):
 
 
 def loads(out):
-    """Whether a model loads; a model that does not must be reported as missing."""
+    """Whether a model can be loaded; otherwise it must be reported as missing."""
     if (out / "group.json").exists():
         load_model(out)
         return True
@@ -45,45 +41,42 @@ def loads(out):
 
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_kill_leaves_no_model_or_an_independent_one(breeder, referring, tmp_path, step):
-    """And the next call replaces what was left, also if it is killed itself."""
+def test_a_killed_save_leaves_no_model_or_a_complete_one(forker, referring, tmp_path, step):
+    """The next save replaces what was left, even if it is killed, too."""
     folder, X, expected = referring
-    work = {"work": "save_copy", "folder": str(tmp_path / "whole"), "source": str(folder / "model")}
-    changes = breeder.call(crash, point=0, **work, out=str(tmp_path / "whole" / "m")).end()
+    work = {"work": "save_copy", "folder": str(tmp_path / "all"), "source": str(folder / "model")}
+    changes = forker.call(crash, point=0, **work, out=str(tmp_path / "all" / "m")).end()
     assert changes > 10
-    found = []
+    loaded = []
     for point in (*range(1, changes, step), changes):
         place = tmp_path / f"copy-{point}"
         out = place / "m"
-        for number in dict.fromkeys(
-            (point, max(changes - point, 1))
-        ):  # the second one also removes
-            child = breeder.call(
-                crash, **{**work, "folder": str(place)}, point=number, out=str(out)
-            )
-            wait_for(lambda child=child: child.gone, "the end of a process")
+        # the second save also removes
+        for number in dict.fromkeys((point, max(changes - point, 1))):
+            child = forker.call(crash, **{**work, "folder": str(place)}, point=number, out=str(out))
+            child.wait()
             if loads(out):
                 break
-        found.append(loads(out))
-        if not found[-1]:
+        loaded.append(loads(out))
+        if not loaded[-1]:
             save_model(load_model(folder / "model"), out)
-        kept = shutil.move(folder / "rows", folder / "away")
+        moved = shutil.move(folder / "rows", folder / "away")
         try:
-            np.testing.assert_array_equal(load_model(out).predict(X), expected)
+            assert_array_equal(load_model(out).predict(X), expected)
         finally:
-            shutil.move(kept, folder / "rows")
+            shutil.move(moved, folder / "rows")
         with pytest.raises(ExistsError, match="already exists"):
             save_model(load_model(out), out)
-    assert not all(found)
+    assert not all(loaded)
 
 
 @pytest.mark.parametrize(
     "name", ["notes.txt", "000001", "000000", ".hidden", "cells/mine", "group.json"]
 )
-def test_no_folder_of_somebody_else_counts_as_an_unfinished_copy(referring, tmp_path, name):
+def test_a_foreign_folder_is_not_taken_for_an_unfinished_copy(referring, tmp_path, name):
     path = tmp_path / "m" / name
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     with pytest.raises(ExistsError, match="choose another name"):
         save_model(load_model(referring[0] / "model"), tmp_path / "m")
-    assert [each.read_text() for each in (tmp_path / "m").rglob("*") if each.is_file()] == ["mine"]
+    assert [file.read_text() for file in (tmp_path / "m").rglob("*") if file.is_file()] == ["mine"]

@@ -1,5 +1,4 @@
-"""kill −9 of the process that carries a job out, at random moments, and aborts in the middle of its
-work."""
+"""kill −9 of the process of a job at random moments, and aborts during its work."""
 
 import random
 import shutil
@@ -12,45 +11,43 @@ import pytest
 from by_default import some
 from fault_cases import (
     CASES,
-    aborted,
+    abort_in_pass,
     assert_one_round_repeated,
     assert_same_end,
     assert_usable,
-    begun_later,
     make_data,
     queued,
     rows,
+    work_after_abort,
 )
 from fault_processes import (
     carry,
     carry_learning_again,
     carry_small,
-    carry_until_asked,
+    carry_until_abort,
     crash,
     kills,
     make_small,
 )
-from waiting import wait_for
 
 from partirvm import jobs
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
 KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2, "pooled": 2}
+"""How often each job is killed, spread over its run."""
+
 BY_DEFAULT = {(case, 0) for case in ("working-set", "classes")}
-"""Spread over the run: each job is killed so often on its way."""
 
 
 @pytest.mark.bits
 @pytest.mark.parametrize(("case", "number"), some(list(product(CASES, range(2))), BY_DEFAULT))
-def test_kills_change_no_bits(breeder, data_of, undisturbed, tmp_path, case, number):
-    """Killed again and again and resumed at once: model, evidence and history of the undisturbed
-    job, to the bit; at most one round done again each time; nobody waits for a lease of the
-    dead."""
+def test_kills_change_no_bits(forker, data_of, undisturbed, tmp_path, case, number):
+    """Killed repeatedly and resumed at once, without waiting for leases of dead processes."""
     rng = random.Random(f"kills of {case} {number}")
     store = queued(data_of(case), tmp_path / "job", case)
-    kills(breeder, store, rng, KILLS[case], undisturbed[case].things)
-    breeder.call(carry, job=store.location, patience=0.0).end()
+    kills(forker, store, rng, KILLS[case], undisturbed[case].things)
+    forker.call(carry, job=store.location, patience=0.0).end()
     assert_same_end(store, undisturbed[case])
     assert_one_round_repeated(store.events())
 
@@ -71,25 +68,23 @@ AT_EACH = {
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", AT_EACH)
-def test_a_kill_at_every_file_operation(breeder, tmp_path, kind):
-    """Resumed at once, to the model, history and reason of the undisturbed job."""
-    (work, asked) = AT_EACH[kind]
+def test_a_kill_at_every_file_operation_changes_no_bits(forker, tmp_path, kind):
+    """Model, history and reason of the resumed job are those of the undisturbed one."""
+    work, request = AT_EACH[kind]
     small = make_data(tmp_path, 500)
-    whole = queued(small, tmp_path / "whole", asked)
-    total = breeder.call(
-        crash, work=work.__name__, folder=whole.location, point=0, job=whole.location
-    ).end()
-    kernels = [line["kind"] for line in whole.state().history].count("kernel")
+    complete = queued(small, tmp_path / "whole", request)
+    call = {"work": work.__name__, "folder": complete.location, "job": complete.location}
+    total = forker.call(crash, point=0, **call).end()
+    kernels = [line["kind"] for line in complete.state().history].count("kernel")
     assert kernels > 1 if work is carry_learning_again else kernels == 0
     for point in range(1, total + 1):
-        store = queued(small, tmp_path / f"job{point}", asked)
-        child = breeder.call(
-            crash, work=work.__name__, folder=store.location, point=point, job=store.location
-        )
-        wait_for(lambda child=child: child.gone, "the end of a process")
+        store = queued(small, tmp_path / f"job{point}", request)
+        call |= {"folder": store.location, "job": store.location}
+        child = forker.call(crash, point=point, **call)
+        child.wait()
         store.state()
-        breeder.call(work, job=store.location, patience=0.0).end()
-        assert_same_end(store, whole)
+        forker.call(work, job=store.location, patience=0.0).end()
+        assert_same_end(store, complete)
         store.folder.remove()
 
 
@@ -102,20 +97,18 @@ def test_a_kill_at_every_file_operation(breeder, tmp_path, kind):
         ("classes", "newton", 1),
     ],
 )
-def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
-    """The next look ends the work: no tile is begun but those of threads at work, no tile or step
-    is heard of; the model of the last round, if there is one, is usable."""
+def test_an_abort_ends_the_work_at_the_next_poll(forker, data_of, tmp_path, case, where, after):
+    """No tile or step is begun after it; the model of the last round is usable."""
     store = queued(data_of(case), tmp_path / "job", case)
-    asked = tmp_path / "asked"
-    asked.mkdir()
-    child = breeder.call(
-        carry_until_asked, job=store.location, folder=str(asked), where=where, after=after
-    )
-    aborted(store.location, "flat enough", asked, child)
+    folder = tmp_path / "held"
+    folder.mkdir()
+    place = {"where": where, "after": after}
+    child = forker.call(carry_until_abort, job=store.location, folder=str(folder), **place)
+    abort_in_pass(store.location, "flat enough", folder, child)
     assert child.end() == "aborted"
-    tiles, heard = begun_later(asked)
+    tiles, heard = work_after_abort(folder)
     assert heard == 0
-    assert tiles <= 2 * breeder.threads
+    assert tiles <= 2 * forker.threads
     assert store.has_model() is bool(after)
     if after:
         assert_usable(store, "flat enough")
@@ -126,26 +119,19 @@ def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
 @pytest.mark.parametrize(
     "state", some(["sorting", "writing", "cells", "model", "event"], {"cells"})
 )
-def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatch, state):
-    """Those of a job with room in memory; readers always have a model; only what events name stays
-    in the end.
+def test_a_kill_around_cells_changes_no_bits(forker, data, tmp_path, monkeypatch, state):
+    """They are those of a job in memory; readers always have a model; only named files are left.
 
-    Of 600 left-out rows, the records take 5.30 MB with those of 10 neighbours, of all rows 5.43 MB.
+    Records of 600 left-out rows and of 10 neighbours take 5.30 MB, those of all rows 5.43 MB.
     """
     make_small(monkeypatch.setattr)
     little = 400 * 5_370_000
     much = 8 << 30
-    asked = Request(
-        gamma=0.5,
-        strategy="working-set",
-        partition_size=20,
-        max_rounds=2,
-        residual="local",
-        neighbours=10,
-    )
-    whole = queued((data[0], None), tmp_path / "whole", replace(asked, memory_limit=much))
-    breeder.call(carry_small, job=whole.location).end()
-    events = whole.events()
+    options = {"strategy": "working-set", "partition_size": 20, "max_rounds": 2}
+    request = Request(gamma=0.5, residual="local", neighbours=10, **options)
+    complete = queued((data[0], None), tmp_path / "whole", replace(request, memory_limit=much))
+    forker.call(carry_small, job=complete.location).end()
+    events = complete.events()
     last = max(number for number, event in enumerate(events) if "model" in event)
     place, point = {
         "sorting": ("cells/000001-000001/unsorted", 5),
@@ -154,35 +140,27 @@ def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatc
         "model": (f"events/.{last + 1:06d}", 1),
         "event": (events[last + 1]["checkpoint"], 1),
     }[state]
-    store = queued((data[0], None), tmp_path / "job", replace(asked, memory_limit=little))
-    how = {"work": "carry_small", "folder": f"{store.location}/{place}", "point": point}
-    child = breeder.call(crash, **how, job=store.location)
-    wait_for(lambda: child.gone, "the end of a process")
+    store = queued((data[0], None), tmp_path / "job", replace(request, memory_limit=little))
+    crashing = {"work": "carry_small", "folder": f"{store.location}/{place}", "point": point}
+    child = forker.call(crash, **crashing, job=store.location)
+    child.wait()
     assert not child.out.exists()
     assert len(list(tmp_path.glob("job/cells/*"))) == 1
     shutil.copytree(store.location, tmp_path / "copy")
-    child = breeder.call(carry_small, job=store.location)
+    child = forker.call(carry_small, job=store.location)
     reads = 0
     while not child.gone:
         reads += np.isfinite(store.model().predict(rows(9, 2)[0])).all()
     child.end()
     assert reads
     fsspec.filesystem("memory").put(store.location, f"/{state}", recursive=True)
-    stores = store, whole, JobStore(f"memory://{state}")  # moved to another store
-    assert (
-        len(
-            {
-                np.array(each.model().predictive.moments(rows(200, 2)[0])).tobytes()
-                for each in stores
-            }
-        )
-        == 1
-    )
+    stores = store, complete, JobStore(f"memory://{state}")  # moved to another store
+    models = [place.model().predictive for place in stores]
+    moments = {np.array(model.moments(rows(200, 2)[0])).tobytes() for model in models}
+    assert len(moments) == 1
     for kind in ("cell", "model"):
         named = [event[kind] for event in store.events() if kind in event][-2:]
         assert sorted(f"{kind}s/{path.name}" for path in tmp_path.glob(f"job/{kind}s/*")) == named
-    jobs.run_job(
-        str(tmp_path / "copy"),
-        attempt=jobs.Job(str(tmp_path / "copy")).requeue(memory_limit=much).attempt,
-    )
+    copy = str(tmp_path / "copy")
+    jobs.run_job(copy, attempt=jobs.Job(copy).requeue(memory_limit=much).attempt)
     assert len(list(tmp_path.glob("copy/cells/*"))) == (state == "event")

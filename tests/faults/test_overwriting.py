@@ -1,11 +1,10 @@
-"""kill −9 of a process that overwrites a job, before each thing that it does to the folder."""
+"""kill −9 of a process that overwrites a job, before each of its actions on the folder."""
 
 import sys
 from pathlib import Path
 
 from fault_processes import overwrite_until
 from journals import REQUEST
-from waiting import wait_for
 
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
@@ -23,27 +22,26 @@ def old_job(place):
     store.lease.release()
 
 
-def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
-    """Or, in between, the request of the old one, or none; and the folder can be overwritten
-    again."""
-    old_job(tmp_path / "whole")
-    things = breeder.call(overwrite_until, job=str(tmp_path / "whole"), things=0).end()
+def test_a_kill_leaves_the_old_job_or_the_new_one(forker, tmp_path):
+    """Or only the request of the old one, or none; the folder can be overwritten again."""
+    old_job(tmp_path / "all")
+    things = forker.call(overwrite_until, job=str(tmp_path / "all"), things=0).end()
     assert things > 8
-    found = []
+    outcomes = []
     for number in range(1, things + 1):
         place = tmp_path / f"job-{number}"
         old_job(place)
-        child = breeder.call(overwrite_until, job=str(place), things=number)
-        wait_for(lambda child=child: child.gone, "the end of a process")
+        child = forker.call(overwrite_until, job=str(place), things=number)
+        child.wait()
         assert not child.out.exists(), child.out.read_text()
         store = JobStore(place)
-        found.append((store.spec()["run"] if store.exists() else 1.5, store.has_model()))
+        outcomes.append((store.spec()["run"] if store.exists() else 1.5, store.has_model()))
         if store.exists():
             assert store.state().status in {Status.QUEUED, Status.INTERRUPTED}
-        if found[-1] == (1, True):
+        if outcomes[-1] == (1, True):
             assert store.model().digest() == model(1).digest()
             assert [event["event"] for event in store.events()] == ["note"]
-        elif found[-1] == (2, True):
+        elif outcomes[-1] == (2, True):
             assert store.model().digest() == model(2).digest()
         again = JobStore.create(place, REQUEST | {"run": 3}, overwrite=True)
         again.acquire()
@@ -52,5 +50,5 @@ def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
         again.lease.release()
         assert JobStore(place).model().digest() == model(3).digest()
         assert open_folder(str(place)).list() == ["events", "lease", "models", "spec.json"]
-    assert [run for run, _ in found] == sorted(run for run, _ in found)
-    assert set(found) == {(1, True), (1, False), (1.5, False), (2, False), (2, True)}
+    assert [run for run, _ in outcomes] == sorted(run for run, _ in outcomes)
+    assert set(outcomes) == {(1, True), (1, False), (1.5, False), (2, False), (2, True)}

@@ -1,11 +1,11 @@
-"""Full disks and lost files while a job runs: a clear error, nothing lost, a way on."""
+"""Full disks and lost files during a job: a clear error, nothing lost, and a resume."""
 
 import shutil
 
 import pytest
 from by_default import some
 from fault_cases import assert_one_round_repeated, assert_same_end, count_lines, queued
-from fault_processes import carry, carry_in_little_room
+from fault_processes import carry, carry_with_full_disk
 from waiting import wait_for
 
 from partirvm.jobs.job import open_job
@@ -15,23 +15,22 @@ CASE = "working-set"
 
 
 @pytest.fixture
-def whole(undisturbed):
-    """The job that nobody disturbed."""
+def complete(undisturbed):
+    """The undisturbed job."""
     return undisturbed[CASE]
 
 
-def go_on(breeder, store):
-    """Resume a job, whatever ended it, in a process of its own."""
+def resume(forker, store):
+    """Resume a job in another process."""
     open_job(store.location).requeue()
-    breeder.call(carry, job=store.location).end()
+    forker.call(carry, job=store.location).end()
 
 
 @pytest.mark.parametrize("limit", some([10, 4500], {10}))
-def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
-    """StorageError with the place; the model before stays in use; "failed" where there is room for
-    it; with room again the job goes on."""
+def test_a_full_disk_fails_a_job_that_can_be_resumed(forker, data, complete, tmp_path, limit):
+    """The error has the place, and the last model can be used."""
     store = queued(data, tmp_path / "job", CASE)
-    child = breeder.call(carry_in_little_room, job=store.location, after=2, limit=limit)
+    child = forker.call(carry_with_full_disk, job=store.location, after=2, limit=limit)
     error, message = child.error()
     assert error == "StorageError"
     assert str(tmp_path / "job") in message
@@ -46,8 +45,8 @@ def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
     assert store.model().n_vectors > 0
     assert store.restore().history >= 1
     assert not list((tmp_path / "job").rglob("*.part"))
-    go_on(breeder, store)
-    assert_same_end(store, whole)
+    resume(forker, store)
+    assert_same_end(store, complete)
     assert_one_round_repeated(store.events())
 
 
@@ -60,30 +59,29 @@ def chunk(group):
     )
 
 
-def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
-    """In the middle of a fit: MissingDataError that names it, the job is interrupted, its model
-    stays; with the chunk back it goes on."""
-    own = tmp_path / "own.zarr"
-    shutil.copytree(data[0], own)
-    store = queued((str(own), data[1]), tmp_path / "job", CASE)
-    child = breeder.call(carry, job=store.location)
+def test_a_missing_chunk_of_data_interrupts_a_job(forker, data, complete, tmp_path):
+    """The error names it, the model is kept, and with the chunk the job can be resumed."""
+    copy = tmp_path / "copy.zarr"
+    shutil.copytree(data[0], copy)
+    store = queued((str(copy), data[1]), tmp_path / "job", CASE)
+    child = forker.call(carry, job=store.location)
     wait_for(lambda: count_lines(store.location) >= 2 or child.gone)
-    lost = chunk(next(own.rglob("X")))
-    shutil.move(lost, tmp_path / "kept")
+    missing = chunk(next(copy.rglob("X")))
+    shutil.move(missing, tmp_path / "kept")
     error, message = child.error()
     assert error == "MissingDataError"
-    assert str(own) in message
+    assert str(copy) in message
     state = store.state()
     assert state.status is Status.INTERRUPTED
     assert message in state.reason
     assert len(state.history) >= 2
     before = store.model().digest()
     open_job(store.location).requeue()
-    error, message = breeder.call(carry, job=store.location).error()
+    error, message = forker.call(carry, job=store.location).error()
     assert error == "MissingDataError"
     assert store.state().status is Status.INTERRUPTED
     assert store.model().digest() == before
-    shutil.move(tmp_path / "kept", lost)
-    go_on(breeder, store)
-    assert_same_end(store, whole)
+    shutil.move(tmp_path / "kept", missing)
+    resume(forker, store)
+    assert_same_end(store, complete)
     assert_one_round_repeated(store.events())

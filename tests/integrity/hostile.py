@@ -1,5 +1,4 @@
-"""Make hostile files, and run a verb on them in a process that notices code, programs, connections
-and memory."""
+"""Hostile files, and processes that notice code, programs, connections and memory of a command."""
 
 import io
 import json
@@ -20,44 +19,29 @@ from partirvm.storage.codec import HEAD, read_group, write_group
 from partirvm.storage.records import read_json, to_json
 
 CODE = "canary_module:run"
-"""A named function of a module that no verb may import."""
+"""A function of a module that no command may import."""
 
 HUGE = [10**12, 10**18, 10**400, -1, 1e308, float("nan"), float("inf")]
 
-WRONG = [
-    None,
-    True,
-    "",
-    "os:system",
-    CODE,
-    [],
-    {},
-    [[]],
-    {"a": 1},
-    "x" * 10**6,
-    [0] * 10**5,
-    "..",
-    "/etc",
-    *HUGE,
-]
-"""Values in the place of others."""
+WRONG = [None, True, "", "os:system", CODE, [], {}, [[]], {"a": 1}, "..", "/etc", *HUGE]
+WRONG += ["x" * 10**6, [0] * 10**5]
+"""Values that replace others."""
 
 WATCHED = *(f"os.{name}" for name in ("system", "exec", "posix_spawn", "spawn")), "subprocess.Popen"
 WATCHED += "socket.connect", "pickle.find_class"
 
 
 def leaves(value, path=()):
-    """The path of each part of a JSON value; long lists count by their first two entries."""
+    """The path of each part of a JSON value; of long lists only of the first two entries."""
     if isinstance(value, dict | list):
-        for key, part in (
-            list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:2]
-        ):
+        parts = list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:2]
+        for key, part in parts:
             yield (*path, key)
             yield from leaves(part, (*path, key))
 
 
 def forged(value, rng):
-    """A copy with one part that is missing, of another type, or huge."""
+    """A copy of which one part is missing, of another type, or huge."""
     value = json.loads(json.dumps(value))
     *path, last = rng.choice(sorted(leaves(value), key=str))
     part = value
@@ -71,7 +55,7 @@ def forged(value, rng):
 
 
 def rewrite(path, change):
-    """Change an object of a job, or the head of a group; its checksum agrees."""
+    """Change an object of a job, or the head of a group, with a valid checksum."""
     root = next(
         folder for folder in path.parents if path.name == HEAD or (folder / "spec.json").exists()
     )
@@ -80,7 +64,7 @@ def rewrite(path, change):
 
 
 def repack(group, kind, version, change):
-    """Change the JSON and the arrays of a value; all checksums agree."""
+    """Change the JSON and the arrays of a value, with valid checksums."""
     about = read_json(Folder(str(group), group), HEAD)["about"]
     tree, arrays = change(*read_group(str(group), kind, version))
     shutil.rmtree(group)
@@ -88,7 +72,7 @@ def repack(group, kind, version, change):
 
 
 def forged_value(tree, arrays, rng):
-    """As ``forged``, or one array has another shape."""
+    """As ``forged``, or with an array of another shape."""
     if not arrays or rng.random() < 0.6:
         return forged(tree, rng), arrays
     k = rng.randrange(len(arrays))
@@ -100,14 +84,14 @@ def forged_value(tree, arrays, rng):
 
 
 def npz(path, **arrays):
-    """An archive of these members, as bytes."""
+    """Write an archive of these members, which are bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in arrays.items():
             archive.writestr(f"{name}.npy", content)
 
 
 def npy(header, content=b"", version=(1, 0)):
-    """The bytes of an array with this header."""
+    """The bytes of an array file with this header."""
     text = header.encode()
     size = struct.pack("<H" if version == (1, 0) else "<I", len(text))
     return b"\x93NUMPY" + bytes(version) + size + text + content
@@ -126,13 +110,12 @@ def pickled():
 
 
 def watched(words, pipe, case):
-    """Run a command; send the outcome, its message, what it did that it may not, and its peak
-    memory over the start."""
-    seen = []
+    """Run a command; send its outcome, message, forbidden actions and additional memory."""
+    actions = []
 
     def hook(event, arguments):
         if event.startswith(WATCHED) or (event == "import" and "canary" in str(arguments[0])):
-            seen.append(f"{event} {arguments!r:.200}")
+            actions.append(f"{event} {arguments!r:.200}")
 
     os.chdir(case)
     Path("/proc/self/clear_refs").write_text("5")
@@ -145,27 +128,27 @@ def watched(words, pipe, case):
         except BaseException:
             outcome = "raw"
             text.write(traceback.format_exc()[-1500:])
-    said = text.getvalue()
-    if outcome == "error" and "fault in the program" in said:
+    message = text.getvalue()
+    if outcome == "error" and "fault in the program" in message:
         outcome = "raw"
-    pipe.send((outcome, said[-1500:], seen, memory("VmHWM") - before))
+    pipe.send((outcome, message[-1500:], actions, memory("VmHWM") - before))
 
 
 def run(words):
-    """Run a command, or a function of Python."""
+    """Run a command, or a function of the package."""
     from partirvm import load_model, open_job
     from partirvm.cli import main
     from partirvm.errors import PartirvmError
 
-    verb, *rest = words
+    verb, *arguments = words
     if verb not in ("load", "relevance"):
         quiet = ("ingest", "fit", "predict", "evaluate", "resume", "update")
         return "result" if main([*words, *["--quiet"] * (verb in quiet)]) == 0 else "error"
     try:
         if verb == "relevance":
-            job = open_job(rest[0])
+            job = open_job(arguments[0])
             return "result" if (job.facts(), job.progress()) else ""
-        model = load_model(rest[0])
+        model = load_model(arguments[0])
         inputs = np.zeros((3, 2))
         _ = model.predict(inputs) if hasattr(model, "get_params") else model.columns
     except PartirvmError as error:
@@ -175,7 +158,7 @@ def run(words):
 
 
 def memory(field, process="self"):
-    """A line of the status of a process, in MiB."""
+    """An entry of the status of a process, in MiB."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1024
@@ -183,27 +166,25 @@ def memory(field, process="self"):
 
 
 def observe(context, words, case, limit, seconds):
-    """The outcome, message, forbidden acts and peak of a command in a process of its own, which may
-    be killed."""
-    mine, theirs = context.Pipe()
-    child = context.Process(target=watched, args=(words, theirs, case))
+    """Outcome, message, forbidden actions and peak of a command in a process with limits."""
+    receiver, sender = context.Pipe()
+    child = context.Process(target=watched, args=(words, sender, case))
     child.start()
-    theirs.close()
+    sender.close()
     end = time.monotonic() + seconds
     peak = 0.0
-    while not mine.poll(0.05):
-        peak = max(
-            peak, memory("VmHWM", child.pid) if Path(f"/proc/{child.pid}/status").exists() else 0.0
-        )
+    while not receiver.poll(0.05):
+        if Path(f"/proc/{child.pid}/status").exists():
+            peak = max(peak, memory("VmHWM", child.pid))
         if time.monotonic() > end or peak > 4 * limit:
             child.kill()
             child.join()
             return ("hang" if peak <= 4 * limit else "memory"), "", [], peak
     try:
-        found = mine.recv()
+        result = receiver.recv()
     except EOFError:
-        found = ("crash", "", [], peak)
+        result = ("crash", "", [], peak)
     child.join(5)
     if child.is_alive():
         child.kill()
-    return found
+    return result

@@ -1,11 +1,7 @@
-"""Addresses choose no code and no host on their own: every verb opens only the protocols of the
-list, and no chains.
+"""Commands open only listed protocols and no chained addresses: an address selects no code.
 
-A protocol of fsspec is a class that is imported from this machine, and may read any file, host or
-template. The tests register a protocol whose module leaves a trace when it is imported. The default
-run takes a part of the cases, the rest is
-
-    python -m pytest -m slow tests/integrity/test_addresses.py
+A protocol of fsspec is a class that is imported, and that may read any file or host. The tests
+register one whose module leaves a trace when it is imported.
 """
 
 import os
@@ -15,7 +11,8 @@ import numpy as np
 import pytest
 from by_default import some
 from fsspec.registry import known_implementations
-from written import ASKED
+from numpy.random import default_rng
+from written import REQUEST
 
 from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
@@ -72,100 +69,93 @@ def canary(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A table, DATA and a job with held-out DATA that can be resumed; and a folder for outputs."""
+def places(tmp_path_factory):
+    """The places of a table, DATA, a job that can be resumed, and a folder for outputs."""
     folder = tmp_path_factory.mktemp("made")
-    X = np.random.default_rng(0).normal(size=(120, 2))
-    np.savetxt(
-        folder / "t.csv",
-        np.column_stack([X, np.sin(X[:, 0])]),
-        delimiter=",",
-        header="a,b,y",
-        comments="",
-    )
+    X = default_rng(0).normal(size=(120, 2))
+    table = np.column_stack([X, np.sin(X[:, 0])])
+    np.savetxt(folder / "t.csv", table, delimiter=",", header="a,b,y", comments="")
     data = str(folder / "d.zarr")
     job = str(folder / "job")
     ingest(str(folder / "t.csv"), data, target="y", tile_rows=64)
-    jobs.fit(data, job, ASKED, validation=data)
+    jobs.fit(data, job, REQUEST, validation=data)
     return {"table": str(folder / "t.csv"), "data": data, "job": job, "out": str(folder / "out")}
 
 
 @pytest.mark.parametrize("verb", some(VERBS, VERBS[::2]))
-def test_a_verb_refuses(verb, made, canary, capsys):
-    """A protocol beyond the list and a chain, at every place where a command takes an address."""
-    before = open_job(made["job"]).state()
-    for address in (f"canary://{made['data']}", f"file://{made['data']}::canary://x"):
-        assert main(verb.format(**made).replace("@", address).split()) == 2
-        assert address.partition("://")[0] in (said := capsys.readouterr().err)
-        assert "--allow-protocol canary" in said or "'::'" in said
+def test_commands_refuse_unlisted_protocols_and_chains(verb, places, canary, capsys):
+    """At every place where a command takes an address."""
+    before = open_job(places["job"]).state()
+    for address in (f"canary://{places['data']}", f"file://{places['data']}::canary://x"):
+        assert main(verb.format(**places).replace("@", address).split()) == 2
+        assert address.partition("://")[0] in (stderr := capsys.readouterr().err)
+        assert "--allow-protocol canary" in stderr or "'::'" in stderr
     assert not canary.exists()
-    assert not os.path.exists(made["out"])  # noqa: PTH110
-    assert open_job(made["job"]).state() == before
+    assert not os.path.exists(places["out"])  # noqa: PTH110
+    assert open_job(places["job"]).state() == before
 
 
 @pytest.mark.parametrize("address", some(ADDRESSES, ADDRESSES[::3]))
-def test_an_address_is_refused(address, made, canary):
+def test_functions_refuse_unlisted_protocols_and_chains(address, places, canary):
     """Wherever Python takes an address."""
-    place = address.format(*[made["data"]] * 2)
+    place = address.format(*[places["data"]] * 2)
     for call in (
         lambda: open_folder(place),
         lambda: ZarrSource(place),
         lambda: open_job(place),
         lambda: load_model(place),
-        lambda: save_model(open_job(made["job"]).model(), place),
-        lambda: ingest(place, made["out"]),
-        lambda: ingest(made["table"], place, target="y"),
+        lambda: save_model(open_job(places["job"]).model(), place),
+        lambda: ingest(place, places["out"]),
+        lambda: ingest(places["table"], place, target="y"),
     ):
         with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
             call()
     assert not canary.exists()
 
 
-def test_plain_paths_and_listed_protocols(made, tmp_path):
-    """Paths with colons, percent signs and spaces are paths."""
+def test_paths_and_listed_protocols_are_opened(places, tmp_path):
+    """Paths may have colons, percent signs and spaces."""
     for name in ("a:b", "reference:", "a%3A%3Ab", "two words", "s3:"):
         data = tmp_path / name / "d.zarr"
-        ingest(made["table"], data, target="y")
+        ingest(places["table"], data, target="y")
         assert ZarrSource(data).n_rows == ZarrSource(f"file://{data}").n_rows == 120
-    ingest(made["table"], "memory://listed/d.zarr", target="y")
+    ingest(places["table"], "memory://listed/d.zarr", target="y")
     assert ZarrSource("memory://listed/d.zarr").n_rows == 120
 
 
-def lie(job, name, **told):
+def forge(job, name, **changes):
     """Change an object of a job, with a valid checksum."""
     folder = Folder(str(job), job)
-    folder.write(name, to_json(name, {**read_json(folder, name), **told}))
+    folder.write(name, to_json(name, {**read_json(folder, name), **changes}))
 
 
 @pytest.fixture(
     params=[(where, place) for where in ("spec.json", "events") for place in ("data", "validation")]
 )
-def elsewhere(request, made, tmp_path):
-    """A job whose spec, or a request in its last event, names DATA of another store; and their
-    address."""
+def elsewhere(request, places, tmp_path):
+    """A job whose spec or last event names DATA of another store, the entry, and their address."""
     where, place = request.param
     job = tmp_path / "job"
     elsewhere = f"memory://{where}{place}/d.zarr"
-    shutil.copytree(made["job"], job)
-    ingest(made["table"], elsewhere, target="y", tile_rows=64, overwrite=True)
-    name = (
-        where
-        if where == "spec.json"
-        else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
-    )
-    lie(job, name, **{place: elsewhere}, **({} if where == "spec.json" else {"event": "queued"}))
+    shutil.copytree(places["job"], job)
+    ingest(places["table"], elsewhere, target="y", tile_rows=64, overwrite=True)
+    if where == "spec.json":
+        forge(job, where, **{place: elsewhere})
+    else:
+        last = max(path.name for path in (job / where).iterdir())
+        forge(job, f"events/{last}", event="queued", **{place: elsewhere})
     return job, place, elsewhere
 
 
-def test_a_job_that_names_another_store(elsewhere, capsys):
-    """Resume and update name the address and the option."""
+def test_a_job_that_names_another_store_needs_permission(elsewhere, capsys):
+    """Resume and update tell the address and the option."""
     job, _, address = elsewhere
     before = open_job(job).state()
     for verb in (["resume", str(job), "--max-rounds=2"], ["update", str(job)]):
         assert main([*verb, "--quiet"]) == 2
-        said = capsys.readouterr().err
-        assert address in said
-        assert f"--allow-data {address}" in said
+        stderr = capsys.readouterr().err
+        assert address in stderr
+        assert f"--allow-data {address}" in stderr
     with pytest.raises(UsageError, match=f"--allow-data {address}"):
         open_job(job).resume(max_rounds=2, allow_data="memory://other")
     assert open_job(job).state() == before

@@ -1,10 +1,7 @@
-"""Functions that a file names are not called, whichever library restored the objects, until they
-are allowed.
+"""Functions that a file names are not called until they are allowed, whichever library reads it.
 
-Fields of our own objects are forged before they are written: the function leaves a trace when its
-module is imported. The default run takes a part of the cases; all are
-
-    python -m pytest -m slow tests/integrity/test_forged_functions.py
+Fields of our objects are forged before they are written: the function leaves a trace when its
+module is imported.
 """
 
 from __future__ import annotations
@@ -13,15 +10,15 @@ import copy
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -51,7 +48,7 @@ def basis(X):
     return np.sin(X)
 """
 
-RNG = np.random.default_rng(0)
+RNG = default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = X[:, 0] + 0.1 * RNG.normal(size=60)
 
@@ -60,9 +57,8 @@ OF_BASIS = "forged_code:basis"
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file that appears when the module of the functions is imported; nothing is permitted at
-    the start."""
+def trace(tmp_path, monkeypatch):
+    """The file that appears when the module of the functions is imported."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "forged_code.py").write_text(MODULE)
@@ -79,28 +75,28 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     permission._called.clear()
 
 
-def fitted() -> Any:
+def fitted():
     return RVMRegressor(gamma=0.5, basis="linear", max_rounds=1, random_state=0).fit(X, Y)
 
 
-def with_design(model: Any, **changed: Any) -> Any:
+def with_design(model, **changed):
     model.model_ = replace(model.model_, design=replace(model.model_.design, **changed))
     return model
 
 
-def with_parameters(model: Any, **parameters: Any) -> Any:
+def with_parameters(model, **parameters):
     model.__dict__.update(parameters)
     return model
 
 
-def shadowed(model: Any, name: str, value: Any) -> Any:
+def shadowed(model, name, value):
     """Put an attribute that is no field into the state of the design."""
     model.model_.design.__dict__[name] = value
     return model
 
 
-def spline_with(function: str) -> Any:
-    """Return a kernel with an attribute that has the name of its class's function."""
+def spline_with(function):
+    """A kernel with an attribute of the name of a function of its class."""
     kernel = LinearSpline()
     kernel.__dict__["function"] = function
     return kernel
@@ -109,16 +105,14 @@ def spline_with(function: str) -> Any:
 FUNCTION = FunctionKernel(NAME)
 COLUMN = OnColumns(FUNCTION, (0,))
 
-FORGERIES: dict[str, Any] = {
+FORGERIES = {
     "kernel": lambda m: with_design(m, kernel=FUNCTION),
     "part of a sum": lambda m: with_design(m, kernel=Sum((Gaussian(0.5), COLUMN))),
     "part of a product": lambda m: with_design(m, kernel=Product((Gaussian(0.5), FUNCTION))),
     "one of several": lambda m: with_design(m, kernel=Several((FUNCTION, Gaussian(0.5)))),
     "columns": lambda m: with_design(m, kernel=COLUMN),
     "basis": lambda m: with_design(m, functions=Basis(((OF_BASIS, 3),))),
-    "basis beside features": lambda m: with_design(
-        m, functions=Basis((("linear", 3), (OF_BASIS, 3)))
-    ),
+    "basis and features": lambda m: with_design(m, functions=Basis((("linear", 3), (OF_BASIS, 3)))),
     "noise": lambda m: with_design(m, noise=LocalNoise(FUNCTION, X[:3], np.ones(3), 0.0)),
     "parameter kernel": lambda m: with_parameters(m, kernel=NAME),
     "parameter list": lambda m: with_parameters(m, kernel=["gaussian", NAME]),
@@ -137,17 +131,17 @@ FORGERIES: dict[str, Any] = {
 }
 
 
-def by_joblib(model: Any, place: Path) -> Any:
+def by_joblib(model, place):
     joblib.dump(model, place)
     return joblib.load(place)
 
 
-def by_pickle(model: Any, place: Path) -> Any:
+def by_pickle(model, place):
     place.write_bytes(pickle.dumps(model))
     return pickle.loads(place.read_bytes())
 
 
-def by_skops(model: Any, place: Path) -> Any:
+def by_skops(model, place):
     skops = pytest.importorskip("skops.io")
     stored = skops.dumps(model)
     trusted = skops.get_untrusted_types(data=stored)
@@ -155,31 +149,31 @@ def by_skops(model: Any, place: Path) -> Any:
     return skops.loads(stored, trusted=trusted)
 
 
-def by_load_model(model: Any, place: Path) -> Any:
+def by_load_model(model, place):
     save_model(model, place)
     return load_model(place)
 
 
-def by_mlflow(model: Any, place: Path) -> Any:
-    """What MLflow calls to load the files of ``partirvm.integrations.mlflow.log_model``."""
+def by_mlflow(model, place):
+    """What MLflow calls to load the files of ``log_model``."""
     from partirvm.integrations.mlflow import _load_pyfunc
 
     save_model(model, place)
     return _load_pyfunc(str(place))
 
 
-def by_mlflow_runs(model: Any, place: Path) -> Any:
+def by_mlflow_runs(model, place):
     """What MLflow logs to a tracking store of files, and loads from it."""
     mlflow = pytest.importorskip("mlflow")
     from partirvm.integrations.mlflow import log_model
 
     mlflow.set_tracking_uri((place / "runs").as_uri())
     with mlflow.start_run():
-        made = log_model(model, "any", X[:3])
-    return mlflow.pyfunc.load_model(made.model_uri)
+        logged = log_model(model, "any", X[:3])
+    return mlflow.pyfunc.load_model(logged.model_uri)
 
 
-DOORS = {
+READERS = {
     "skops": by_skops,
     "joblib": by_joblib,
     "pickle": by_pickle,
@@ -188,17 +182,17 @@ DOORS = {
     "mlflow runs": by_mlflow_runs,
 }
 
-CASES = [(door, forgery) for door in DOORS for forgery in FORGERIES]
+CASES = [(reader, forgery) for reader in READERS for forgery in FORGERIES]
 QUICK = [
-    (door, name)
-    for door in ("skops", "joblib")
+    (reader, name)
+    for reader in ("skops", "joblib")
     for name in ("part of a sum", "basis", "parameter kernel")
 ]
 QUICK += [("load_model", "kernel"), ("mlflow", "noise"), ("pickle", "parameter value")]
 
 
-def use(model: Any) -> None:
-    """Whatever somebody does with a model; errors of partirvm are expected."""
+def use(model):
+    """Whatever a user does with a model; errors of partirvm are expected."""
     uses = [
         lambda: model.predict(X),
         lambda: model.predict(X, return_std=True),
@@ -212,81 +206,73 @@ def use(model: Any) -> None:
         lambda: RVMRegressor(kernel=model.kernel_, max_rounds=1).fit(X, Y),
         lambda: model.fit(X, Y),
     ]
-    for each in uses:
+    for call in uses:
         try:
-            each()
+            call()
         except (PartirvmError, AttributeError, TypeError, ValueError):
             continue
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("door", "forgery"), some(CASES, QUICK))
-def test_a_forged_function_is_not_called(
-    door: str, forgery: str, trace: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("reader", "forgery"), some(CASES, QUICK))
+def test_a_forged_function_is_not_called(reader, forgery, trace, tmp_path):
     model = FORGERIES[forgery](fitted())
-    try:
-        found = DOORS[door](model, tmp_path / "file")
-    except PartirvmError:
-        found = None
-    if found is not None:
-        use(found)
+    with suppress(PartirvmError):
+        use(READERS[reader](model, tmp_path / "file"))
     assert not trace.exists()
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_skops_constructs_nothing_that_is_permitted(trace: Path) -> None:
-    """It calls constructors with arguments from a file, for objects whose pickles do; so could a
-    forged file."""
+def test_objects_that_skops_constructs_are_not_permitted(trace):
+    """It calls constructors with arguments of a file."""
     skops = pytest.importorskip("skops.io")
 
     class Forged(FunctionKernel):
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return type(self), (self.function,)
 
     Forged.__module__ = FunctionKernel.__module__
     Forged.__qualname__ = Forged.__name__ = "FunctionKernel"
     model = with_design(fitted(), kernel=Forged(NAME))
     stored = skops.dumps(model)
-    found = skops.loads(stored, trusted=skops.get_untrusted_types(data=stored))
-    assert type(found.model_.design.kernel) is FunctionKernel
-    use(found)
+    loaded = skops.loads(stored, trusted=skops.get_untrusted_types(data=stored))
+    assert type(loaded.model_.design.kernel) is FunctionKernel
+    use(loaded)
     assert not trace.exists()
 
 
-def test_the_error_names_the_function_and_what_to_do(trace: Path, tmp_path: Path) -> None:
-    found = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
+def test_the_error_names_the_function_and_the_permission(trace, tmp_path):
+    loaded = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
     with pytest.raises(
         UsageError, match=r"forged_code:kernel comes from a file.*allow_functions\('forged_code"
     ):
-        found.predict(X)
-    found = by_joblib(FORGERIES["parameter basis"](fitted()), tmp_path / "m")
+        loaded.predict(X)
+    loaded = by_joblib(FORGERIES["parameter basis"](fitted()), tmp_path / "m")
     with pytest.raises(UsageError, match=r"basis forged_code:basis comes from a file"):
-        found.fit(X, Y)
+        loaded.fit(X, Y)
     assert not trace.exists()
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("door", some(DOORS, {"skops", "load_model"}))
-def test_allowed_functions_are_called(door: str, trace: Path, tmp_path: Path) -> None:
-    """After ``allow_functions``, whichever library restored the estimator; it predicts what the
-    original predicts."""
+@pytest.mark.parametrize("reader", some(READERS, {"skops", "load_model"}))
+def test_allowed_functions_are_called(reader, trace, tmp_path):
+    """After ``allow_functions``, whichever library reads the estimator."""
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     permission._called.clear()
     allow_functions(NAME)
-    found = DOORS[door](model, tmp_path / "file")
-    if "mlflow" not in door:
-        np.testing.assert_array_equal(found.predict(X), model.predict(X))
-        np.testing.assert_array_equal(clone(found).fit(X, Y).predict(X), model.predict(X))
+    loaded = READERS[reader](model, tmp_path / "file")
+    if "mlflow" not in reader:
+        assert_array_equal(loaded.predict(X), model.predict(X))
+        assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("name", ["no colon", "", 3, "a:b; import os", None])
-def test_only_names_are_allowed(name: Any) -> None:
+def test_permission_needs_the_name_of_a_function(name):
     with pytest.raises(UsageError, match="pass 'module:function'"):
         allow_functions(name)
 
 
-def radial(A: Any, B: Any) -> Any:
+def radial(A, B):
     return np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2))
 
 
@@ -294,47 +280,47 @@ def radial(A: Any, B: Any) -> Any:
 @pytest.mark.parametrize(
     "kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))]
 )
-def test_copies_and_searches_keep_permission(kernel: Any, trace: Path) -> None:
-    """clone and copies in this process, and a search in two worker processes, need nothing more."""
+def test_copies_and_searches_keep_permission(kernel, trace):
+    """Copies in this process, and a search in two worker processes."""
     model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
     expected = clone(model).fit(X, Y).predict(X)
-    for made in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
-        np.testing.assert_array_equal(made.fit(X, Y).predict(X), expected)
-        np.testing.assert_array_equal(copy.deepcopy(made).predict(X), expected)
-        np.testing.assert_array_equal(copy.deepcopy(made.model_).predict(X), expected)
+    for copied in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
+        assert_array_equal(copied.fit(X, Y).predict(X), expected)
+        assert_array_equal(copy.deepcopy(copied).predict(X), expected)
+        assert_array_equal(copy.deepcopy(copied.model_).predict(X), expected)
     search = GridSearchCV(model, {"max_rounds": [1, 2]}, cv=2, n_jobs=2, error_score="raise").fit(
         X, Y
     )
-    np.testing.assert_array_equal(search.best_estimator_.predict(X).shape, (60,))
+    assert_array_equal(search.best_estimator_.predict(X).shape, (60,))
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_callables_and_names_in_a_grid_reach_workers(trace: Path) -> None:
+def test_callables_and_names_in_a_grid_reach_workers(trace):
     grid = {"kernel": [NAME, FunctionKernel(NAME), radial, "gaussian"]}
     search = GridSearchCV(
         RVMRegressor(max_rounds=1, random_state=0), grid, cv=2, n_jobs=2, error_score="raise"
     )
     scores = search.fit(X, Y).cv_results_["mean_test_score"]
     assert np.ptp(scores[:3]) == 0
-    same = cross_val_score(
+    direct = cross_val_score(
         RVMRegressor(kernel=radial, max_rounds=1, random_state=0), X, Y, cv=2, n_jobs=2
     )
-    assert same.mean() == scores[0]
+    assert direct.mean() == scores[0]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_pickle_of_a_callable_works(tmp_path: Path, trace: Path) -> None:
-    """A callable is part of the pickle, which runs code anyway."""
+def test_a_pickle_of_a_callable_works(tmp_path, trace):
+    """The callable is part of the pickle, which runs code anyway."""
     model = RVMRegressor(kernel=radial, max_rounds=1, random_state=0).fit(X, Y)
-    for door in (by_joblib, by_pickle):
-        found = door(model, tmp_path / "m")
-        np.testing.assert_array_equal(found.predict(X), model.predict(X))
-        np.testing.assert_array_equal(clone(found).fit(X, Y).predict(X), model.predict(X))
+    for reader in (by_joblib, by_pickle):
+        loaded = reader(model, tmp_path / "m")
+        assert_array_equal(loaded.predict(X), model.predict(X))
+        assert_array_equal(clone(loaded).fit(X, Y).predict(X), model.predict(X))
 
 
 @pytest.mark.slow
-def test_another_program_needs_permission(tmp_path: Path, trace: Path) -> None:
-    """A pickle in a file, opened by a program that this process did not start as a worker."""
+def test_another_program_needs_permission(tmp_path, trace):
+    """It opens a pickle, and is no worker of this process."""
     joblib.dump(RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y), tmp_path / "m")
     allowed = "import partirvm; partirvm.allow_functions('forged_code:kernel');"
     for before, status in (("", 1), (allowed, 0)):
@@ -345,12 +331,10 @@ def test_another_program_needs_permission(tmp_path: Path, trace: Path) -> None:
         assert ("allow_functions" in done.stderr) == (status == 1)
 
 
-def test_files_are_read_with_permission(trace: Path, tmp_path: Path) -> None:
+def test_load_model_gives_permission_on_request(trace, tmp_path):
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     save_model(model, tmp_path / "m")
     with pytest.raises(UsageError, match="allow_code=True"):
         files.load_model(tmp_path / "m")
     permission._called.clear()
-    np.testing.assert_array_equal(
-        load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X)
-    )
+    assert_array_equal(load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X))

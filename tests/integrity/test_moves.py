@@ -1,10 +1,4 @@
-"""Files in the wrong place or of before, and chunks larger than they say: a named error, never
-other numbers.
-
-One case of each mechanism runs by default, the whole matrix by
-
-    python -m pytest -m "slow or not slow" tests/integrity/test_moves.py
-"""
+"""Moved or older files, and chunks with wrong sizes, are named errors, never other numbers."""
 
 import shutil
 import struct
@@ -15,7 +9,7 @@ from itertools import product
 import google_crc32c
 import pytest
 from by_default import some
-from written import ASKED, rows, rows_in, swap
+from written import REQUEST, rows, rows_in, swap
 
 from partirvm import ingest, jobs, load_model, open_job
 from partirvm.cli import main
@@ -26,11 +20,11 @@ from partirvm.jobs.store import JobStore
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """The folders of two jobs on the same DATA with other kernels; nobody changes them."""
+    """The folders of two jobs on the same DATA with different kernels, which no test changes."""
     top = tmp_path_factory.mktemp("jobs")
     ingest(rows(0), top / "d.zarr", tile_rows=64)
     for name, gamma in (("job", 0.5), ("other", 2.0)):
-        jobs.fit(str(top / "d.zarr"), str(top / name), replace(ASKED, gamma=gamma, max_rounds=3))
+        jobs.fit(str(top / "d.zarr"), str(top / name), replace(REQUEST, gamma=gamma, max_rounds=3))
     return top / "job", top / "other"
 
 
@@ -41,8 +35,8 @@ def both(tmp_path_factory):
         {("swapped", "X"), ("of other DATA", "row")},
     ),
 )
-def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
-    """Every way to read the tile tells, and --verify; other tiles can be read."""
+def test_moved_tiles_are_noticed(how, array, data, tmp_path, capsys):
+    """By every read of the tile and by --verify; other tiles can be read."""
     chunks = [
         rows_in(data) / array / "c" / name
         for name in (("0/0", "1/0") if array == "X" else ("0", "1"))
@@ -71,22 +65,16 @@ def test_tiles_in_the_wrong_place(how, array, data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("array", some(["X", "row"], {"X"}))
-def test_an_append_does_not_confirm_a_tile_in_the_wrong_place(array, data):
-    """The last tile, which is not full, gets a new checksum: it is refused if it does not have the
-    old one."""
-    shutil.copy(
-        *(
-            rows_in(data) / array / "c" / name
-            for name in (("0/0", "3/0") if array == "X" else ("0", "3"))
-        )
-    )
+def test_an_append_does_not_confirm_a_moved_tile(array, data):
+    """The last tile, which is not full, must have its old checksum."""
+    names = ("0/0", "3/0") if array == "X" else ("0", "3")
+    shutil.copy(*(rows_in(data) / array / "c" / name for name in names))
     with pytest.raises(ChangedDataError, match=f"chunk 3 of the array '{array}'"):
         ingest(rows(2, 20), data, append=True)
 
 
 @pytest.mark.parametrize("series", some(["models", "checkpoints"], {"models"}))
-def test_folders_of_a_series_in_the_wrong_place(series, both, tmp_path):
-    """Swapped: no other model, no other checkpoint."""
+def test_swapped_models_and_checkpoints_are_noticed(series, both, tmp_path):
     job = shutil.copytree(both[0], tmp_path / "job")
     names = sorted(path.name for path in (job / series).iterdir())[-2:]
     swap(*(job / series / name for name in names))
@@ -105,20 +93,22 @@ def test_folders_of_a_series_in_the_wrong_place(series, both, tmp_path):
         {("parts", "models"), ("folder", "checkpoints"), ("series", "checkpoints")},
     ),
 )
-def test_folders_of_another_job(how, series, both, tmp_path):
-    """Copied over those of a job, with their heads or without."""
+def test_models_and_checkpoints_of_another_job_are_noticed(how, series, both, tmp_path):
+    """With or without their heads."""
     job = tmp_path / "job"
     other = both[1]
     shutil.copytree(both[0], job)
-    mine, theirs = (max((place / series).iterdir()) for place in (job, other))
+    target, foreign = (max((place / series).iterdir()) for place in (job, other))
     if how == "parts":
         shutil.copytree(
-            theirs, mine, dirs_exist_ok=True, ignore=shutil.ignore_patterns("group.json")
+            foreign, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("group.json")
         )
     else:
-        mine, theirs = (mine, theirs) if how == "folder" else (job / series, other / series)
-        shutil.rmtree(mine)
-        shutil.copytree(theirs, mine)
+        if how == "series":
+            target = job / series
+            foreign = other / series
+        shutil.rmtree(target)
+        shutil.copytree(foreign, target)
     store = JobStore(job)
     read = {"models": store.model, "checkpoints": store.restore}[series]
     if series == "checkpoints" and how != "series":
@@ -129,8 +119,8 @@ def test_folders_of_another_job(how, series, both, tmp_path):
 
 
 @pytest.mark.parametrize("field", some([4, 8], {4}))
-def test_a_chunk_of_data_is_not_believed(field, data):
-    """The header of a Blosc chunk claims another size, or other blocks: its checksum is valid."""
+def test_the_header_of_a_chunk_is_not_believed(field, data):
+    """It has another size or other blocks, and a valid checksum."""
     path = rows_in(data) / "X" / "c" / "1" / "0"
     content = bytearray(path.read_bytes()[:-4])
     struct.pack_into("<I", content, field, 1 << 30)
@@ -145,17 +135,14 @@ def test_a_chunk_of_data_is_not_believed(field, data):
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """DATA that grew twice, the second time for the update of a job; and other DATA."""
+    """DATA that were appended to twice, the second time for an update; and other DATA."""
     tops = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
     for number, top in enumerate(tops):
         for k, n in enumerate((150, 20, 20)):
             if (number, k) == (0, 2):
-                jobs.fit(str(top / "d.zarr"), str(top / "job"), ASKED)
-            ingest(
-                rows(10 * number + k, n),
-                top / "d.zarr",
-                **({"append": True} if k else {"tile_rows": 64}),
-            )
+                jobs.fit(str(top / "d.zarr"), str(top / "job"), REQUEST)
+            options = {"append": True} if k else {"tile_rows": 64}
+            ingest(rows(10 * number + k, n), top / "d.zarr", **options)
     assert str(open_job(tops[0] / "job").update().wait(60)) == "done"
     return tops
 
@@ -167,10 +154,10 @@ def top(intact, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how", ["swapped", "of other DATA", "attributes of before", "pointer of other DATA"]
+    "how", ["swapped", "of other DATA", "older attributes", "pointer of other DATA"]
 )
-def test_an_append_in_the_wrong_place(how, top, intact):
-    """A group that is not the one that was published under this name is refused, not skipped."""
+def test_a_moved_append_is_refused(how, top, intact):
+    """It is an error, and is not ignored."""
     data = top / "d.zarr"
     other = intact[1] / "d.zarr"
     last = rows_in(data)
@@ -180,7 +167,7 @@ def test_an_append_in_the_wrong_place(how, top, intact):
     elif how == "of other DATA":
         shutil.rmtree(last)
         shutil.copytree(rows_in(other), last)
-    elif how == "attributes of before":
+    elif how == "older attributes":
         swap(before / "attributes", last / "attributes")
     else:
         shutil.copy(other / "versions" / "000003.json", data / "versions" / "000003.json")
@@ -189,9 +176,8 @@ def test_an_append_in_the_wrong_place(how, top, intact):
 
 
 @pytest.mark.timeout(30)
-def test_a_missing_event_ends_a_resume(top):
-    """The next holder cannot state how many events there are: it says so, and does not try for
-    ever."""
+def test_a_missing_event_is_an_error_of_a_resume(top):
+    """The next holder does not try forever."""
     path = top / "job" / "events" / "000002.json"
     path.unlink()
     with pytest.raises(MissingDataError, match=r"events/000002\.json is missing"):

@@ -1,5 +1,4 @@
-"""What files declare of themselves is checked before it is used: shapes, moments, numbers of
-events, pointers."""
+"""Declarations of files are checked before they are used: shapes, moments, events, pointers."""
 
 import json
 import shutil
@@ -10,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hostile import rewrite
-from written import ASKED, edit, rows_in
+from numpy.testing import assert_array_equal
+from written import REQUEST, edit, rows_in
 
 from partirvm import ingest, jobs, open_job
 from partirvm.core.moments import Moments
@@ -27,13 +27,13 @@ from partirvm.types import Columns
 
 @pytest.fixture
 def job(data, tmp_path):
-    """A job of two rounds on them, that is done."""
-    jobs.fit(str(data), str(tmp_path / "job"), replace(ASKED, max_rounds=2))
+    """A finished job of two rounds."""
+    jobs.fit(str(data), str(tmp_path / "job"), replace(REQUEST, max_rounds=2))
     return tmp_path / "job"
 
 
 def write_attributes(data, attributes):
-    """Replace the newest attributes of DATA; all checksums agree."""
+    """Replace the newest attributes of DATA, with valid checksums."""
     place = rows_in(data) / "attributes"
     shutil.rmtree(place)
     zarr_source.CODEC.write(attributes, str(place), zarr_source.KIND, zarr_source.FORMAT)
@@ -52,35 +52,32 @@ def write_attributes(data, attributes):
     ],
     ids=str,
 )
-def test_attributes_that_contradict_each_other(change, data):
-    """With seals that agree."""
+def test_contradictory_attributes_are_refused(change, data):
+    """Also with valid checksums."""
     write_attributes(data, replace(zarr_source.open_data(str(data))[1], **change))
     with pytest.raises(FormatError, match="contradict each other"):
         ZarrSource(data)
 
 
 @pytest.mark.parametrize("change", ["moments", "features"])
-def test_other_attributes_are_other_data(change, data, job):
-    """Attributes that are whole, but not those that the job began with: the same rows under another
-    name, or mean."""
-    found = zarr_source.open_data(str(data))[1]
-    inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
-    moments = replace(found.moments, inputs=inputs)
-    columns = replace(found.columns, features=("a", "b"))
-    write_attributes(
-        data,
-        replace(found, **({"moments": moments} if change == "moments" else {"columns": columns})),
-    )
+def test_changed_attributes_are_changed_data(change, data, job):
+    """Consistent ones that the job did not begin with: other names, or another mean."""
+    attributes = zarr_source.open_data(str(data))[1]
+    inputs = replace(attributes.moments.inputs, mean=attributes.moments.inputs.mean + 0.5)
+    moments = replace(attributes.moments, inputs=inputs)
+    columns = replace(attributes.columns, features=("a", "b"))
+    changes = {"moments": moments} if change == "moments" else {"columns": columns}
+    write_attributes(data, replace(attributes, **changes))
     with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
         open_job(job).requeue(max_rounds=3)
 
 
-def test_no_metadata_of_an_array_are_believed(data):
-    """Terabytes that they declare are not allocated: neither readers nor an append use them."""
+def test_metadata_of_an_array_are_not_believed(data):
+    """Neither readers nor an append allocate the terabytes that they declare."""
     before = ZarrSource(data).tile(1).X
     edit(rows_in(data) / "X" / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
     tracemalloc.start()
-    np.testing.assert_array_equal(ZarrSource(data).tile(1).X, before)
+    assert_array_equal(ZarrSource(data).tile(1).X, before)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000
@@ -98,12 +95,12 @@ def test_no_metadata_of_an_array_are_believed(data):
         ([9], "|O"),
     ],
 )
-def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path):
-    """Only the parts in the store tell how large an array is."""
+def test_a_shape_with_a_valid_checksum_is_not_believed(shape, dtype, tmp_path):
+    """Only the stored parts tell how large an array is."""
     save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "m"))
     part = tmp_path / "m" / "000000"
-    stated = json.dumps([dtype, shape, "C"], separators=(",", ":")).encode()
-    data = part.read_bytes().replace(b'["<f8",[20000],"C"]', stated)
+    header = json.dumps([dtype, shape, "C"], separators=(",", ":")).encode()
+    data = part.read_bytes().replace(b'["<f8",[20000],"C"]', header)
     part.write_bytes(data)
     size = len(data) - 160_000
     rewrite(
@@ -117,9 +114,8 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
 
 
 @pytest.mark.slow
-def test_a_checkpoint_without_a_field(job):
-    """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what
-    is wrong."""
+def test_a_checkpoint_with_a_missing_or_wrong_field_is_refused(job):
+    """By its decoder or by ``attached``, with valid checksums."""
     spec = JobStore(job).restore().spec
     reader = checkpoint.codec()
     tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)
@@ -129,11 +125,11 @@ def test_a_checkpoint_without_a_field(job):
             without = {key: value for key, value in values.items() if key != field}
             for node["fields"] in (without, {**values, field: [[]]}):
                 try:
-                    found = reader.decode(tree, arrays)
+                    decoded = reader.decode(tree, arrays)
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):
-                    attached(found.state, spec.problem, spec.options)
+                    attached(decoded.state, spec.problem, spec.options)
         node["fields"] = values
 
 

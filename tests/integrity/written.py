@@ -1,24 +1,25 @@
-"""Rows that these tests write, and changes to what was written."""
+"""Rows that these tests write, and changes to stored files."""
 
 import json
 
 import numpy as np
+from numpy.random import default_rng
 
 from partirvm.options import Request
 
-ASKED = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=1, seed=1)
-"""A fit in rounds that can go on."""
+REQUEST = Request(gamma=0.5, strategy="working-set", partition_size=10, max_rounds=1, seed=1)
+"""A fit in rounds that can be resumed."""
 
 
 def rows(seed, n=200):
     """X (n, 2), y (n,) and weights (n,)."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
 
 
 def rows_in(data, which=-1):
-    """The group of rows of DATA that was written last, or before."""
+    """The group of rows of DATA that was written last, or an earlier one."""
     return sorted(data.glob("rows-*"), key=lambda path: path.stat().st_mtime_ns)[which]
 
 
@@ -32,6 +33,6 @@ def swap(one, other):
 
 def edit(path, change):
     """Change JSON in place."""
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))

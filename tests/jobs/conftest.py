@@ -1,4 +1,4 @@
-"""The way to the simulator of strategies."""
+"""Makes the simulator of strategies importable."""
 
 import sys
 from pathlib import Path

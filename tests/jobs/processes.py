@@ -1,4 +1,4 @@
-"""Real processes that write to a job until they are told, or killed."""
+"""Processes that write to a job until they end or are killed."""
 
 import os
 import signal

@@ -1,7 +1,8 @@
-"""Small models to put into job stores, and quick leases."""
+"""Small models to store in jobs, and leases with a short heartbeat."""
 
 import numpy as np
 from journals import REQUEST
+from numpy.random import default_rng
 
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
@@ -15,8 +16,8 @@ QUICK = 0.1, 1.5
 
 
 def model(seed=0, m=3):
-    """A model of any numbers; its covariance is below the prior one, the unit matrix."""
-    rng = np.random.default_rng(seed)
+    """A model of random numbers, whose covariance is below the prior one, the unit matrix."""
+    rng = default_rng(seed)
     scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.5,)), scaling, rng.normal(size=(m, 2)), np.arange(m), bias=False)
     root = 0.2 * np.tril(rng.normal(size=(m, m)))

@@ -1,4 +1,4 @@
-"""Whether two values are the same to the bit: types, bits, order of memory, sharing of arrays."""
+"""Whether two values are the same to the bit: types, bits, order of memory, shared arrays."""
 
 import struct
 import tempfile
@@ -10,7 +10,7 @@ from partirvm.jobs.checkpoint import attached, load_checkpoint, save_checkpoint
 
 
 def reread(checkpoint, problem, options):
-    """The checkpoint of this fit as it comes back from a file; class codes are no part of one."""
+    """The checkpoint of this fit as it is read from a file, which has no class codes."""
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(checkpoint, f"{folder}/c")
         return attached(load_checkpoint(f"{folder}/c"), problem, options)
@@ -33,14 +33,12 @@ def assert_same(one, two, where="value", pairs=None):
     elif isinstance(one, float):
         assert struct.pack(">d", one) == struct.pack(">d", two), where
     elif is_dataclass(one):
-        for each in fields(one):
-            assert_same(
-                getattr(one, each.name), getattr(two, each.name), f"{where}.{each.name}", pairs
-            )
+        for name in (field.name for field in fields(one)):
+            assert_same(getattr(one, name), getattr(two, name), f"{where}.{name}", pairs)
     elif isinstance(one, tuple | list):
         assert len(one) == len(two), where
-        for number, (mine, yours) in enumerate(zip(one, two, strict=True)):
-            assert_same(mine, yours, f"{where}[{number}]", pairs)
+        for number, (left, right) in enumerate(zip(one, two, strict=True)):
+            assert_same(left, right, f"{where}[{number}]", pairs)
     elif isinstance(one, dict):
         assert_same(tuple(one), tuple(two), where, pairs)
         for key in one:

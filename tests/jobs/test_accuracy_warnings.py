@@ -1,5 +1,4 @@
-"""Warnings of a finished fit beside boosting: where they come, where not, and where they are
-told."""
+"""Warnings of a finished fit that boosted trees predict better."""
 
 import json
 import warnings
@@ -7,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
@@ -18,9 +18,8 @@ from partirvm.options import Request
 
 
 def steps(n=1500, seed=0):
-    """A product of three signs among five inputs: trees see it, and no smooth kernel of few vectors
-    does."""
-    rng = np.random.default_rng(seed)
+    """A product of signs of five inputs: trees fit it, smooth kernels with few vectors do not."""
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 5))
     return X, np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.2) + np.sign(X[:, 2]) + 0.05 * rng.normal(
         size=n
@@ -28,45 +27,43 @@ def steps(n=1500, seed=0):
 
 
 def smooth(n=1500, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     return X, np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
 
 
-def told(X, y, **options):
-    """The warnings about accuracy, and the model; few vectors keep the model poor where it should
-    be."""
-    asked = {
-        "random_state": 0,
-        "max_rounds": 2,
-        "kernel": "gaussian",
-        "gamma": "learn-shared",
-        **options,
-    }
-    with warnings.catch_warnings(record=True) as heard:
+def fit_with_warnings(X, y, **options):
+    """The accuracy warnings of a fit with few vectors, and its model."""
+    few = {"kernel": "gaussian", "gamma": "learn-shared", "max_rounds": 2, "random_state": 0}
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = RVMRegressor(**asked).fit(X, y)
-    return [str(each.message) for each in heard if each.category is AccuracyWarning], model
+        model = RVMRegressor(**few | options).fit(X, y)
+    return accuracy_warnings(caught), model
+
+
+def accuracy_warnings(caught):
+    """The messages of those of ``caught`` that are about accuracy."""
+    return [str(entry.message) for entry in caught if entry.category is AccuracyWarning]
 
 
 @pytest.mark.slow
 def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
-    """The model is saved before; its line of history has no comparison."""
+    """The model is saved before, and its history has no comparison."""
 
-    def unreadable(*given):
+    def unreadable(*arguments):
         raise StorageError("the rows cannot be read")
 
     monkeypatch.setattr(comparison, "gathered", unreadable)
-    found, model = told(*steps())
-    assert found == []
+    messages, model = fit_with_warnings(*steps())
+    assert messages == []
     assert model.history_[-1]["kind"] == "final"
     assert "reference" not in model.history_[-1]
 
 
-def test_a_smooth_function_gets_no_warning():
-    """And the error of the model is that on new rows, within chance."""
-    found, model = told(*smooth())
-    assert found == []
+def test_a_smooth_function_causes_no_warning():
+    """The error in the history is that on new rows, within chance."""
+    messages, model = fit_with_warnings(*smooth())
+    assert messages == []
     X, y = smooth(4000, seed=1)
     rmse = np.sqrt(np.mean((model.predict(X) - y) ** 2))
     assert model.history_[-1]["reference"]["rmse"] == pytest.approx(rmse, rel=0.12)
@@ -84,56 +81,46 @@ def test_a_smooth_function_gets_no_warning():
         [(999, {}), (1500, {"gamma": 1.0})],
     ),
 )
-def test_who_is_not_compared(rows, options):
-    """Few rows, the option, a given kernel, little memory."""
-    _, model = told(*smooth(rows), **options)
+def test_few_rows_given_kernels_and_little_memory_are_not_compared(rows, options):
+    _, model = fit_with_warnings(*smooth(rows), **options)
     assert "reference" not in model.history_[-1]
 
 
 @pytest.mark.parametrize("clear", [True, False])
 def test_classes_are_compared_by_their_log_loss(clear):
-    """A chessboard in two of five inputs, which trees find and few smooth vectors do not, and a
-    plane."""
+    """Trees find a chessboard in two of five inputs, which smooth kernels do not, and a plane."""
     X, _ = steps()
     labels = (
         np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0
         if clear
-        else X[:, 0] + X[:, 1] > 0.3 * np.random.default_rng(1).normal(size=len(X))
+        else X[:, 0] + X[:, 1] > 0.3 * default_rng(1).normal(size=len(X))
     )
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = RVMClassifier("gaussian", gamma="learn-shared", random_state=0, max_rounds=2).fit(
             X, labels
         )
-    found = model.history_[-1]["reference"]
-    assert found["rows"] == 300
-    assert bool(found["remarks"]) is clear
-    said = [str(each.message) for each in heard if each.category is AccuracyWarning]
-    assert said == found["remarks"]
-    assert all("HistGradientBoostingClassifier) has a log loss of" in each for each in said)
+    comparison = model.history_[-1]["reference"]
+    assert comparison["rows"] == 300
+    assert bool(comparison["remarks"]) is clear
+    assert accuracy_warnings(caught) == comparison["remarks"]
+    for message in comparison["remarks"]:
+        assert "HistGradientBoostingClassifier) has a log loss of" in message
 
 
 @pytest.mark.slow
-def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
-    """A warning with both errors and what may help; the same in the status of the job, its report
-    and its history, which is plain JSON."""
+def test_the_accuracy_warning_is_in_advice_page_and_history(tmp_path, monkeypatch):
+    """With both errors and advice; the comparison in the history is plain JSON."""
     X, y = steps()
     ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
-    asked = Request(
-        kernel="gaussian",
-        gamma="learn-shared",
-        strategy="working-set",
-        max_rounds=2,
-        residual="none",
-    )
-    with pytest.warns(AccuracyWarning, match="HistGradientBoostingRegressor.*this model") as heard:
-        fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), asked)
-    found = fitted.history[-1]["reference"]
-    assert found["remarks"] == [
-        str(each.message) for each in heard if each.category is AccuracyWarning
-    ]
-    assert found["rows"] == 300
-    remark = found["remarks"][0]
+    options = {"kernel": "gaussian", "gamma": "learn-shared", "max_rounds": 2}
+    request = Request(**options, strategy="working-set", residual="none")
+    with pytest.warns(AccuracyWarning, match="HistGradientBoostingRegressor.*this model") as caught:
+        fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), request)
+    comparison = fitted.history[-1]["reference"]
+    assert comparison["remarks"] == accuracy_warnings(caught)
+    assert comparison["rows"] == 300
+    remark = comparison["remarks"][0]
     job = open_job(tmp_path / "job")
     assert remark in job.progress()["advice"]
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
@@ -143,35 +130,34 @@ def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["held_out_rmse", "held_out_log_loss"])
-def test_a_last_fit_that_is_worse_than_a_round(key):
-    """The best round is named."""
+def test_a_last_fit_that_is_worse_than_a_round_names_the_best_round(key):
     rounds = [
         {"kind": "round", "number": number, key: error}
         for number, error in enumerate((1.0, 0.5, 0.6), 1)
     ]
     for ratio, expected in ((1.02 - 1e-6, False), (1.02 + 1e-6, True)):
-        found = worse({"kind": "final", key: 0.5 * ratio}, rounds)
-        assert ("of round 2 0.5: try max_rounds=2" in found) is expected
+        remark = worse({"kind": "final", key: 0.5 * ratio}, rounds)
+        assert ("of round 2 0.5: try max_rounds=2" in remark) is expected
 
 
 @pytest.mark.slow
-def test_row_weights_and_units_of_the_target():
-    """Rows of zero weight do not count, and errors are in the units of the target."""
+def test_the_comparison_has_row_weights_and_units_of_the_target():
+    """Rows of zero weight are ignored."""
     X, y = smooth(3000)
     w = np.tile([1.0, 0.0], 1500)
     model = RVMRegressor(kernel="gaussian", gamma="learn-shared", random_state=0, max_rounds=2)
     model.fit(X, 1000 * np.where(w > 0, y, 99.0), sample_weight=w)
-    found = model.history_[-1]["reference"]
-    assert found["rmse"] == pytest.approx(100, rel=0.15)
-    assert found["rows"] == 300
+    comparison = model.history_[-1]["reference"]
+    assert comparison["rmse"] == pytest.approx(100, rel=0.15)
+    assert comparison["rows"] == 300
 
 
 def errors(scale, n=1000, seed=0, **outliers):
-    """Normal errors, and rows that have others, by their number."""
-    found = scale * np.random.default_rng(seed).normal(size=n)
-    for every, value in outliers.values():
-        found[every] = value
-    return found
+    """Normal errors, some replaced by (rows, value) pairs."""
+    values = scale * default_rng(seed).normal(size=n)
+    for rows, value in outliers.values():
+        values[rows] = value
+    return values
 
 
 OWN, FAR = errors(1.0), slice(0, 1000, 125)
@@ -181,7 +167,7 @@ WIDER = TAILS[0] * np.where(np.arange(1000) % 2, 1.5, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "better"),
+    ("ours", "other", "better"),
     [
         (OWN, OWN / 1.3, True),
         (OWN, OWN / 1.05, False),
@@ -201,20 +187,19 @@ WIDER = TAILS[0] * np.where(np.arange(1000) % 2, 1.5, 1.0)
         "no errors",
     ],
 )
-def test_who_is_named(own, other, better):
-    """Methods that are better by a tenth and surely so, not by one row or a few far ones."""
-    if own is LUCK or own is TAILS[0]:
-        assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, (
+def test_a_rival_is_better_by_a_tenth_and_significantly(ours, other, better):
+    """Not by one row or by a few far ones."""
+    if ours is LUCK or ours is TAILS[0]:
+        assert np.sqrt(np.mean(ours**2) / np.mean(other**2)) > 1.15, (
             "by the mean of all rows it is better"
         )
-    assert is_better(other, own) is better
+    assert is_better(other, ours) is better
 
 
 @pytest.mark.slow
-def test_a_kernel_that_stays_lost_is_reported():
-    """A checkerboard of steps: trees see it, radial kernels do not, and the search says on how many
-    rows it tried."""
-    rng = np.random.default_rng((2000, 0))
+def test_a_kernel_that_cannot_fit_is_reported():
+    """A checkerboard of steps; the warning has the numbers of rows of the search."""
+    rng = default_rng((2000, 0))
     X = rng.uniform(-3, 3, (2000, 4))
     y = np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])) + 0.2 * rng.normal(size=2000)
     with pytest.warns(
@@ -224,7 +209,7 @@ def test_a_kernel_that_stays_lost_is_reported():
 
 
 def test_a_remark_on_a_lost_kernel_needs_a_clear_difference():
-    judged = {
+    judgement = {
         "rows": 500,
         "error": 0.45,
         "rival": "boosted trees",
@@ -232,7 +217,7 @@ def test_a_remark_on_a_lost_kernel_needs_a_clear_difference():
         "lost": True,
         "levels": [800],
     }
-    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in lost(judged)
-    assert lost(judged | {"error": 0.43}) == ""
-    assert lost(judged | {"lost": False}) == ""
+    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in lost(judgement)
+    assert lost(judgement | {"error": 0.43}) == ""
+    assert lost(judgement | {"lost": False}) == ""
     assert lost({}) == ""

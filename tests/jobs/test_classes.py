@@ -5,6 +5,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import zarr
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import ingest, jobs
 from partirvm.cli import main
@@ -25,20 +27,20 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors
 
 def table(classes, seed=0):
     """Inputs (N, 2) and labels (N,) of all classes."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     codes = rng.integers(len(classes), size=N)
     return rng.normal(size=(N, 2)) + codes[:, None], np.array(classes)[codes]
 
 
-def made(folder, kind):
-    """DATA, JOB, inputs and the model of one type of label."""
+def fitted(folder, kind):
+    """The inputs and the model of a job whose labels have this type."""
     X, y = table(TYPES[kind])
     ingest((X, y), folder / "d.zarr", classes=True, shuffle=5, tile_rows=TILE)
-    asked = Request(gamma=0.3, partition_size=30, max_rounds=1, reference="none")
-    return X, jobs.fit(str(folder / "d.zarr"), str(folder / "job"), asked).model
+    request = Request(gamma=0.3, partition_size=30, max_rounds=1, reference="none")
+    return X, jobs.fit(str(folder / "d.zarr"), str(folder / "job"), request).model
 
 
-def read(path):
+def columns_of(path):
     """Columns of an output by their names."""
     if path.suffix == ".zarr":
         group = zarr.open_group(path, mode="r")
@@ -58,19 +60,17 @@ def read(path):
         ("text", ".zarr"),
     ],
 )
-def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
-    """In the order of the table, by the command line; labels of their own type, columns in the
-    order of the classes."""
-    X, model = made(tmp_path, kind)
+def test_outputs_have_labels_and_probabilities_of_every_row(tmp_path, kind, ending):
+    """In the order of the table; labels have their type, columns the order of the classes."""
+    X, model = fitted(tmp_path, kind)
     out = tmp_path / f"out{ending}"
-    assert (
-        main(["predict", str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out), "--quiet"]) == 0
-    )
-    found = read(out)
-    assert list(found) == ["label", *(f"p_{label}" for label in TYPES[kind])]
+    places = [str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out)]
+    assert main(["predict", *places, "--quiet"]) == 0
+    columns = columns_of(out)
+    assert list(columns) == ["label", *(f"p_{label}" for label in TYPES[kind])]
     p = model.predict_proba(X)
     for k, label in enumerate(TYPES[kind]):
-        np.testing.assert_allclose(found[f"p_{label}"], p[:, k], rtol=1e-12)
+        assert_allclose(columns[f"p_{label}"], p[:, k], rtol=1e-12)
     expected = model.predict(X).tolist()
-    assert found["label"] == expected
-    assert {type(label) for label in found["label"]} == {type(label) for label in expected}
+    assert columns["label"] == expected
+    assert {type(label) for label in columns["label"]} == {type(label) for label in expected}

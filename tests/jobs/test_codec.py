@@ -1,5 +1,4 @@
-"""Values as JSON and arrays, and checkpoints in files: the same bits back, and nothing that was not
-allowed."""
+"""Values as JSON and arrays, and checkpoints in files, come back to the bit; others are refused."""
 
 import json
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.random import default_rng
 from numpy.typing import NDArray
 from same import assert_same
 
@@ -43,7 +43,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch(Leaf):
-    """A subclass with a field more."""
+    """A subclass with one more field."""
 
     leaves: tuple = ()
 
@@ -77,14 +77,14 @@ hashable = (
 
 
 def nested(children):
-    """Containers and dataclasses of these."""
-    some = st.lists(children, max_size=4)
+    """Containers and dataclasses of these values."""
+    lists = st.lists(children, max_size=4)
     return (
-        some
-        | some.map(tuple)
+        lists
+        | lists.map(tuple)
         | st.dictionaries(hashable, children, max_size=3)
         | st.builds(Leaf, children, children)
-        | st.builds(Branch, children, leaves=some.map(tuple))
+        | st.builds(Branch, children, leaves=lists.map(tuple))
         | children.map(lambda child: (child, child))
     )
 
@@ -93,7 +93,7 @@ values = st.recursive(leaves, nested, max_leaves=12)
 
 
 @given(values)
-def test_what_goes_in_comes_out(value):
+def test_decoded_values_are_the_same_to_the_bit(value):
     """Types, bits, order of memory and shared arrays, through JSON."""
     tree, stored = CODEC.encode(value)
     text = json.dumps(tree)
@@ -109,8 +109,7 @@ class Strange(Leaf):
     [object(), Strange(1), 2**63, {1, 2}, b"bytes", np.array(["text"]), np.array([object()]), int, lambda: 0,
      np.datetime64("2026-01-01"), np.ma.masked_array([1.0])],
 )  # fmt: skip
-def test_what_cannot_be_stored_is_said(value):
-    """TypeError: a checkpoint that loses something is none."""
+def test_values_that_cannot_be_stored_are_refused(value):
     with pytest.raises(TypeError, match="cannot be stored"):
         CODEC.encode(Leaf(0, (1, value)))
 
@@ -127,8 +126,8 @@ def test_what_cannot_be_stored_is_said(value):
         {"tuple": [{"pickle": "gASVAAAA"}]},
     ],
 )  # fmt: skip
-def test_what_a_file_may_not_say(tree, tmp_path):
-    """FormatError that names the place."""
+def test_invalid_trees_of_a_file_are_refused(tree, tmp_path):
+    """The error names the place."""
     write_group({"value": tree}, [], str(tmp_path / "c"), "partirvm-thing", 1)
     with pytest.raises(FormatError, match=rf"{tmp_path}/c: the thing: cannot be read"):
         CODEC.read(str(tmp_path / "c"), "partirvm-thing", 1)
@@ -153,8 +152,8 @@ class Typed:
     [("number", 1.5), ("number", True), ("share", "x"), ("words", ("a", 1)), ("words", ["a"]), ("pair", (1,)),
      ("table", {"a": [1.5]}), ("table", {1: [1]}), ("array", 3.0), ("colour", "RED"), ("leaf", None)],
 )  # fmt: skip
-def test_a_field_has_its_annotated_type(field, value):
-    """A value of another type is refused, and the class is named."""
+def test_a_field_of_another_type_than_annotated_is_refused(field, value):
+    """The error names the class."""
     codec = Codec([Colour, Leaf, Typed])
     good = Typed(1, 0.5, ("a", "b"), (1, 2), {"a": [1]}, np.zeros(2), Colour.RED, Leaf(1))
     assert_same(good, codec.decode(*codec.encode(good)))
@@ -162,10 +161,10 @@ def test_a_field_has_its_annotated_type(field, value):
         codec.decode(*codec.encode(replace(good, **{field: value})))
 
 
-def test_arrays_of_every_size_come_back(place, monkeypatch):
+def test_arrays_of_every_size_are_read_to_the_bit(place, monkeypatch):
     """Of any shape and order of memory, across the bounds of parts."""
     monkeypatch.setattr(codec, "PART", 100_000)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     big = rng.normal(size=(300, 200))
     value = {
         "big": big, "columns": np.asfortranarray(big), "many": tuple(rng.normal(size=k) for k in range(300)),
@@ -176,9 +175,8 @@ def test_arrays_of_every_size_come_back(place, monkeypatch):
     assert_same(value, load_checkpoint(place))
 
 
-def test_what_is_no_checkpoint(place):
-    """Nothing there, another group, a newer format, a strange class: an error that names the
-    place."""
+def test_what_is_no_checkpoint_is_refused(place):
+    """Nothing there, another group, a newer format, an unknown class; the error names the place."""
     with pytest.raises(MissingDataError, match="no checkpoint here"):
         load_checkpoint(f"{place}/nothing")
     codec.write_group({}, [], f"{place}/other", "partirvm-thing", 1)
@@ -195,9 +193,9 @@ def test_what_is_no_checkpoint(place):
         ({}, 0, "cannot be read"),
         (strange, 99, "format 99.*use the version"),
     )
-    for number, (tree, newer, says) in enumerate(cases):
+    for number, (tree, newer, message) in enumerate(cases):
         codec.write_group(
             tree, [], f"{place}/{number}", checkpoint.KIND, newer or checkpoint.FORMAT
         )
-        with pytest.raises(PartirvmError, match=says):
+        with pytest.raises(PartirvmError, match=message):
             load_checkpoint(f"{place}/{number}")

@@ -1,4 +1,4 @@
-"""The driver goes on from any of its checkpoints, with the bits of a run that was never away."""
+"""The driver continues from any of its checkpoints with the bits of an uninterrupted run."""
 
 import pickle
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ import pytest
 from by_default import some
 from journals import Recorder, left
 from same import assert_same, reread
+from waves import bent_plane
 
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
@@ -39,17 +40,16 @@ BY_DEFAULT = [RUNS[k] for k in (3, 7, 10, 11)]
 
 
 def rows_of(classes=0, n=700):
-    """Inputs and targets, or codes of so many classes."""
-    rng = np.random.default_rng(3)
-    X = rng.uniform(-3, 3, size=(n, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=n)
+    """Inputs, and targets or the codes of so many classes."""
+    X, y = bent_plane(n)
     return X, np.digitize(y, [0.0, 1.0][: classes - 1]) if classes else y
 
 
 @pytest.mark.parametrize(("strategy", "likelihood", "validated", "options"), some(RUNS, BY_DEFAULT))
-def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, options, monkeypatch):
-    """Model and history are those of the run that was never away; at most one round is done
-    again."""
+def test_a_run_continues_from_every_checkpoint_to_the_bit(
+    strategy, likelihood, validated, options, monkeypatch
+):
+    """Model and history are those of the uninterrupted run; at most one round is repeated."""
     monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", 4)
     options = dict(options)
     classes = options.pop("classes", 0)
@@ -59,35 +59,35 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
     source = ArraySource(X[100:], y[100:], tile_rows=128, columns=columns)
     limit = None if strategy == "split-merge" else 5
     options |= {"fit_rows": likelihood, "sample_rows": 300, "max_rounds": limit}
-    asked = Request(gamma=0.4, strategy=strategy, partition_size=60, **options)
+    request = Request(gamma=0.4, strategy=strategy, partition_size=60, **options)
     executor = LocalExecutor(2)
-    spec = resolve(source, asked, executor, held_out)
+    spec = resolve(source, request, executor, held_out)
     driver = Driver(executor, source, held_out)
-    whole = Recorder()
+    complete = Recorder()
     machine = STRATEGIES[strategy]
-    end = driver.run(machine(), spec.problem, spec.options, whole)
-    assert len(whole.checkpoints) >= 2
-    for lines, stored, model in whole.checkpoints:
+    end = driver.run(machine(), spec.problem, spec.options, complete)
+    assert len(complete.checkpoints) >= 2
+    for lines, stored, model in complete.checkpoints:
         checkpoint = pickle.loads(stored)
-        journal = MemoryJournal(model, whole.history[:lines])
-        found = reread(checkpoint, spec.problem, spec.options)
+        journal = MemoryJournal(model, complete.history[:lines])
+        stored_checkpoint = reread(checkpoint, spec.problem, spec.options)
         for one, two in (
-            (checkpoint, found),
-            (getattr(checkpoint, "best", None), getattr(found, "best", None)),
+            (checkpoint, stored_checkpoint),
+            (getattr(checkpoint, "best", None), getattr(stored_checkpoint, "best", None)),
         ):
-            for each in ("fit", "parts", "below", "used"):
-                assert_same(getattr(one, each, None), getattr(two, each, None))
+            for name in ("fit", "parts", "below", "used"):
+                assert_same(getattr(one, name, None), getattr(two, name, None))
         later = replace(driver, elapsed=100.0, usable=model is not None)
-        resumed = later.run(machine(), spec.problem, spec.options, journal, found)
+        resumed = later.run(machine(), spec.problem, spec.options, journal, stored_checkpoint)
         assert resumed.reason is end.reason
-        assert left(journal) == left(whole)
+        assert left(journal) == left(complete)
         assert journal.history[-1]["seconds"] > 100
     executor.close()
 
 
 @contextmanager
 def recorded(max_rounds):
-    """A run of the working set to its end: its driver, its spec, and what it left."""
+    """A run of the working set to its end: its driver, its spec, and its journal."""
     executor = LocalExecutor(1)
     driver = Driver(executor, ArraySource(*rows_of()))
     spec = resolve(
@@ -99,23 +99,21 @@ def recorded(max_rounds):
     executor.close()
 
 
-def test_the_checkpoint_of_a_run_that_is_over_says_so():
-    """The last fit is none to go on from without new rows: a limit that is raised later finds the
-    round before it."""
+def test_the_last_checkpoint_has_the_reason_of_the_end():
+    """A raised limit continues from the round before the last fit."""
     with recorded(3) as (_, _, journal):
         assert [lines for lines, *_ in journal.checkpoints] == [1, 2]
         assert [line["kind"] for line in journal.history] == ["round", "round", "final"]
         assert (journal.final.round, journal.final.end) == (3, Termination.ROUNDS)
 
 
-def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once():
-    """``usable``: an interruption in the first round after the resume ends it with the model that
-    is there."""
+def test_an_earlier_model_can_end_a_resumed_run_at_once():
+    """``usable``: an interruption in the first round ends the run with that model."""
     with recorded(4) as (driver, spec, journal):
         at = pickle.loads(journal.checkpoints[0][1])
         late = replace(driver, interrupted=lambda: Termination.TIME, usable=True)
         again = MemoryJournal()
         machine = STRATEGIES["working-set"]()
-        found = late.run(machine, spec.problem, spec.options, again, at)
-        assert found.reason is Termination.TIME
+        end = late.run(machine, spec.problem, spec.options, again, at)
+        assert end.reason is Termination.TIME
         assert again.history == []

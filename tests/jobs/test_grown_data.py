@@ -1,11 +1,13 @@
-"""Rows appended to DATA, and a job that goes on with them."""
+"""Rows that are appended to DATA, and jobs that are updated with them."""
 
 import pickle
 
 import numpy as np
 import pytest
 from journals import contents
+from numpy.testing import assert_allclose, assert_array_equal
 from watchers import Stopper
+from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.data import ZarrSource
@@ -13,20 +15,15 @@ from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.jobs.request import create
 from partirvm.options import Request
 
-ASKED = Request(gamma=0.5)
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
-
-def rows(n, seed, low=-2.0, high=2.0):
-    rng = np.random.default_rng(seed)
-    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
-    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
+REQUEST = Request(gamma=0.5)
 
 
 @pytest.mark.parametrize("shuffle", [3, None])
-def test_append(tmp_path, shuffle):
-    """Old rows and hashes of full tiles stay, new rows follow, moments are of all; and again with a
-    second append."""
-    parts = [rows(100, 0), rows(37, 1), rows(90, 2)]
+def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
+    """New rows follow and moments are of all rows, also after a second append."""
+    parts = [saddle(100, 0), saddle(37, 1), saddle(90, 2)]
     place = tmp_path / "d.zarr"
     before = ingest(parts[0], place, shuffle=shuffle, tile_rows=32)
     old = [before.tile(number).X.copy() for number in range(before.n_tiles)]
@@ -34,36 +31,34 @@ def test_append(tmp_path, shuffle):
     data = ingest(parts[2], place, append=True)
     assert data.n_rows == 227
     expected = np.concatenate([np.column_stack(part) for part in parts])
-    np.testing.assert_array_equal(contents(data), expected)
-    np.testing.assert_array_equal(
+    assert_array_equal(contents(data), expected)
+    assert_array_equal(
         np.concatenate([data.tile(k).X for k in range(data.n_tiles)])[:100], np.concatenate(old)
     )
     assert data.fingerprint()["hashes"][:3] == before.fingerprint()["hashes"][:3]
-    np.testing.assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
-    np.testing.assert_allclose(data.moments.targets.variance, expected[:, 2].var())
+    assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
+    assert_allclose(data.moments.targets.variance, expected[:, 2].var())
     assert not data.shuffled
 
 
-def test_readers_see_the_rows_that_were_there(tmp_path):
-    """Also those of a last tile that the append writes anew, in this process and another, until the
-    next append."""
+def test_readers_see_the_rows_of_before_an_append(tmp_path):
+    """Also of the last tile, in this process and another, until the next append."""
     place = tmp_path / "d.zarr"
-    readers = [ingest(rows(10, 0), place, tile_rows=32)]
+    readers = [ingest(saddle(10, 0), place, tile_rows=32)]
     expected = contents(ZarrSource(place))
     readers.append(pickle.loads(pickle.dumps(readers[0])))
-    ingest(rows(5, 1), place, append=True)
+    ingest(saddle(5, 1), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
-        np.testing.assert_array_equal(contents(reader), expected)
-    ingest(rows(5, 2), place, append=True)
+        assert_array_equal(contents(reader), expected)
+    ingest(saddle(5, 2), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
         with pytest.raises(ChangedDataError, match="replaced while in use"):
             reader.tile(0)
 
 
-def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_path):
-    """Bad rows are found before anything is published."""
+def test_a_failed_append_leaves_the_data_unchanged(tmp_path):
     place = tmp_path / "d.zarr"
-    X, y = rows(50, 0)
+    X, y = saddle(50, 0)
     before = contents(ingest((X, y), place, tile_rows=32))
     with pytest.raises(DataError, match="no value in 25 rows"):
         ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
@@ -73,27 +68,24 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
         ingest((X, y, np.ones(50)), place, append=True)
     with pytest.raises(UsageError, match=r"append takes features, .* from the dataset"):
         ingest((X, y), place, append=True, features=np.array(["x0", "x1"]))
-    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
+    assert_array_equal(contents(ZarrSource(place)), before)
     grown = contents(ingest((X[:5], y[:5]), place, append=True))
-    np.testing.assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))
+    assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))
     assert not list(tmp_path.glob(".*"))
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_new_rows_are_for_an_update(tmp_path):
-    """It wants some, a resume does not take them, and the earlier ones must be what they were."""
+@QUIET
+def test_only_an_update_takes_new_rows(tmp_path):
+    """It needs new rows, and the earlier ones must be unchanged; a resume does not take them."""
     place = tmp_path / "d.zarr"
     folder = str(tmp_path / "job")
-    X, y = rows(100, 0)
+    X, y = saddle(100, 0)
     ingest((X, y), place, tile_rows=32)
-    jobs.fit(
-        str(place),
-        folder,
-        Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1),
-    )
+    request = Request(gamma=0.5, strategy="working-set", partition_size=30, max_rounds=1)
+    jobs.fit(str(place), folder, request)
     with pytest.raises(UsageError, match="has no rows that were appended"):
         open_job(folder).update()
-    ingest(rows(50, 1), place, append=True)
+    ingest(saddle(50, 1), place, append=True)
     with pytest.raises(UsageError, match="is done; it reached max_rounds"):
         open_job(folder).resume()
     ingest((X, y + 1), place, overwrite=True, tile_rows=32)
@@ -101,20 +93,19 @@ def test_new_rows_are_for_an_update(tmp_path):
         open_job(folder).update()
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_what_cannot_be_updated(tmp_path):
-    """A job that nobody has begun, a target that sets no scale, a split-merge that was ended before
-    its last merge."""
+@QUIET
+def test_a_job_without_a_fit_cannot_be_updated(tmp_path):
+    """A job that has not begun, a constant target, a split-merge before its last merge."""
     place = str(tmp_path / "d.zarr")
     folder = str(tmp_path / "job")
-    X, y = rows(80, 0)
+    X, y = saddle(80, 0)
     halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
-    for t, asked, lines in ((y, ASKED, 0), (np.ones(80), ASKED, 9), (y, halves, 4)):
+    for t, request, lines in ((y, REQUEST, 0), (np.ones(80), REQUEST, 9), (y, halves, 4)):
         ingest((X, t), place, overwrite=True)
-        create(place, folder, asked, None, True)
+        create(place, folder, request, None, True)
         if lines:
             jobs.run_job(folder, watcher=Stopper(lines))
-        ingest(rows(10, 1), place, append=True)
+        ingest(saddle(10, 1), place, append=True)
         with pytest.raises(
             UsageError, match="job cannot be updated: it has no fit to add new rows to"
         ):

@@ -1,5 +1,4 @@
-"""Jobs of every strategy, of numbers and of classes, that go on with rows which were appended to
-their DATA."""
+"""Jobs of every strategy, of numbers and of classes, that are updated with appended rows."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,7 +7,9 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.testing import assert_allclose, assert_array_equal
 from watchers import Broken, Stopper
+from waves import saddle
 
 from partirvm import ingest, jobs, open_job
 from partirvm.jobs.state import Status
@@ -16,40 +17,36 @@ from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import label_of
 from partirvm.options import Request
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 GAMMA = 0.5
 BEFORE = 110
 NEW = 70
-ASKED = Request(gamma=GAMMA, partition_size=30, noise="constant", seed=0)
+REQUEST = Request(gamma=GAMMA, partition_size=30, noise="constant", seed=0)
 NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 
 def rows(n, seed, low, high, classes=0):
-    """Rows of one function of two inputs, the first between these bounds: numbers, or classes by
-    their size."""
-    rng = np.random.default_rng(seed)
-    X = np.column_stack([rng.uniform(low, high, n), rng.uniform(-2, 2, n)])
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
-    return (
-        (X, np.array(NAMES[classes])[np.digitize(y, [-0.5, 0.5][: classes - 1])])
-        if classes
-        else (X, y)
-    )
+    """Rows of a function of two inputs, the first within bounds: numbers, or classes by size."""
+    X, y = saddle(n, seed, low, high)
+    if not classes:
+        return X, y
+    return X, np.array(NAMES[classes])[np.digitize(y, [-0.5, 0.5][: classes - 1])]
 
 
 class Grown:
-    """A job of rows on the left; ``append`` adds those on the right to its DATA."""
+    """A job of rows on the left, whose DATA ``append`` extends with rows on the right."""
 
     def __init__(self, folder, classes=0, **options):
-        self.place, self.job, self.asked = (
-            str(folder / "d.zarr"),
-            str(folder / "job"),
-            replace(ASKED, **options),
-        )
+        folder.mkdir(exist_ok=True)
+        self.place = str(folder / "d.zarr")
+        self.job = str(folder / "job")
+        self.request = replace(REQUEST, **options)
         self.parts = rows(BEFORE, 0, -2, 0, classes), rows(NEW, 1, 0, 2, classes)
         ingest(self.parts[0], self.place, tile_rows=32, classes=bool(classes))
 
     def fit(self, **hooks):
-        jobs.fit(self.place, self.job, self.asked, **hooks)
+        jobs.fit(self.place, self.job, self.request, **hooks)
         return self
 
     def append(self):
@@ -84,11 +81,9 @@ WAYS = [
     some(WAYS, [WAYS[0], WAYS[1], WAYS[3], WAYS[4]]),
     ids=lambda options: "-".join(map(str, options.values())),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_fit_of_numbers_goes_on(tmp_path, options):
-    """One pass over the new rows alone brings what the vectors kept lack; then rounds with new rows
-    as candidates. In the end Gram matrix, posterior and evidence are those of dense formulas over
-    all rows; new ground is learned."""
+@QUIET
+def test_an_updated_regression_is_that_of_all_rows(tmp_path, options):
+    """One pass over new rows, then rounds; Gram matrix, posterior and evidence are dense ones."""
     case = Grown(tmp_path, **options).fit()
     first = open_job(case.job).model()
     job = case.append().update()
@@ -98,14 +93,14 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     Phi, y = case.dense(model)
     scaling = model.design.scaling
     beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
-    np.testing.assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
+    assert_array_equal(scaling.x_shift, first.design.scaling.x_shift)
     t = scaling.targets(y[:, None])
     assert [line["kind"] for line in history].count("final") == 1
     assert (new[0]["kind"], new[0]["passes"], new[0]["pass_rows"]) == ("round", 1, NEW)
     statistics = JobStore(case.job).restore().state.fit.statistics
-    np.testing.assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
+    assert_allclose(statistics.gram, naive.gram(Phi, t)[0], rtol=1e-10, atol=1e-10)
     mean, _ = naive.posterior(Phi, t[:, 0], model.alpha, beta)
-    np.testing.assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
+    assert_allclose(Phi @ model.mean, Phi @ mean, atol=1e-6)
     evidence = naive.log_evidence(Phi, t[:, 0], model.alpha, beta) - len(y) * np.log(
         scaling.t_scale[0]
     )
@@ -114,22 +109,15 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
     labels = model.design.rows
     assert (labels < BEFORE).any()
     assert (labels >= BEFORE).any()
-    X, there = rows(200, 5, 0, 2)
-    errors = [np.sqrt(((each.predict(X) - there) ** 2).mean()) for each in (first, model)]
-    assert errors[1] < 0.5 * errors[0]
+    X, targets = rows(200, 5, 0, 2)
+    before, after = (((fit.predict(X) - targets) ** 2).mean() for fit in (first, model))
+    assert after < 0.5**2 * before
 
 
-def test_a_fit_without_a_kernel_goes_on(tmp_path):
-    """No row is a candidate: the linear columns are fitted to all rows, of which the new ones alone
-    are read for it."""
-    case = Grown(
-        tmp_path,
-        kernel="none",
-        basis="linear",
-        gamma="learn",
-        partition_size="auto",
-        noise="constant",
-    )
+def test_an_updated_linear_basis_is_that_of_all_rows(tmp_path):
+    """No row is a candidate; only the new rows are read for the linear columns."""
+    options = {"kernel": "none", "basis": "linear", "gamma": "learn", "partition_size": "auto"}
+    case = Grown(tmp_path, **options)
     case.fit().append()
     job = case.update()
     model = job.model()
@@ -140,14 +128,14 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     scaling = model.design.scaling
     Phi = np.column_stack([np.ones(len(X)), scaling.inputs(X)])
     t = scaling.targets(y[:, None])[:, 0]
-    kept = [0] * int(model.design.bias) + [
+    columns = [0] * int(model.design.bias) + [
         1 + k for k in range(2) if label_of(k) in model.design.leading
     ]
     mean, _ = naive.posterior(
-        Phi[:, kept], t, model.alpha, scaling.t_scale[0] ** 2 / model.evidence_noise
+        Phi[:, columns], t, model.alpha, scaling.t_scale[0] ** 2 / model.evidence_noise
     )
-    expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, kept] @ mean)
-    np.testing.assert_allclose(model.predict(X), expected, atol=1e-6)
+    expected = scaling.t_shift[0] + scaling.t_scale[0] * (Phi[:, columns] @ mean)
+    assert_allclose(model.predict(X), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +148,9 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
         [(2, {"strategy": "basic", "class_weight": "balanced"})],
     ),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
-    """In the end the weights are the mode over all rows, where Φᵀ(t − y) = Aw, and the evidence is
-    Laplace's there; balanced weights are those of all rows."""
+@QUIET
+def test_an_updated_classification_is_the_mode_of_all_rows(tmp_path, classes, options):
+    """Where Φᵀ(t − y) = Aw, with Laplace's evidence; balanced weights are those of all rows."""
     case = Grown(tmp_path, classes, **options).fit()
     job = case.append().update()
     model = job.model()
@@ -175,7 +162,7 @@ def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
         w = np.array([len(y) / (classes * counts[code]) for code in codes.tolist()])
     prior = np.repeat(model.alpha[:, None], model.mean.shape[1], axis=1)
     slope = naive.logistic(model.likelihood, Phi, codes, model.mean, w)[1] - prior * model.mean
-    np.testing.assert_allclose(slope, 0, atol=1e-3)
+    assert_allclose(slope, 0, atol=1e-3)
     evidence = naive.penalised(model.likelihood, Phi, codes, prior, model.mean, w)
     curvature = naive.logistic(model.likelihood, Phi, codes, model.mean, w)[2]
     for k in range(model.mean.shape[1]):
@@ -184,8 +171,8 @@ def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
     assert model.log_evidence == pytest.approx(evidence, abs=1e-3)
     assert model.n_rows == BEFORE + NEW
     assert (model.design.rows >= BEFORE).any()
-    X, there = rows(200, 5, 0, 2, classes)
-    assert np.mean(model.predict(X) == there) > 0.8
+    X, labels = rows(200, 5, 0, 2, classes)
+    assert np.mean(model.predict(X) == labels) > 0.8
 
 
 @pytest.mark.parametrize(
@@ -199,13 +186,11 @@ def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
         [(0, {"strategy": "basic"}, 0)],
     ),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after):
-    """Left in its first fit, or in the one after: the model has the bits of an update that was
-    never broken."""
-    found = []
+@QUIET
+def test_a_broken_update_resumes_to_the_same_bits(tmp_path, classes, options, after):
+    """Broken in its first fit, or in the one after."""
+    digests = []
     for broken in (False, True):
-        (tmp_path / str(broken)).mkdir()
         case = Grown(tmp_path / str(broken), classes, **options).fit().append()
         job = open_job(case.job)
         attempt = job.requeue(grown=True).attempt
@@ -216,28 +201,23 @@ def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after)
             assert job.resume().wait(60) is Status.DONE
         else:
             jobs.run_job(case.job, attempt=attempt)
-        found.append(job.model().digest())
-    assert found[0] == found[1]
+        digests.append(job.model().digest())
+    assert digests[0] == digests[1]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
-    """With more rounds it is the update that was given these; a second update goes on from the last
-    fit."""
-    found = []
+@QUIET
+def test_an_update_that_reached_its_rounds_resumes_to_the_same_bits(tmp_path):
+    """With more rounds; a second update continues from the last fit."""
+    digests = []
     for number, rounds in enumerate((1, 3)):
-        (tmp_path / str(number)).mkdir()
-        case = (
-            Grown(tmp_path / str(number), strategy="working-set", max_rounds=2, effort="thorough")
-            .fit()
-            .append()
-        )
+        options = {"strategy": "working-set", "max_rounds": 2, "effort": "thorough"}
+        case = Grown(tmp_path / str(number), **options).fit().append()
         job = case.update(max_rounds=rounds)
         if rounds == 1:
             assert job.resume(max_rounds=5).wait(60) is Status.DONE
-        found.append(job.model().digest())
-    assert found[0] == found[1]
+        digests.append(job.model().digest())
+    assert digests[0] == digests[1]
     extra = rows(40, 9, -2, 2)
     ingest(extra, case.place, append=True)
     case.parts = (*case.parts, extra)
@@ -245,16 +225,14 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     Phi, y = case.dense(model)
     t = model.design.scaling.targets(y[:, None])[:, 0]
     beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
-    np.testing.assert_allclose(
+    assert_allclose(
         Phi @ model.mean, Phi @ naive.posterior(Phi, t, model.alpha, beta)[0], atol=1e-6
     )
-    assert job.state().history[-1]["number"] == 8, (
-        "rounds of the last update are as many as it was given before"
-    )
+    assert job.state().history[-1]["number"] == 8, "an update has as many rounds as the one before"
 
 
-def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):
-    """The last fit is no more in the history, but its model is there."""
+def test_an_update_without_a_line_of_history_keeps_the_model(tmp_path):
+    """The last fit is no longer in the history."""
     case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
     job = open_job(case.job)
     vectors = job.model().n_vectors

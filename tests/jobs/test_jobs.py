@@ -1,10 +1,10 @@
-"""A job's whole life by its handle: every state, who may end or resume it, and that a resume
-changes no bit."""
+"""The life of a job by its handle: statuses, who may end or resume it, bits of resumes."""
 
 import os
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from waiting import wait_for
 from watchers import broken_off
 
@@ -23,39 +23,33 @@ from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
-WAY = {"selection": "random", "noise": "constant", "residual": "none"}
-ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, **WAY, seed=4)
-LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400, "effort": "thorough"})
+OPTIONS = {"selection": "random", "noise": "constant", "residual": "none"}
+REQUEST = Request(gamma=2.0, partition_size=30, max_rounds=3, **OPTIONS, seed=4)
+LONG = Request(**{**vars(REQUEST), "gamma": 20.0, "max_rounds": 400, "effort": "thorough"})
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """DATA of a rough function, which takes many rounds to learn."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(3000, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
     return ingest((X, y), tmp_path_factory.mktemp("jobs") / "rows.zarr", tile_rows=256).url
 
 
-def kinds(job):
-    """The events that are transitions."""
+def transitions(job):
+    """The events that change the status."""
     names = {status.value for status in Status}
     return [event["event"] for event in job.store.events() if event["event"] in names]
 
 
-def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
-    """In a thread: queued, running, done; each transition with a time and a reason; relative
-    places."""
+def test_a_submitted_job_runs_in_a_thread(data, tmp_path, monkeypatch):
+    """Each transition has a time and a reason; places may be relative."""
     monkeypatch.chdir(tmp_path)
     place = os.path.relpath(data)
-    how = {
-        "partition_size": 30,
-        "max_rounds": 3,
-        "noise": "constant",
-        "residual": "none",
-        "random_state": 4,
-    }
-    estimator = RVMRegressor(gamma=2.0, strategy=WorkingSet(selection="random"), **how)
+    options = {"partition_size": 30, "max_rounds": 3, "noise": "constant", "random_state": 4}
+    strategy = WorkingSet(selection="random")
+    estimator = RVMRegressor(gamma=2.0, strategy=strategy, residual="none", **options)
     job = submit(estimator, place, "job")
     monkeypatch.chdir("/")
     assert job.wait(timeout=120) is Status.DONE
@@ -71,9 +65,8 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
         submit(estimator, data, tmp_path / "job")
 
 
-def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
-    """abort from another handle ends the thread's job with a usable model; the resumed one equals
-    one never aborted."""
+def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_path):
+    """Another handle aborts it; it leaves a usable model."""
     job = jobs.submit(LONG, data, str(tmp_path / "job"))
     wait_for(lambda: len(job.state().history) >= 2)
     with pytest.raises(LeaseError, match="in use by"):
@@ -84,7 +77,7 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
         job.wait(timeout=0.1)
     assert open_job(tmp_path / "job").abort("flat enough") is Status.ABORTING
     assert job.wait(timeout=120) is Status.ABORTED
-    assert kinds(job) == ["running", "aborted"]
+    assert transitions(job) == ["running", "aborted"]
     state = job.state()
     reached = len(job.state().history)
     assert state.reason == "flat enough"
@@ -92,15 +85,17 @@ def test_an_abort_is_heard_and_a_resume_changes_no_bit(data, tmp_path):
     assert job.abort() is Status.ABORTED
     limit = reached + 2
     assert job.resume(max_rounds=limit).wait(timeout=120) is Status.DONE
-    whole = jobs.fit(data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": limit}))
-    assert job.model().digest() == whole.model.digest()
+    complete = jobs.fit(
+        data, str(tmp_path / "whole"), Request(**{**vars(LONG), "max_rounds": limit})
+    )
+    assert job.model().digest() == complete.model.digest()
 
 
-def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
-    """Queued, then aborted at once, without a model; it can be resumed."""
+def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
+    """It is aborted at once, without a model."""
     from partirvm.jobs.request import create
 
-    create(data, str(tmp_path / "job"), ASKED, None, False)
+    create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")
     assert job.status() is Status.QUEUED
     assert job.progress()["seconds"] is None
@@ -112,76 +107,65 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["abort", "cancel"])
-def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
-    """In the fit that measures the partition size: nothing is planned or fitted any more, and a
-    resume begins anew."""
+def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what):
+    """Nothing is planned or fitted any more, and a resume begins anew."""
     from partirvm.jobs import attempt, request
     from partirvm.resolve import small_fits
 
     monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
-    request.create(
-        data,
-        str(tmp_path / "job"),
-        Request(**{**vars(ASKED), "partition_size": "auto"}),
-        None,
-        False,
-    )
+    measured = Request(**{**vars(REQUEST), "partition_size": "auto"})
+    request.create(data, str(tmp_path / "job"), measured, None, False)
     job = open_job(tmp_path / "job")
 
     sparseness = small_fits.sparseness
 
-    def overheard(*arguments):
+    def interrupted(*arguments):
         job.store.request(what, 1, "too slow")
         return sparseness(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(small_fits, "sparseness", overheard)
-        found = jobs.run_job(job.location)
-    assert (found.model, found.plan, found.reason) == (None, None, Termination.ABORTED)
+        patched.setattr(small_fits, "sparseness", interrupted)
+        outcome = jobs.run_job(job.location)
+    assert (outcome.model, outcome.plan, outcome.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
-    assert kinds(job) == ["running", end.value]
+    assert transitions(job) == ["running", end.value]
     assert [event for event in job.store.events() if event["event"] in ("plan", "fit")] == []
     assert (job.status(), job.state().reason) == (end, "too slow")
     if what == "abort":
         assert job.resume().wait(timeout=120) is Status.DONE
 
 
-def test_a_job_that_cannot_be_begun_says_so_at_once(data, tmp_path, monkeypatch):
-    """Its lease is taken before ``submit`` returns; the job is queued."""
+def test_submit_raises_if_the_lease_cannot_be_taken(data, tmp_path, monkeypatch):
+    """The job is queued then."""
 
     def full(self, **options):
         raise StorageError("no space left")
 
+    options = {"partition_size": 30, "max_rounds": 1, "noise": "constant", "residual": "none"}
     with monkeypatch.context() as patched:
         patched.setattr(JobStore, "acquire", full)
         with pytest.raises(StorageError, match="no space left"):
-            submit(
-                RVMRegressor(
-                    gamma=2.0, partition_size=30, max_rounds=1, noise="constant", residual="none"
-                ),
-                data,
-                tmp_path / "job",
-            )
+            submit(RVMRegressor(gamma=2.0, **options), data, tmp_path / "job")
     job = open_job(tmp_path / "job")
     assert job.status() is Status.QUEUED
     assert job.resume().wait(timeout=120) is Status.DONE
 
 
-def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
-    """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
+def test_a_queued_job_is_resumed_with_changed_limits(data, tmp_path):
+    """Another driver takes it over; the first one comes too late."""
     from partirvm.jobs.request import create
 
-    create(data, str(tmp_path / "job"), ASKED, None, False)
+    create(data, str(tmp_path / "job"), REQUEST, None, False)
     job = open_job(tmp_path / "job")
     state = job.requeue(max_rounds=2)
     assert state.attempt == 2
     assert jobs.run_job(str(tmp_path / "job"), attempt=1) is None
     assert len(jobs.run_job(str(tmp_path / "job"), attempt=2).history) == 2
-    assert kinds(job) == ["queued", "running", "done"]
+    assert transitions(job) == ["queued", "running", "done"]
 
 
-def test_a_cancelled_job_is_over_for_good(data, tmp_path):
-    """Running or aborted: its models and checkpoints go, its events stay."""
+def test_a_cancelled_job_cannot_be_resumed(data, tmp_path):
+    """Running or aborted: its models and checkpoints are deleted, its events are kept."""
     job = jobs.submit(LONG, data, str(tmp_path / "job"))
     wait_for(lambda: len(job.state().history) >= 2)
     assert job.cancel("wrong target") is Status.ABORTING
@@ -190,20 +174,20 @@ def test_a_cancelled_job_is_over_for_good(data, tmp_path):
     aborted.abort()
     assert aborted.cancel() is Status.CANCELLED
     assert aborted.cancel() is Status.CANCELLED
-    for each in (job, aborted):
+    for cancelled in (job, aborted):
         with pytest.raises(UsageError, match="cancelled"):
-            each.resume()
+            cancelled.resume()
         with pytest.raises(MissingDataError, match="its model discarded"):
-            load_model(each.location)
-        assert each.abort() is Status.CANCELLED
-        assert len(each.state().history) >= 1
+            load_model(cancelled.location)
+        assert cancelled.abort() is Status.CANCELLED
+        assert len(cancelled.state().history) >= 1
     assert job.state().reason == "wrong target"
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")
-def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
-    """UsageError that says what would have to change."""
-    jobs.fit(data, str(tmp_path / "job"), ASKED)
+def test_a_done_job_cannot_be_cancelled_or_resumed_without_a_change(data, tmp_path):
+    """The error tells what would have to change."""
+    jobs.fit(data, str(tmp_path / "job"), REQUEST)
     job = open_job(tmp_path / "job")
     assert job.abort() is Status.DONE
     with pytest.raises(UsageError, match="delete the folder"):
@@ -217,24 +201,23 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
         job.resume(max_rounds=0)
     with pytest.raises(UsageError, match="began without a held-out dataset"):
         job.resume(max_rounds=9, validation=data)
-    assert kinds(job) == ["running", "done"]
-    few = ingest((X := np.linspace(-2, 2, 60)[:, None], np.sin(X[:, 0])), tmp_path / "few.zarr").url
-    jobs.fit(
-        few, str(tmp_path / "basic"), Request(gamma=1.0, strategy="basic", partition_size="auto")
-    )
+    assert transitions(job) == ["running", "done"]
+    X = np.linspace(-2, 2, 60)[:, None]
+    few = ingest((X, np.sin(X[:, 0])), tmp_path / "few.zarr").url
+    request = Request(gamma=1.0, strategy="basic", partition_size="auto")
+    jobs.fit(few, str(tmp_path / "basic"), request)
     with pytest.raises(UsageError, match="would change nothing"):
         open_job(tmp_path / "basic").resume(max_rounds=99)
 
 
-def test_a_job_out_of_time_gets_more(data, tmp_path):
-    """Done by its time limit: a resume counts it anew."""
-    jobs.fit(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "time_limit": 1e-6}))
+def test_a_job_that_ended_by_time_resumes_with_a_new_limit(data, tmp_path):
+    jobs.fit(data, str(tmp_path / "job"), Request(**{**vars(REQUEST), "time_limit": 1e-6}))
     job = open_job(tmp_path / "job")
     assert job.state().reason == "time"
     assert job.resume(time_limit="1h").wait(timeout=120) is Status.DONE
     assert job.state().reason == "rounds"
-    whole = jobs.fit(data, str(tmp_path / "whole"), ASKED)
-    assert job.model().digest() == whole.model.digest()
+    complete = jobs.fit(data, str(tmp_path / "whole"), REQUEST)
+    assert job.model().digest() == complete.model.digest()
 
 
 @pytest.mark.parametrize(
@@ -249,10 +232,11 @@ def test_a_job_out_of_time_gets_more(data, tmp_path):
         ("jobs.attempt.executor_for", ClusterError("it is gone"), Status.INTERRUPTED, "it is gone"),
     ],
 )
-def test_what_an_error_makes_of_a_job(data, tmp_path, monkeypatch, part, error, status, reason):
-    """An error of the program fails it, a cluster that breaks down interrupts; the cause gone, a
-    resume goes on."""
-    job = broken_off(data, str(tmp_path / "job"), ASKED)
+def test_an_error_fails_a_job_and_a_lost_cluster_interrupts_it(
+    data, tmp_path, monkeypatch, part, error, status, reason
+):
+    """Once the cause is removed, a resume continues."""
+    job = broken_off(data, str(tmp_path / "job"), REQUEST)
 
     def fault(*_):
         raise error
@@ -266,19 +250,19 @@ def test_what_an_error_makes_of_a_job(data, tmp_path, monkeypatch, part, error, 
     assert job.resume().wait(timeout=120) is Status.DONE
 
 
-def own_job(tmp_path):
-    """600 rows, and a job of them that broke off."""
-    rng = np.random.default_rng(0)
+def interrupted_job(tmp_path):
+    """600 rows, and a job of them that was interrupted."""
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(600, 2))
     rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
     data = ingest(rows, tmp_path / "rows.zarr", tile_rows=128, shuffle=None).url
-    return rows, broken_off(data, str(tmp_path / "job"), ASKED)
+    return rows, broken_off(data, str(tmp_path / "job"), REQUEST)
 
 
 @pytest.mark.parametrize("what", ["values", "rows"])
-def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
-    """ChangedDataError with what differs; the job stays as it was, whoever notices it."""
-    (X, y), job = own_job(tmp_path)
+def test_a_resume_on_other_data_tells_the_difference(tmp_path, what):
+    """The job is unchanged, whoever notices it."""
+    (X, y), job = interrupted_job(tmp_path)
     if what == "values":
         y[300] += 1
     else:
@@ -297,22 +281,21 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
 
 
 @pytest.mark.slow
-def test_data_that_moved_are_given_again(tmp_path):
-    """Held to the fingerprint; the job remembers the new place, and an update finds new rows
-    there."""
-    rows, job = own_job(tmp_path)
+def test_a_resume_can_have_a_new_place_of_its_data(tmp_path):
+    """The fingerprint must agree; an update finds new rows there."""
+    rows, job = interrupted_job(tmp_path)
     before = tmp_path / "rows.zarr"
     now = tmp_path / "elsewhere" / "rows.zarr"
     now.parent.mkdir()
     before.rename(now)
-    stood = job.state()
+    unchanged = job.state()
     events = len(job.store.events())
     with pytest.raises(MissingDataError, match=r"rows\.zarr"):
         job.resume()
     other = ingest((rows[0], rows[1] + 1), tmp_path / "other.zarr", tile_rows=128, shuffle=None).url
     with pytest.raises(ChangedDataError, match="values, names, categories"):
         job.resume(data=other)
-    assert job.state() == stood, "the job is as it was"
+    assert job.state() == unchanged
     assert len(job.store.events()) == events
     assert job.resume(data=now).wait(timeout=60) is Status.DONE
     assert job.asked()["data"] == str(now)

@@ -1,5 +1,4 @@
-"""Learned kernels, and several widths at once: what plans and histories tell, what P counts,
-evidence."""
+"""Learned kernels and several widths: plans, histories, partition sizes and evidence."""
 
 import re
 from dataclasses import replace
@@ -8,6 +7,8 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
@@ -25,7 +26,7 @@ from partirvm.resolve.samples import Samples
 from partirvm.resolve.small_fits import with_learned_kernel
 from partirvm.storage import lease
 
-ASKED = Request(
+REQUEST = Request(
     kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1
 )
 NAMES = ("noise", "slope", "wave")
@@ -35,16 +36,15 @@ KERNEL = (
 
 
 def rows(n=600, seed=0):
-    """The target is a wave over the last feature on a slope of the second; the first is noise in
-    other units."""
-    rng = np.random.default_rng(seed)
+    """A wave over the last feature on a slope of the second; the first is noise in other units."""
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 3)) * [1000.0, 1.0, 0.1]
     return X, 5 + np.sin(20 * X[:, 2]) + X[:, 1] + 0.1 * rng.normal(size=n)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Rows as DATA on disk, under names."""
+    """The rows as DATA with named columns."""
     from pandas import DataFrame
 
     X, y = rows()
@@ -56,22 +56,21 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
-def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
-    """The names of features, rows, evaluations and gain; P is raised to the usual centres; seconds
-    add up."""
+def test_plan_and_history_describe_the_learned_kernel(data, tmp_path, monkeypatch):
+    """Features, rows, evaluations and gain; P is raised to the number of centres."""
     monkeypatch.setattr(lease, "BEAT", 0.01)
     steps = []
     doing = set()
 
-    class Heard(Watcher):
+    class Listener(Watcher):
         def on_learning(self, *step):
             steps.append(step[:2])
             doing.add(open_job(tmp_path / "job").progress()["doing"])
 
-    fitted = jobs.fit(data, str(tmp_path / "job"), ASKED, watcher=Heard())
+    fitted = jobs.fit(data, str(tmp_path / "job"), REQUEST, watcher=Listener())
     assert steps == sorted(steps)
     assert {total for _, total in steps} == {len(STAGES)}
-    assert any(re.match(r"learning the kernel, \d of 7: left-out rows", each) for each in doing)
+    assert any(re.match(r"learning the kernel, \d of 7: left-out rows", text) for text in doing)
     learned, measured, *rounds = fitted.history
     assert [learned["kind"], measured["kind"]] == ["kernel", "heuristic"]
     assert fitted.model.design.kernel == kernel_from_spec(learned["kernel"])
@@ -92,9 +91,8 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
     assert open_job(tmp_path / "job").progress()["fits"] == len(rounds)
 
 
-def test_auto_of_little_learns_nothing():
-    """Below 20 rows of weight the width is that of "scale"; a kernel without gamma has nothing to
-    learn."""
+def test_few_rows_and_kernels_without_gamma_are_not_learned():
+    """Below 20 rows of weight the width is that of "scale"."""
     X, y = rows(120)
     w = np.where(np.arange(120) < 19, 1.0, 0.0)
     few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
@@ -105,14 +103,14 @@ def test_auto_of_little_learns_nothing():
         assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
 
 
-def test_little_memory_holds_the_centres(data):
-    """Fewer of them than asked for, and a note; a plan that says so."""
+def test_little_memory_limits_the_centres_of_kernel_learning(data):
+    """A note tells it."""
     source = as_source(*rows(), seed=0)
     executor = LocalExecutor(1)
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
     machine = Machine(1, 0, 34 << 20)
-    spec = resolve(source, replace(ASKED, gamma="scale"), executor)
-    samples = Samples(source, shape, machine, ASKED, executor, lambda: None)
+    spec = resolve(source, replace(REQUEST, gamma="scale"), executor)
+    samples = Samples(source, shape, machine, REQUEST, executor, lambda: None)
     moments = source.moments
     learned = with_learned_kernel(samples, spec.problem, moments)
     executor.close()
@@ -120,18 +118,17 @@ def test_little_memory_holds_the_centres(data):
     assert f"at most {learned.centres:,} centres because of the memory limit" in learned.notes[0]
 
 
-def test_a_kernel_that_is_learned_again(monkeypatch):
-    """From ten centres at first: history and kernel tell of what was taken, and the last of it is
-    the model's."""
+def test_a_kernel_that_is_learned_again_is_in_the_history(monkeypatch):
+    """From ten centres at first; the last accepted kernel is the model's."""
     monkeypatch.setattr(kernel_search, "CENTRES", 10)
     monkeypatch.setattr(kernel_search, "MOST_CENTRES", 10)
-    asked = {
+    options = {
         "gamma": "learn-per-feature",
         "strategy": "working-set",
         "partition_size": 60,
         "max_rounds": 3,
     }
-    model = RVMRegressor(**asked, random_state=0).fit(*rows(300))
+    model = RVMRegressor(**options, random_state=0).fit(*rows(300))
     first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
     assert first["taken"] is None
     assert again
@@ -154,13 +151,12 @@ TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_s
     "strategy",
     some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"}),
 )
-def test_every_strategy_offers_both_widths(strategy):
-    """P functions of P // K rows join at a time; the evidence is that of the columns that are left,
-    by its formula."""
-    rng = np.random.default_rng(0)
+def test_every_strategy_uses_both_widths(strategy):
+    """P functions of P // K rows join at a time; the evidence is that of the final columns."""
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(150, 2))  # hills as wide as the map, and a steep one
     y = np.sin(X[:, 0]) + 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=150)
-    y = y + 0.4 * np.random.default_rng(0).normal(size=150)
+    y = y + 0.4 * default_rng(0).normal(size=150)
     model = RVMRegressor(
         standardize=False, **grouped({**TWO, "strategy": strategy, "partition_size": 41})
     ).fit(X, y)
@@ -182,4 +178,4 @@ def test_every_strategy_offers_both_widths(strategy):
     Phi = np.hstack([np.ones((150, int(design.bias))), *columns])
     beta = 1 / model.model_.evidence_noise
     evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
-    np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)
+    assert_allclose(model.log_evidence_, evidence, rtol=1e-5)

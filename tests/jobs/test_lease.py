@@ -1,4 +1,4 @@
-"""One driver at a time: real processes that fight, die, freeze and wake up."""
+"""One driver at a time: processes that compete, die, freeze and continue."""
 
 import signal
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ SLEEP = HOLD + "time.sleep(600)"
 
 
 def claim_of(folder, epoch, at, **other):
-    """Write the claim of another process at a time of its clock."""
+    """Write a claim of another process, dated by its clock."""
     name = f"lease/{epoch:06d}.json"
     claim = {"epoch": epoch, "token": "", **asdict(Process.this()), "mark": 0, **other, "time": at}
     folder.write(name, to_json(name, claim))
@@ -41,15 +41,14 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of leases in this process; processes of their own have the real one."""
-    made = Clock()
-    monkeypatch.setattr(lease, "time", made)
-    return made
+    """The clock of leases in this process; other processes have the real one."""
+    fake = Clock()
+    monkeypatch.setattr(lease, "time", fake)
+    return fake
 
 
-def test_a_dead_process_frees_it_at_once(tmp_path, clock):
-    """Killed, whether or not its parent has noticed, or its number was given to another: nobody
-    sleeps."""
+def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
+    """Even if its parent has not noticed, or if its number belongs to another process now."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
@@ -58,8 +57,8 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
         assert store.holder().alive()
         child.send_signal(signal.SIGKILL)
         wait_for(lambda: store.holder().process.dead)
-        with store.acquire(patience=60) as mine:
-            assert mine.epoch == 2
+        with store.acquire(patience=60) as held:
+            assert held.epoch == 2
         assert clock.naps == 0
         claim_of(open_folder(tmp_path / "job"), 3, clock.now, began="12345")
         assert store.holder().gone
@@ -67,25 +66,25 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
 
 @pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
-    """Another host, or this one before a reboot or in another container: after the expiry, not
-    before, whatever its clock shows; who asks without patience waits too."""
+def test_a_lease_of_another_host_ends_by_its_expiry(tmp_path, clock, quick, change, ahead):
+    """Or of this host before a reboot or in another container, whatever its clock shows."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     began = clock.now
     claim_of(
         open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"}
     )
-    mine = store.acquire()
-    assert mine.epoch == 2
-    mine.release()
+    held = store.acquire()
+    assert held.epoch == 2
+    held.release()
     assert 1.5 <= clock.now - began < 1.6
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
-def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, patience):
-    """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without
-    patience is refused at the next one. Silent for the expiry, it is gone."""
+def test_different_clocks_do_not_end_a_lease_with_signs_of_life(
+    tmp_path, monkeypatch, ahead, patience
+):
+    """Signs that are an hour old or ahead count as long as they change; then the expiry counts."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     folder = open_folder(tmp_path / "job")
     beat = 0.4
@@ -111,19 +110,17 @@ def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ah
             store.acquire()
         assert clock.now - began <= beat + nap + 1e-6
         return
-    with store.acquire(patience=patience) as mine:
-        assert mine.epoch == 2
+    with store.acquire(patience=patience) as held:
+        assert held.epoch == 2
     assert len(beats) > 15
     assert expiry - nap < clock.now - began - beats[-1] <= expiry + nap + 1e-6
 
 
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
-def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
-    """The old driver stops before each of its writes in turn, another takes over and publishes, the
-    old one goes on.
+def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeypatch):
+    """It stops before each of its writes in turn, and continues after another has published.
 
-    What the old one writes then never counts, and what counted when it was taken over is there for
-    every reader.
+    What counted at the takeover is visible to every reader.
     """
     act = {
         "record": lambda store, n: store.record({"event": "note", "n": n}),
@@ -131,14 +128,14 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
         "checkpoint": lambda store, n: store.checkpoint({"n": n}),
     }[what]
     counts = 1 if what == "record" else 3  # once its event is there
-    look = {
+    value_of = {
         "record": lambda store: store.events()[-1]["n"],
         "save": lambda store: next(
             n for n in range(9) if (model(n).mean == store.model().mean).all()
         ),
         "checkpoint": lambda store: store.restore()["n"],
     }[what]
-    held_up = 0
+    stops = 0
     for at in range(20):
         job = f"{place}{at}"
         old = JobStore.create(job, REQUEST)
@@ -172,39 +169,38 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
         if not taken:
             old.lease.release()
             break
-        held_up += 1
+        stops += 1
         assert lost
-        # what was whole when the other one claimed counts, what came after does not
-        assert look(JobStore(job)) == look(new) == (3 if at == counts else 2)
+        # complete writes before the claim of the other one count, later ones do not
+        assert value_of(JobStore(job)) == value_of(new) == (3 if at == counts else 2)
         act(new, 4)
-        assert look(JobStore(job)) == look(old) == 4
+        assert value_of(JobStore(job)) == value_of(old) == 4
         new.lease.release()
         old.lease._ended.set()
-    assert held_up == counts + 1
+    assert stops == counts + 1
 
 
-def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch, quick):
-    """A full disk: one that cannot be written does not end the thread, and the lease is held."""
+def test_signs_of_life_continue_after_a_full_disk(tmp_path, monkeypatch, quick):
+    """A sign that cannot be written does not end the thread, and the lease is held."""
     store = JobStore.create(tmp_path / "job", REQUEST)
-    tried = []
+    attempts = []
     with store.acquire() as held, monkeypatch.context() as patched:
         write = held._folder.write
 
         def full(name, data):
-            tried.append(name)
+            attempts.append(name)
             raise StorageError("no space left")
 
         patched.setattr(held._folder, "write", full)
-        wait_for(lambda: len(tried) > 3)
+        wait_for(lambda: len(attempts) > 3)
         before = store.holder().beat
         patched.setattr(held._folder, "write", write)
         wait_for(lambda: store.holder().beat > before)
         held.check()
 
 
-def test_a_folder_that_begins_anew_is_another_ones(place, quick):
-    """The number of an epoch comes again there: by its token an old holder finds that it is not its
-    own."""
+def test_an_old_holder_recognises_a_new_lease_of_the_same_epoch(place, quick):
+    """By its token, after the folder was removed and made again."""
     store = JobStore.create(place, REQUEST)
     old = store.acquire()
     open_folder(place).remove()
@@ -217,7 +213,7 @@ def test_a_folder_that_begins_anew_is_another_ones(place, quick):
         assert not holder(open_folder(place)).over
 
 
-def test_without_proc_silence_alone_tells(monkeypatch):
-    """On other systems than Linux nobody counts as dead at once."""
+def test_without_proc_no_process_counts_as_dead(monkeypatch):
+    """On other systems than Linux only the expiry counts."""
     monkeypatch.setattr(lease, "_space", lambda: "")
     assert not replace(Process.this(), pid=2**22 + 1).dead

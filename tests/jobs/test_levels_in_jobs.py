@@ -1,10 +1,11 @@
-"""Tables with categories as jobs: interrupted and resumed, with rows appended, fed in chunks, by
-commands."""
+"""Tables with categories as jobs: resumed, updated, fed in chunks, and by commands."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.cli import main
@@ -16,13 +17,10 @@ QUICK = {"effort": "quick", "seed": 0, "partition_size": 40}
 KINDS = ["one target", "two targets", "two classes", "three classes"]
 
 
-def table(
-    kind: str, n: int = 240, n_levels: int = 60, seed: int = 0
-) -> tuple[pd.DataFrame, np.ndarray]:
-    """Rows of a number, a label in few rows each, some of them missing, and a label of three
-    levels."""
-    rng = np.random.default_rng(seed)
-    effects = 2.0 * np.random.default_rng(99).normal(size=n_levels + 1)
+def table(kind, n=240, n_levels=60, seed=0):
+    """Rows of a number with gaps, a label of many levels with gaps, and one of three levels."""
+    rng = default_rng(seed)
+    effects = 2.0 * default_rng(99).normal(size=n_levels + 1)
     codes = rng.integers(0, n_levels + 1, n)
     few = rng.integers(0, 3, n)
     x = rng.normal(size=n)
@@ -48,29 +46,27 @@ def table(
     return frame, y
 
 
-def data_of(kind: str, folder, **how) -> str:
+def data_of(kind, folder, **options):
     return ingest(
-        table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **how
+        table(kind), folder / "d.zarr", tile_rows=100, classes="classes" in kind, **options
     ).url
 
 
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets", "three classes"}))
-def test_a_resumed_fit_is_the_same(kind, tmp_path):
-    """Two rounds, or one and a resume for another one: the same digest, with the same folds of the
-    levels."""
+def test_a_resume_keeps_the_folds_of_levels(kind, tmp_path):
+    """Two rounds at once, or one and a resume, have the same digest."""
     place = data_of(kind, tmp_path)
-    whole = jobs.fit(place, str(tmp_path / "whole"), Request(**QUICK, max_rounds=2)).model
+    complete = jobs.fit(place, str(tmp_path / "whole"), Request(**QUICK, max_rounds=2)).model
     jobs.fit(place, str(tmp_path / "job"), Request(**QUICK, max_rounds=1))
     job = open_job(tmp_path / "job").resume(max_rounds=2)
     job.wait()
-    assert job.model().digest() == whole.digest()
-    assert whole.design.scaling.embedded
+    assert job.model().digest() == complete.digest()
+    assert complete.design.scaling.embedded
 
 
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets"}))
-def test_appended_rows_update_a_job(kind, tmp_path):
-    """The error on new rows falls or stays after an update with three times as many rows; stated
-    deviations fit it."""
+def test_an_update_does_not_raise_the_error(kind, tmp_path):
+    """With three times as many rows; predicted deviations fit the errors."""
     place = data_of(kind, tmp_path)
     job = str(tmp_path / "job")
     first = jobs.fit(place, job, Request(**QUICK, max_rounds=2)).model
@@ -98,26 +94,23 @@ def test_appended_rows_update_a_job(kind, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one target", "two targets"])
-def test_chunks_of_a_stream(kind):
-    """The first chunk is a fit, to the bit; the next ones keep the columns and improve the
-    weights."""
+def test_the_first_chunk_of_a_stream_is_a_fit(kind):
+    """To the bit; the next ones keep the columns and improve the weights."""
     frame, y = table(kind)
     more, t = table(kind, 480, seed=1)
-    whole = RVMRegressor(effort="quick", random_state=0, residual="none").fit(frame, y)
+    first = RVMRegressor(effort="quick", random_state=0, residual="none").fit(frame, y)
     model = RVMRegressor(effort="quick", random_state=0, residual="none").partial_fit(frame, y)
-    assert model.model_.digest() == whole.model_.digest()
+    assert model.model_.digest() == first.model_.digest()
     model.partial_fit(more, t)
     new, truth = table(kind, 600, seed=2)
     mean, std = model.predict(new, return_std=True)
-    assert np.mean((mean - truth) ** 2) < 1.05 * np.mean((whole.predict(new) - truth) ** 2)
+    assert np.mean((mean - truth) ** 2) < 1.05 * np.mean((first.predict(new) - truth) ** 2)
     assert 0.88 < np.mean(np.abs(mean - truth) < 1.96 * std) < 0.995
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_command_line_gives_the_models_predictions(kind, tmp_path):
-    """A CSV with labels of which some are missing or new, ingested, fitted and predicted by
-    commands."""
+def test_commands_predict_missing_and_new_labels_as_the_model(kind, tmp_path):
     frame, y = table(kind)
     columns = {"y0": y[:, 0], "y1": y[:, 1]} if kind == "two targets" else {"y0": y}
     frame.assign(**columns).to_csv(tmp_path / "train.csv", index=False)
@@ -135,13 +128,13 @@ def test_the_command_line_gives_the_models_predictions(kind, tmp_path):
     assert main([*fit, *(["--classify"] if classes else [])]) == 0
     output = str(tmp_path / "p.csv")
     assert main(["predict", str(tmp_path / "job"), later, output, "--quiet"]) == 0
-    found = pd.read_csv(output)
+    predictions = pd.read_csv(output)
     model = open_job(tmp_path / "job").model()
     if classes:
         expected = model.predict_proba(new)
-        np.testing.assert_allclose(
-            found.filter(like="p_").to_numpy()[:, : expected.shape[1]], expected, rtol=1e-9
+        assert_allclose(
+            predictions.filter(like="p_").to_numpy()[:, : expected.shape[1]], expected, rtol=1e-9
         )
     else:
         expected = model.predict(new).reshape(50, -1)
-        np.testing.assert_allclose(found.filter(like="mean").to_numpy(), expected, rtol=1e-9)
+        assert_allclose(predictions.filter(like="mean").to_numpy(), expected, rtol=1e-9)

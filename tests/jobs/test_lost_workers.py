@@ -1,5 +1,4 @@
-"""Workers that a cluster loses during a fit: events, the state of the job, and what its readers are
-told."""
+"""Workers that a cluster loses during a fit: events, status, and advice."""
 
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ from waiting import Clock
 
 from partirvm import RVMRegressor, ingest, open_job
 from partirvm.errors import LeaseError
-from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
 from partirvm.jobs.job import advice_of
 from partirvm.jobs.request import create
@@ -21,13 +19,20 @@ SCHEDULER = "tcp://10.0.0.5:8786"
 
 
 def running(at):
-    """A driver has begun."""
+    """The event of a driver that begins."""
     return {"event": "running", "time": at, "history": 0}
 
 
 def losses(at, count):
-    """Workers were lost, the last two seconds before."""
+    """The event of lost workers, the last of them two seconds before."""
     return {"event": "workers", "time": at, "lost": count, "last": at - 2.0}
+
+
+def queued(folder, client=None):
+    """The place of a queued job of three rows."""
+    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), folder / "rows.zarr")
+    create(data.url, str(folder / "job"), RVMRegressor(gamma=1.0).parameters(), None, False, client)
+    return str(folder / "job")
 
 
 def test_many_losses_are_few_events(tmp_path, monkeypatch):
@@ -49,8 +54,7 @@ def test_many_losses_are_few_events(tmp_path, monkeypatch):
 
 
 def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
-    """The lease is lost when the end of the block records what is left: the error of the block is
-    raised."""
+    """Also if the lease is lost when the block ends."""
     store = written(tmp_path / "job")
     executor = SimpleNamespace(lost_workers=(1, 0.0))
     store.lease.release()
@@ -61,15 +65,8 @@ def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
         raise KeyError("cause")
 
 
-def test_a_fit_in_one_process_loses_none():
-    """Its executor says so, too."""
-    executor = LocalExecutor(1)
-    assert executor.lost_workers == (0, 0.0)
-    executor.close()
-
-
 def test_the_state_counts_losses_and_restarts():
-    """Of the last attempt: a resume begins to count again."""
+    """Of the last attempt: a resume starts to count again."""
     request = {"time": 0.0, "parameters": {}, "scheduler": SCHEDULER}
     events = [running(1.0), losses(5.0, 2), running(6.0), losses(9.0, 3)]
     assert lost_workers_of(fold(events, request)) == {"workers": 5, "last": 7.0, "restarts": 1}
@@ -80,9 +77,8 @@ def test_the_state_counts_losses_and_restarts():
 
 
 @pytest.mark.parametrize("scheduler", ["", SCHEDULER])
-def test_a_driver_that_nobody_starts_again_has_its_command(scheduler):
-    """Four processes have run it and died, as many as Dask allows: the reason counts them, the
-    advice has a command."""
+def test_a_driver_that_died_too_often_has_a_command_to_resume(scheduler):
+    """Four processes, as many as Dask allows: the reason counts them."""
     events = [running(float(at)) for at in range(4)]
     state = observed(fold(events, {"time": 0.0, "scheduler": scheduler}), held=False)
     assert state.status is Status.INTERRUPTED
@@ -92,34 +88,23 @@ def test_a_driver_that_nobody_starts_again_has_its_command(scheduler):
 
 
 def test_losses_are_a_line_of_status_and_of_follow():
-    """Each change once."""
+    """Each change is shown once."""
     events = [running(0.0), losses(86_402.0, 1)]
     states = [fold(events[:count]) for count in (1, 2, 2)] + [fold([*events, running(86_500.0)])]
     lines = [line for line in followed(states) if "lost" in line]
     assert len(lines) == 2
     assert lines[0].startswith("1 worker lost, the last at 2 Jan 1970")
     assert lines[1] == f"{lines[0]}; the driver was started again 1 time"
-    facts = {
-        "job": "jobs/run1",
-        "status": "running",
-        "since": 0.0,
-        "attempt": 1,
-        "reason": "",
-        "doing": "",
-    }
-    facts |= {"strategy": None, "advice": "", "n_vectors": None, "train_rmse": None}
+    facts = {"job": "jobs/run1", "status": "running", "since": 0.0, "attempt": 1, "reason": ""}
+    facts |= {"doing": "", "strategy": None, "advice": "", "n_vectors": None, "train_rmse": None}
     text = status_text({**facts, "lost_workers": lost_workers_of(states[1])})
     assert f"workers         {lines[0]}" in text.splitlines()
     assert "lost" not in status_text({**facts, "lost_workers": lost_workers_of(states[0])})
 
 
-def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be_resumed(
-    tmp_path, monkeypatch
-):
-    """Its calls are cancelled: the job is interrupted, not failed with an empty message."""
-    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
-    job = str(tmp_path / "job")
-    create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False)
+def test_a_worker_that_stops_early_interrupts_the_job(tmp_path, monkeypatch):
+    """Its calls are cancelled; the message of the job is not empty."""
+    job = queued(tmp_path)
 
     def cancelled(client):
         raise CancelledError
@@ -139,14 +124,11 @@ def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be
     ("status", "expected"),
     [("closing", "interrupted"), ("closed", "interrupted"), ("running", "failed")],
 )
-def test_no_error_of_a_worker_that_stops_is_that_of_the_fit(
+def test_errors_of_a_worker_that_stops_do_not_fail_the_job(
     tmp_path, monkeypatch, error, status, expected
 ):
-    """Its client closes at any moment, and whatever uses it may fail in any way; another worker
-    takes the job up."""
-    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
-    job = str(tmp_path / "job")
-    create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False)
+    """Its client closes at any moment, and its users may fail in any way."""
+    job = queued(tmp_path)
 
     def broken(client):
         raise error
@@ -161,11 +143,9 @@ def test_no_error_of_a_worker_that_stops_is_that_of_the_fit(
 
 
 def test_a_job_keeps_the_address_of_its_scheduler(tmp_path):
-    """From its request, and from each resume."""
-    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
+    """Of its request, and of each resume."""
     client = SimpleNamespace(scheduler=SimpleNamespace(address=SCHEDULER))
-    job = str(tmp_path / "job")
-    create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False, client)
+    job = queued(tmp_path, client)
     assert f"partirvm resume {job} --scheduler {SCHEDULER}" in open_job(job).progress()["advice"]
     open_job(job).requeue()
     assert f"`partirvm resume {job}`" in open_job(job).progress()["advice"]

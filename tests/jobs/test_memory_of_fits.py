@@ -1,4 +1,4 @@
-"""What a fit allocates against what its plan says: traced allocations, no process of its own."""
+"""What a fit allocates, against its plan: traced allocations, and peaks of processes."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 
 from partirvm import open_job
 from partirvm.data import ArraySource, as_source
@@ -20,10 +21,9 @@ from partirvm.types import Columns
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 
-def traced(n, *, targets=1, classes=0, **asked):
-    """The plan of a fit of n rows, most of which it keeps, the most bytes that it held at once, and
-    its vectors."""
-    rng = np.random.default_rng(0)
+def traced(n, *, targets=1, classes=0, **options):
+    """The plan, the peak of allocated bytes, and the vectors of a fit of n rows that keeps most."""
+    rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(n, 3))
     waves = np.sin(9 * X[:, :1] + np.arange(targets)) + X[:, 1:2] * X[:, 2:]
     t = waves + 0.01 * rng.normal(size=waves.shape)
@@ -33,7 +33,7 @@ def traced(n, *, targets=1, classes=0, **asked):
     executor = LocalExecutor(2)
     journal = MemoryJournal()
     source = ArraySource(X, t, tile_rows=128, columns=columns)
-    spec = resolve(source, Request(strategy="basic", **({"gamma": 400.0} | asked)), executor)
+    spec = resolve(source, Request(strategy="basic", **({"gamma": 400.0} | options)), executor)
     tracemalloc.start()
     try:
         run(Driver(executor, source), spec, journal)
@@ -46,14 +46,14 @@ def traced(n, *, targets=1, classes=0, **asked):
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm():
-    """Whatever is imported or cached by a first fit is not counted."""
+    """What a first fit imports or caches is not counted."""
     traced(40)
     traced(40, classes=3)
 
 
 @pytest.mark.parametrize("solver", some(["auto", "fast", "fixed-point"], {"auto"}))
-def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
-    """10 f (M + P)², though nearly all columns are kept: no more, and no less than half of it."""
+def test_a_dense_fit_allocates_by_the_formula(solver):
+    """At most 10 f (M + P)² though nearly all columns are kept, and at least half of it."""
     n = 320
     plan, peak, vectors = traced(n, solver=solver)
     assert vectors > 0.9 * n
@@ -71,11 +71,10 @@ def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
     ],
     ids=["8 targets", "2 classes", "4 classes", "indicators of 4 classes"],
 )
-def test_several_outputs_take_what_the_formula_says(n, several):
-    """(4 T + 6) f (M + P)² of T targets that share vectors, 12 C f (M + P)² of C linear predictors;
-    at least half.
+def test_several_outputs_allocate_by_the_formula(n, several):
+    """(4 T + 6) f (M + P)² for T targets, 12 C f (M + P)² for C predictors, and at least half.
 
-    Indicators of K classes are as one target, and 8 f K (M + P) more.
+    Indicators of K classes count as one target and 8 f K (M + P) more.
     """
     plan, peak, _ = traced(n, **several)
     outputs = plan.shape.n_outputs
@@ -87,8 +86,7 @@ def test_several_outputs_take_what_the_formula_says(n, several):
 
 
 def test_labels_count_in_the_plan():
-    """4,000 labels of 1,000 characters, which a process holds and copies when it opens DATA or
-    writes a model."""
+    """4,000 labels of 1,000 characters, which a process holds and copies."""
     rows = [[0.0], [1.0]], [0.0, 1.0]
     labelled = Columns(("x0",), categories={"x0": tuple(f"{code:01000}" for code in range(4000))})
     sources = as_source(*rows), as_source(*rows, columns=labelled)
@@ -100,7 +98,7 @@ SMALL = """
 import os, sys
 import numpy as np
 folder, rows, features, kind, options = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]
-if os.fork() == 0:  # the data are made in a process of their own
+if os.fork() == 0:  # the data are made in another process
     from partirvm import ingest
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, size=(rows, features))
@@ -122,7 +120,7 @@ print(peak_memory())
 
 FITS = [
     (300, 3, "surface", ()),
-    (600, 4, "wave", ()),  # ends without vectors, and is compared all the same
+    (600, 4, "wave", ()),  # ends without vectors
     (600, 60, "surface", ()),
     (1500, 3, "wave", ()),
     (1500, 6, "2 classes", ()),
@@ -134,30 +132,16 @@ FITS = [
     (5000, 20, "surface", ()),
     (8000, 8, "5 classes", ("--reference", "none")),
     (20_000, 3, "surface", ()),
-    (
-        60_000,
-        2,
-        "wave",
-        ("--max-vectors", "100", "--neighbours", "20"),
-    ),  # more rows than are left out
+    (60_000, 2, "wave", ("--max-vectors", "100", "--neighbours", "20")),  # not all are left out
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "features", "kind", "options"), FITS)
 def test_the_plan_of_a_small_fit_is_no_less_than_its_peak(tmp_path, rows, features, kind, options):
-    """Of the command line, which loads libraries during the fit: neighbours, and boosted trees in a
-    comparison."""
-    arguments = [
-        sys.executable,
-        "-c",
-        SMALL,
-        str(tmp_path),
-        str(rows),
-        str(features),
-        kind,
-        *options,
-    ]
-    ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    """Of commands, which load libraries during the fit for neighbours and boosted trees."""
+    arguments = [str(tmp_path), str(rows), str(features), kind, *options]
+    command = [sys.executable, "-c", SMALL, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
     planned = open_job(tmp_path / "job").state().plan["memory_peak"]
     assert int(ended.stdout.split()[-1]) <= planned

@@ -1,10 +1,11 @@
-"""A fit never ends at the mean without a reason that its warning states: outliers, noise, a better
-method."""
+"""A fit ends at the mean only with a warning of the reason: outliers, noise, a better method."""
 
 import warnings
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from partirvm import RVMRegressor, Warp
 from partirvm.errors import DataWarning
@@ -12,7 +13,7 @@ from partirvm.fit.judged import Farthest, _described, _losses
 
 
 def oblique_wave(n, frequency, seed=0, d=10):
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     direction = rng.normal(size=d)
     direction /= np.linalg.norm(direction)
     X = rng.normal(size=(n, d))
@@ -20,8 +21,7 @@ def oblique_wave(n, frequency, seed=0, d=10):
 
 
 def test_a_wave_along_an_oblique_direction_is_found_from_steep_starts():
-    """No widths of the features raise the evidence of 400 rows; the standard deviation of sin is
-    √½."""
+    """No widths of features raise the evidence of 400 rows; the deviation of sin is √½."""
     X, y = oblique_wave(2500, 4.0)
     model = RVMRegressor(random_state=0).fit(X[:1500], y[:1500])
     assert model.n_relevance_vectors_
@@ -29,7 +29,7 @@ def test_a_wave_along_an_oblique_direction_is_found_from_steep_starts():
 
 
 def with_outliers(count=12, n=1200, factor=1000.0):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-3, 3, (n, 3))
     y = 3 * np.sin(X[:, 0]) + X[:, 1] + rng.normal(0, 0.2, n)
     rows = np.sort(rng.choice(np.flatnonzero(np.abs(y) > 0.5), count, replace=False))
@@ -37,15 +37,19 @@ def with_outliers(count=12, n=1200, factor=1000.0):
     return X, y, rows
 
 
+def messages_with(text, caught):
+    """The messages of warnings that contain a text."""
+    return [str(entry.message) for entry in caught if text in str(entry.message)]
+
+
 def test_outliers_of_the_target_are_named():
     X, y, rows = with_outliers()
     share = np.floor(1000 * (y[rows] ** 2).sum() / (y**2).sum()) / 10
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        RVMRegressor(
-            kernel="gaussian", gamma=0.5, max_rounds=1, partition_size=20, random_state=0
-        ).fit(X, y)
-    (message,) = [str(each.message) for each in found if "sum of squares" in str(each.message)]
+        options = {"kernel": "gaussian", "gamma": 0.5, "max_rounds": 1, "partition_size": 20}
+        RVMRegressor(random_state=0, **options).fit(X, y)
+    (message,) = messages_with("sum of squares", caught)
     assert message.startswith(
         f"12 rows carry {min(share, 99.9):.1f} % of the target's sum of squares"
     )
@@ -57,16 +61,16 @@ def test_outliers_of_the_target_are_named():
 
 def test_a_warped_target_has_no_outliers():
     X, y, _ = with_outliers(n=300, count=3)
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         options = {"kernel": "gaussian", "gamma": 0.5, "warp": Warp(target="asinh")}
         RVMRegressor(random_state=0, **options).fit(X, y)
-    assert not [each for each in found if "sum of squares" in str(each.message)]
+    assert not messages_with("sum of squares", caught)
 
 
 @pytest.mark.parametrize("tail", ["normal", "exponential", "lognormal", "student"])
 def test_long_tails_are_no_outliers(tail):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     draws = {
         "normal": rng.normal(size=5000),
         "exponential": rng.exponential(size=5000),
@@ -77,7 +81,7 @@ def test_long_tails_are_no_outliers(tail):
 
 
 def farthest(target):
-    """What a pass over one tile finds in a target (n,)."""
+    """What a pass over one tile collects of a target (n,)."""
     distances = np.abs(target - np.median(target))
     order = np.argsort(-distances)[: 9 + len(target) // 50]
     elsewhere = int(np.count_nonzero(distances))
@@ -90,9 +94,8 @@ def farthest(target):
 @pytest.mark.parametrize("sides", [1, 2])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
 def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
-    """One row or up to 2 %, on one side or on both, 30 times as far as others or more, at any level
-    of the target."""
-    rng = np.random.default_rng(count)
+    """Up to 2 % of the rows, on one side or both, at least 30 times as far as others."""
+    rng = default_rng(count)
     target = rng.normal(size=1000)
     rows = np.sort(rng.choice(1000, count, replace=False))
     target[rows] = (
@@ -107,32 +110,30 @@ def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
 @pytest.mark.parametrize("share", [0.002, 0.005, 0.01, 0.02, 0.1])
 @pytest.mark.parametrize("kind", ["indicator", "counts"])
 def test_rare_events_are_no_outliers(share, kind):
-    """A target that is 0 but for few rows, where it is 1, or a count."""
-    rng = np.random.default_rng(0)
+    """A target that is 0 but for few rows, where it is 1 or a count."""
+    rng = default_rng(0)
     target = (rng.random(2000) < share) * (
         1.0 if kind == "indicator" else 1.0 + rng.poisson(2.0, size=2000)
     )
     assert _described(farthest(target)) == ""
 
 
-def test_rivals_of_the_mean_have_their_own_errors():
-    """Least squares is exact for a linear target; the error of the mean is that of the training
-    mean."""
-    rng = np.random.default_rng(0)
+def test_errors_of_least_squares_and_of_the_mean_follow_their_definitions():
+    rng = default_rng(0)
     X = rng.normal(size=(100, 2))
     new_X = rng.normal(size=(30, 2))
     t = X[:, :1] * 2.0
     new_t = new_X[:, :1] * 2.0
     losses = _losses(X, t, new_X, new_t)
-    np.testing.assert_allclose(losses["least squares"], 0.0, atol=1e-20)
-    np.testing.assert_allclose(losses["mean"], (new_t[:, 0] - t.mean()) ** 2)
+    assert_allclose(losses["least squares"], 0.0, atol=1e-20)
+    assert_allclose(losses["mean"], (new_t[:, 0] - t.mean()) ** 2)
 
 
-def test_noise_is_called_noise():
-    rng = np.random.default_rng(0)
+def test_noise_without_structure_is_reported():
+    rng = default_rng(0)
     X = rng.normal(size=(150, 3))
     y = rng.normal(size=150)
-    with pytest.warns(DataWarning, match="these features hardly predict the target") as found:
+    with pytest.warns(DataWarning, match="these features hardly predict the target") as caught:
         model = RVMRegressor(random_state=0).fit(X, y)
     assert model.n_relevance_vectors_ == 0
-    assert not [each for each in found if "gamma" in str(each.message)]
+    assert not messages_with("gamma", caught)

@@ -1,11 +1,12 @@
-"""run(2n) is run(n) and resume(n): jobs that reached a limit go on as the fit that had more from
-the beginning."""
+"""run(2n) is run(n) and resume(n): jobs that reached a limit continue as the longer fit."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
+from numpy.testing import assert_array_equal
 
 from partirvm import RVMRegressor, ingest, jobs, load_model, open_job
 from partirvm.errors import UsageError
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("quick_learning"),
 ]
 
-ASKED = Request(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", seed=4)
+REQUEST = Request(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", seed=4)
 
 BASIS = ["linear", "numpy:tanh"]
 
@@ -41,7 +42,7 @@ FITS = {
 
 def data(folder, targets=1, classes=0):
     """300 rows of two inputs in three tiles."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(300, 2))
     y = np.column_stack(
         [np.sin(3 * X[:, 0] + k) * X[:, 1] + 0.1 * rng.normal(size=300) for k in range(targets)]
@@ -50,11 +51,10 @@ def data(folder, targets=1, classes=0):
     return ingest((X, y), folder / "d.zarr", tile_rows=128, classes=bool(classes)).url
 
 
-def pair(folder, place, asked, monkeypatch):
-    """A fit of four rounds; and a job of two, which is then resumed for four, though its plan event
-    tells lies."""
-    whole = jobs.fit(place, str(folder / "whole"), replace(asked, max_rounds=4))
-    jobs.fit(place, str(folder / "job"), asked)
+def complete_and_resumed(folder, place, request, monkeypatch):
+    """A fit of four rounds, and a job of two that is resumed for four with a wrong plan event."""
+    complete = jobs.fit(place, str(folder / "whole"), replace(request, max_rounds=4))
+    jobs.fit(place, str(folder / "job"), request)
     events = Folder(str(folder / "job"), folder / "job")
     for name in events.list("events"):
         event = read_json(events, f"events/{name}")
@@ -64,73 +64,69 @@ def pair(folder, place, asked, monkeypatch):
     monkeypatch.setattr(attempt, "resolve", None)
     job = open_job(folder / "job").resume(max_rounds=4, allow_code=True)
     assert job.wait(60) is Status.DONE, job.state().reason
-    return whole, job
+    return complete, job
 
 
 @pytest.mark.bits
 @pytest.mark.parametrize("name", some(FITS, {"numbers", "two classes"}))
 def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch):
-    """Bits and history; nothing is decided or learned again, the spec alone is read."""
+    """In bits and history; nothing is decided or learned again, only the spec is read."""
     options = dict(FITS[name])
     place = data(tmp_path, options.pop("targets", 1), options.pop("classes", 0))
-    whole, job = pair(tmp_path, place, replace(ASKED, **options), monkeypatch)
+    complete, job = complete_and_resumed(tmp_path, place, replace(REQUEST, **options), monkeypatch)
     model = job.model(allow_code=True)
-    assert model.digest() == whole.model.digest()
-    assert model.design.kernel == whole.model.design.kernel
-    same = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
-    found = job.state().history
-    expected = whole.history
-    assert [[one.get(key) for key in same] for one in found] == [
-        [one.get(key) for key in same] for one in expected
-    ]
+    assert model.digest() == complete.model.digest()
+    assert model.design.kernel == complete.model.design.kernel
+    keys = ("kind", "number", "candidates", "vectors", "train_rmse", "log_evidence", "iterations")
+    resumed, expected = (
+        [[line.get(key) for key in keys] for line in fit.history] for fit in (job.state(), complete)
+    )
+    assert resumed == expected
     assert job.asked()["max_rounds"] == 4
     assert job.asked()["gamma"] == options.get("gamma", 0.5)
     assert job.progress()["attempt"] == 2
     assert job.facts()["relevance"] is not None
-    if isinstance(whole.model.design.kernel, Several):
-        assert whole.model.design.kernel == kernel_from_spec(whole.history[0]["kernel"])
-        assert "2 kernels (gaussian), " in whole.history[0]["text"]
-        design = whole.model.design
-        other = replace(whole.model, design=replace(design, labels=design.labels ^ 1))
-        assert other.digest() != whole.model.digest(), "it tells whose centre is whose"
+    if isinstance(complete.model.design.kernel, Several):
+        assert complete.model.design.kernel == kernel_from_spec(complete.history[0]["kernel"])
+        assert "2 kernels (gaussian), " in complete.history[0]["text"]
+        design = complete.model.design
+        other = replace(complete.model, design=replace(design, labels=design.labels ^ 1))
+        assert other.digest() != complete.model.digest(), (
+            "the digest depends on the labels of centres"
+        )
 
 
 @pytest.mark.slow
 def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
-    """A balanced fit ends by its effort, if the rule applies to small fits; resumed as a thorough
-    one it is that."""
+    """A balanced fit ends by its effort, if the rule applies to small fits."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
     place = data(tmp_path)
-    asked = replace(ASKED, max_rounds=8, strategy="working-set")
-    jobs.fit(place, str(tmp_path / "job"), replace(asked, effort="balanced"))
-    whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, effort="thorough"))
+    request = replace(REQUEST, max_rounds=8, strategy="working-set")
+    jobs.fit(place, str(tmp_path / "job"), replace(request, effort="balanced"))
+    complete = jobs.fit(place, str(tmp_path / "whole"), replace(request, effort="thorough"))
     job = open_job(tmp_path / "job")
     assert (job.state().reason, open_job(tmp_path / "whole").state().reason) == ("effort", "rounds")
     for effort in ("balanced", "quick"):
         with pytest.raises(UsageError, match="resume with a larger effort"):
             job.resume(effort=effort)
     assert job.resume(effort="thorough").wait(60) is Status.DONE
-    assert job.model().digest() == whole.model.digest()
+    assert job.model().digest() == complete.model.digest()
 
 
-def test_a_job_holds_its_basis(tmp_path):
-    """As JSON in its spec; its columns by name, their weights and relevances those of the
-    estimator."""
+def test_a_job_stores_its_basis(tmp_path):
+    """As JSON in its spec; names, weights and relevances are those of the estimator."""
     place = data(tmp_path)
-    jobs.fit(place, str(tmp_path / "job"), replace(ASKED, basis=BASIS))
+    jobs.fit(place, str(tmp_path / "job"), replace(REQUEST, basis=BASIS))
     job = open_job(tmp_path / "job")
     assert job.store.spec()["parameters"]["basis"] == BASIS
-    inline = RVMRegressor(
-        gamma=0.5, partition_size=30, max_rounds=2, noise="constant", basis=BASIS, random_state=4
-    )
-    inline.fit(place)
-    told = job.facts()["bases"]
+    options = {"partition_size": 30, "max_rounds": 2, "noise": "constant", "random_state": 4}
+    inline = RVMRegressor(gamma=0.5, basis=BASIS, **options).fit(place)
+    facts = job.facts()["bases"]
     model = load_model(tmp_path / "job", allow_code=True)
     assert model.digest() == inline.model_.digest()
-    assert (
-        [each["name"] for each in told]
-        == ["bias", "x0", "x1", "tanh[0]", "tanh[1]"]
-        == list(bases_of(model).names)
-    )
-    np.testing.assert_array_equal([each["weights"][0] for each in told], inline.basis_weights_)
-    np.testing.assert_array_equal([each["relevance"] for each in told], inline.basis_relevance_)
+    names = ["bias", "x0", "x1", "tanh[0]", "tanh[1]"]
+    assert [column["name"] for column in facts] == names == list(bases_of(model).names)
+    weights = [column["weights"][0] for column in facts]
+    assert_array_equal(weights, inline.basis_weights_)
+    relevances = [column["relevance"] for column in facts]
+    assert_array_equal(relevances, inline.basis_relevance_)

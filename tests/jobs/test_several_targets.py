@@ -1,5 +1,4 @@
-"""Several targets from DATA: ingested by name, fitted with vectors in common, predicted and scored
-each by itself."""
+"""Several targets of DATA: ingested by name, fitted with shared vectors, predicted and scored."""
 
 import json
 
@@ -8,6 +7,8 @@ import pandas as pd
 import pytest
 import zarr
 from journals import contents
+from numpy.random import default_rng
+from numpy.testing import assert_allclose, assert_array_equal
 
 from partirvm import RVMRegressor, ingest, load_model, open_job, submit
 from partirvm.cli import main
@@ -21,8 +22,8 @@ OPTIONS = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "2", "--q
 
 
 def rows(n, seed):
-    """Two functions of the same two inputs, of units and noises of their own."""
-    rng = np.random.default_rng(seed)
+    """Two functions of the same two inputs, with different units and noises."""
+    rng = default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     f = np.column_stack([np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1]])
     return X, f + SD * rng.normal(size=f.shape)
@@ -40,26 +41,20 @@ def write(path, n, seed, columns=("a", *NAMES, "b")):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """train.zarr and test.zarr of CSV files, and a fit of the first in ``job``, by the command
-    line."""
+    """train.zarr and test.zarr of CSV files, and a fit of the first in ``job``, by commands."""
     folder = tmp_path_factory.mktemp("several")
     train, test = (str(folder / f"{name}.zarr") for name in ("train", "test"))
     target = ", ".join(NAMES)
-    assert (
-        main(["ingest", write(folder / "train.csv", 500, 0), train, "--target", target, "--quiet"])
-        == 0
-    )
-    assert (
-        main(["ingest", write(folder / "test.csv", 130, 1), test, "--like", train, "--quiet"]) == 0
-    )
+    tables = write(folder / "train.csv", 500, 0), write(folder / "test.csv", 130, 1)
+    assert main(["ingest", tables[0], train, "--target", target, "--quiet"]) == 0
+    assert main(["ingest", tables[1], test, "--like", train, "--quiet"]) == 0
     fit = ["fit", train, str(folder / "job"), "--validation", test, *OPTIONS, "--json"]
     assert main(fit) == 0
     return folder
 
 
-def test_predictions_and_scores_are_of_each_target(folder, capsys):
-    """Columns and scores by name against the formulas; beside them the means over targets, as the
-    fit reports them."""
+def test_outputs_and_scores_of_each_target_follow_the_formulas(folder, capsys):
+    """With the means over targets, as the fit reports them."""
     job, test, output = (str(folder / name) for name in ("job", "test.zarr", "p.csv"))
     model = load_model(job)
     (X, Y) = rows(130, 1)
@@ -76,18 +71,18 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
     for k, name in enumerate(NAMES):
         mean = means[:, k]
         sd = deviations[:, k]
-        np.testing.assert_allclose(table[f"mean_{name}"], mean, rtol=1e-6)
-        np.testing.assert_allclose(table[f"std_{name}"], sd, rtol=1e-6)
+        assert_allclose(table[f"mean_{name}"], mean, rtol=1e-6)
+        assert_allclose(table[f"std_{name}"], sd, rtol=1e-6)
         errors = Y[:, k] - mean
-        found = scores["targets"][name]
+        target_scores = scores["targets"][name]
         squares.append((errors**2).mean())
-        assert found["rmse"] == pytest.approx(np.sqrt(squares[-1]), rel=1e-6)
+        assert target_scores["rmse"] == pytest.approx(np.sqrt(squares[-1]), rel=1e-6)
         density = 0.5 * np.log(2 * np.pi * sd**2) + errors**2 / (2 * sd**2)
-        assert found["nlpd"] == pytest.approx(density.mean(), rel=1e-6)
-        assert found["coverage_95"] == pytest.approx(
+        assert target_scores["nlpd"] == pytest.approx(density.mean(), rel=1e-6)
+        assert target_scores["coverage_95"] == pytest.approx(
             (np.abs(errors) <= 1.96 * sd).mean(), abs=1e-12
         )
-        assert found["rmse"] == pytest.approx(SD[k], rel=0.3)
+        assert target_scores["rmse"] == pytest.approx(SD[k], rel=0.3)
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-6)
     for score in ("nlpd", "coverage_95"):
         assert scores[score] == pytest.approx(
@@ -99,12 +94,11 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
     )
     assert main(["predict", job, test, output.replace("csv", "zarr"), "--quiet"]) == 0
     arrays = zarr.open_group(output.replace("csv", "zarr"), mode="r")
-    np.testing.assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)
+    assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)
 
 
-def test_rows_that_are_appended(folder, tmp_path):
-    """Grow y (N, T), hashes and moments, and an update goes on with them; other targets are refused
-    untouched."""
+def test_appended_rows_must_have_the_same_targets(folder, tmp_path):
+    """y (N, T), hashes and moments grow, and an update continues with them."""
     place = tmp_path / "d.zarr"
     ingest(folder / "train.csv", place, target=NAMES, tile_rows=128)
     job = submit(RVMRegressor(gamma=0.5, partition_size=40, max_rounds=2), place, tmp_path / "job")
@@ -117,10 +111,10 @@ def test_rows_that_are_appended(folder, tmp_path):
             ingest(folder / "test.csv", place, append=True, target=target)
     with pytest.raises(DataError, match=r"unlike the new rows \(targets \[\]\)"):
         ingest(write(tmp_path / "none.csv", 9, 1, ("a", "b", NAMES[0])), place, append=True)
-    np.testing.assert_array_equal(contents(ZarrSource(place)), before)
+    assert_array_equal(contents(ZarrSource(place)), before)
     data = ingest(folder / "test.csv", place, append=True)
     Y = np.concatenate([rows(500, 0)[1], rows(130, 1)[1]])
-    np.testing.assert_array_equal(contents(data)[:, 2:], Y)
-    np.testing.assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
+    assert_array_equal(contents(data)[:, 2:], Y)
+    assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
     assert job.update().wait(60) is Status.DONE
     assert job.model().n_rows == 630

@@ -1,10 +1,11 @@
-"""The spec of a fit: what it says comes back from a file, and a resume decides nothing again."""
+"""The spec of a fit is stored to the bit, and a resume decides nothing again."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from by_default import some
+from numpy.random import default_rng
 from same import assert_same
 from watchers import Broken
 
@@ -26,7 +27,7 @@ from partirvm.types import Columns
 
 pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
-ASKED = Request(
+REQUEST = Request(
     gamma=0.5, partition_size=20, strategy="working-set", max_rounds=2, selection="random", seed=3
 )
 
@@ -54,7 +55,7 @@ FITS = {
 
 
 def source(targets=1, classes=0, n=150):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.normal(size=(n, 2))
     y = np.stack([np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n) for _ in range(targets)], axis=1)
     if not classes:
@@ -65,32 +66,28 @@ def source(targets=1, classes=0, n=150):
     )
 
 
-@pytest.mark.parametrize("asked", FITS.values(), ids=FITS)
-def test_a_spec_comes_back_from_its_file(asked, tmp_path):
-    """To the bit, all but the class codes; what is asked as "auto" is decided in it."""
-    asked = dict(asked)
-    rows = source(asked.pop("targets", 1), asked.pop("classes", 0))
+@pytest.mark.parametrize("options", FITS.values(), ids=FITS)
+def test_a_stored_spec_is_the_same_to_the_bit(options, tmp_path):
+    """But for the class codes; options "auto" are decided in it."""
+    options = dict(options)
+    rows = source(options.pop("targets", 1), options.pop("classes", 0))
     executor = LocalExecutor(1)
-    spec = resolve(rows, replace(ASKED, **asked), executor)
+    spec = resolve(rows, replace(REQUEST, **options), executor)
     executor.close()
     save_checkpoint(Checkpoint(spec, None, 0), str(tmp_path / "s"))
-    found = load_checkpoint(str(tmp_path / "s")).spec
-    assert found.problem.codes is None
+    stored = load_checkpoint(str(tmp_path / "s")).spec
+    assert stored.problem.codes is None
     assert b'"|i1"' not in (tmp_path / "s" / "000000").read_bytes()
-    assert_same(spec, replace(found, problem=replace(found.problem, codes=spec.problem.codes)))
+    assert_same(spec, replace(stored, problem=replace(stored.problem, codes=spec.problem.codes)))
     request = spec.request
-    assert "auto" not in (
-        request.strategy,
-        request.selection,
-        request.fit_rows,
-        request.partition_size,
-    )
+    for name in ("strategy", "selection", "fit_rows", "partition_size"):
+        assert getattr(request, name) != "auto"
     assert isinstance(request.moderate, bool)
     assert isinstance(request.sample_rows, int)
 
 
 def data(folder, n=150):
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 2))
     ingest(
         (X, np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)),
@@ -100,14 +97,12 @@ def data(folder, n=150):
     return str(folder / "d.zarr")
 
 
-def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_checkpoint(
-    tmp_path, monkeypatch
-):
-    """A driver that dies in the first round leaves it; with other limits nothing of it is kept."""
+def test_a_fit_resumes_from_its_spec_before_the_first_checkpoint(tmp_path, monkeypatch):
+    """A driver that dies in the first round leaves it."""
     place = data(tmp_path)
-    whole = jobs.fit(place, str(tmp_path / "whole"), ASKED)
+    complete = jobs.fit(place, str(tmp_path / "whole"), REQUEST)
 
-    create(place, str(tmp_path / "job"), ASKED, None, False)
+    create(place, str(tmp_path / "job"), REQUEST, None, False)
     with pytest.raises(KeyboardInterrupt):
         jobs.run_job(str(tmp_path / "job"), watcher=Broken(0))
     store = JobStore(tmp_path / "job")
@@ -119,15 +114,15 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
     job = open_job(tmp_path / "job").resume()
     assert job.wait(60) is Status.DONE
     assert not called
-    assert job.model().digest() == whole.model.digest()
+    assert job.model().digest() == complete.model.digest()
 
 
-def test_time_that_is_over_leaves_no_spec(tmp_path):
-    """What was left to learn would be missing from it."""
-    found = jobs.fit(
-        data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="learn", time_limit=1e-6)
+def test_a_fit_without_time_leaves_no_spec(tmp_path):
+    """It would lack what was not learned."""
+    fit = jobs.fit(
+        data(tmp_path), str(tmp_path / "job"), replace(REQUEST, gamma="learn", time_limit=1e-6)
     )
-    assert found.reason is Termination.TIME
+    assert fit.reason is Termination.TIME
     assert JobStore(tmp_path / "job").restore() is None
 
 
@@ -135,16 +130,16 @@ def test_time_that_is_over_leaves_no_spec(tmp_path):
 @pytest.mark.parametrize(
     "strategy", some(["basic", "incremental", "working-set", "split-merge"], {"working-set"})
 )
-def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
-    """The update left no checkpoint: the next one is that of all the rows at once."""
-    found = []
-    rng = np.random.default_rng(5)
+def test_a_broken_update_includes_rows_that_were_appended_later(tmp_path, strategy):
+    """It left no checkpoint: the next one is that of all rows at once."""
+    digests = []
+    rng = default_rng(5)
     parts = [
         (X, np.sin(2 * X[:, 0]) * X[:, 1])
         for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))
     ]
 
-    class Gone(Watcher):
+    class Interrupted(Watcher):
         def on_tiles(self, name, done, total):
             raise KeyboardInterrupt
 
@@ -154,12 +149,12 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
         place = data(folder)
         job = str(folder / "job")
         rounds = 2 if strategy in ("incremental", "working-set") else None
-        jobs.fit(place, job, replace(ASKED, strategy=strategy, max_rounds=rounds))
+        jobs.fit(place, job, replace(REQUEST, strategy=strategy, max_rounds=rounds))
         ingest(parts[0], place, append=True)
         if broken:
             open_job(job).requeue(grown=True)
             with pytest.raises(KeyboardInterrupt):
-                jobs.run_job(job, watcher=Gone())
+                jobs.run_job(job, watcher=Interrupted())
             assert JobStore(job).restore().spec.problem.n_rows == 150
         ingest(parts[1], place, append=True)
         assert open_job(job).update().wait(60) is Status.DONE, open_job(job).state().reason
@@ -167,11 +162,11 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
         assert spec.problem.n_rows == 220
         assert [batch.stop for batch in spec.problem.batches] == [150, 220]
         assert ZarrSource(place).n_rows == 220
-        found.append(open_job(job).model().digest())
-    assert found[0] == found[1]
+        digests.append(open_job(job).model().digest())
+    assert digests[0] == digests[1]
 
 
-def life(*kinds, **fields):
+def events_of(*kinds):
     """Events of these kinds, a second apart."""
     return [
         {"event": kind, "time": float(second), "reason": f"r{second}"}
@@ -192,25 +187,20 @@ PATHS = {
 
 @pytest.mark.parametrize("before", PATHS, ids=str)
 @pytest.mark.parametrize("after", PATHS)
-def test_every_transition(before, after):
-    """Those of the table are made, with time and reason; all others raise and name what stands
-    before."""
-    events = life(*PATHS[before], after.value)
+def test_only_transitions_of_the_table_are_possible(before, after):
+    """With time and reason; others raise an error with the status before."""
+    events = events_of(*PATHS[before], after.value)
     if after in TRANSITIONS[before]:
         state = fold(events)
-        assert (state.status, state.since, state.reason) == (
-            after,
-            len(events) - 1.0,
-            f"r{len(events) - 1}",
-        )
+        last = len(events) - 1
+        assert (state.status, state.since, state.reason) == (after, float(last), f"r{last}")
     else:
         with pytest.raises(FormatError, match=rf"'{after}' cannot follow '{before}'"):
             fold(events)
 
 
-def test_a_long_life():
-    """Plan and history, times and attempts, through an interruption and a resume; unknown events do
-    nothing."""
+def test_events_fold_to_the_state_of_a_job():
+    """Plan, history, times and attempts after an interruption and a resume."""
     request = {"time": 1.0, "parameters": {"a": 1, "b": 2}, "data": "here"}
     events = [
         {"event": "running", "time": 2.0, "history": 0},
@@ -230,30 +220,28 @@ def test_a_long_life():
     assert done.plan["passes"] == 7
     assert [(line["number"], line.get("again")) for line in done.history] == [(1, None), (2, True)]
     resumed = fold(events, request)
-    assert (resumed.status, resumed.attempt, resumed.began, resumed.ended) == (
-        Status.RUNNING,
-        2,
-        2.0,
-        None,
-    )
+    assert (resumed.status, resumed.attempt) == (Status.RUNNING, 2)
+    assert (resumed.began, resumed.ended) == (2.0, None)
     assert len(resumed.history) == 2
     assert resumed.request == {"time": 1.0, "parameters": {"a": 1, "b": 3}, "data": "there"}
     for kinds in (("fit",), ("running", "done", "fit")):
         with pytest.raises(FormatError, match="'fit' cannot follow"):
-            fold(life(*kinds))
+            fold(events_of(*kinds))
 
 
-def test_a_run_that_adds_nothing_leaves_the_model_of_the_run_before():
-    """Its history ends with the last fit, which the resume had set aside; one more line of history
-    replaces it."""
+def test_a_run_that_adds_nothing_keeps_the_last_fit():
+    """A resume sets the last fit aside; one more line of history replaces it."""
     lines = [{"event": "fit", "time": 0.0, "number": number} for number in (1, 2)]
     events = [
-        *life("running"),
+        *events_of("running"),
         *lines,
-        *life("done", "queued"),
+        *events_of("done", "queued"),
         {"event": "running", "time": 0.0, "history": 1},
     ]
-    assert [len(fold(each).history) for each in (events, [*events, *life("aborted")])] == [1, 2]
+    assert [len(fold(path).history) for path in (events, [*events, *events_of("aborted")])] == [
+        1,
+        2,
+    ]
     late = fold([*events, {"event": "done", "time": 0.0, "reason": "time"}])
     assert advice_of(late).startswith("The last run added nothing. time_limit was reached")
     assert "nothing" not in advice_of(
@@ -271,12 +259,7 @@ def test_a_run_that_adds_nothing_leaves_the_model_of_the_run_before():
         (("running", "done"), False, True, Status.DONE),
     ],
 )
-def test_what_a_watcher_sees(kinds, held, aborting, status):
-    """The lease and the flags tell what no event says yet."""
-    assert (
-        observed(
-            fold(life(*kinds)), held=held, requested=("abort", "why") if aborting else None
-        ).status
-        is status
-    )
+def test_the_observed_status_depends_on_lease_and_requests(kinds, held, aborting, status):
+    requested = ("abort", "why") if aborting else None
+    assert observed(fold(events_of(*kinds)), held=held, requested=requested).status is status
     assert fold([]) == JobState()

@@ -1,4 +1,4 @@
-"""What every job store does: on a local disk, and in ``memory://``."""
+"""What every job store does, on a local disk and in ``memory://``."""
 
 import errno
 import os
@@ -21,13 +21,13 @@ from partirvm.storage.records import to_json
 
 
 def kinds(events):
-    """What happened, in a word each."""
+    """The kind of each event."""
     return [event["event"] for event in events]
 
 
 @pytest.mark.parametrize("how", ["a part", "the head", "a part is gone"])
 def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
-    """And says so; if that is damaged too, MissingDataError."""
+    """If all are damaged, an error tells it."""
     store = written(tmp_path / "job")
     for number in range(4):
         store.checkpoint({"big": np.full(20_000, float(number)), "small": np.arange(3)})
@@ -64,8 +64,7 @@ def test_cells_that_no_model_has_are_removed(tmp_path):
 
 
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
-    """StorageError, and no claim is left; fsspec's own way, which looks first, is refused without a
-    trial."""
+    """No claim is left; fsspec's default, which looks first, is refused without a trial."""
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -82,7 +81,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
         folder.require_exclusive("one")
 
     class Careless(MemoryFileSystem):
-        """Takes the mode and does not care."""
+        """Ignores the mode."""
 
         protocol = "careless"
         store: dict = {}  # noqa: RUF012
@@ -97,8 +96,8 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     assert not Careless().exists("/job/lease/000001.json")
 
 
-def test_who_may_write(place):
-    """The holder of the lease alone, until another one has it; nobody makes a job over one."""
+def test_only_the_holder_of_the_lease_may_write(place):
+    """Until another one has it; nobody makes a job over one."""
     one = JobStore.create(place, REQUEST | {"run": 1})
     two = JobStore(place)
     writes = {
@@ -133,7 +132,7 @@ def test_who_may_write(place):
 
 
 def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
-    """A job is never made over somebody's .git; what is there stays."""
+    """A job is never made over a .git folder."""
     (tmp_path / "project" / ".git").mkdir(parents=True)
     (tmp_path / "project" / ".git" / "HEAD").write_text("ref")
     for overwrite in (False, True):
@@ -143,9 +142,8 @@ def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
 
 
 @pytest.mark.parametrize("models", [0, 1])
-def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
-    """The new job goes on with the epochs: an object of the old driver, wherever it was stopped,
-    does not count."""
+def test_writes_of_the_driver_of_an_overwritten_job_are_void(place, models):
+    """The new job continues the epochs, so that objects of the old driver do not count."""
     old = JobStore.create(place, REQUEST | {"run": 1})
     frozen = old.acquire()
     for number in range(models):
@@ -158,14 +156,8 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     new.acquire()
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
     folder = open_folder(place)
-    event = {
-        "event": "failed",
-        "time": 0,
-        "epoch": 1,
-        "token": "t",
-        "model": "models/1",
-        "checkpoint": "checkpoints/1",
-    }
+    event = {"event": "failed", "time": 0, "epoch": 1, "token": "t"}
+    event |= {"model": "models/1", "checkpoint": "checkpoints/1"}
     folder.create("events/000001.json", to_json("events/000001.json", event))
     new.record({"event": "queued"})
     assert kinds(JobStore(place).events()) == ["queued"]
@@ -188,9 +180,8 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
 
 
 @pytest.mark.parametrize("after", range(5))
-def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, monkeypatch, after):
-    """Frozen before any of its removals: another process has overwritten the job too, with the same
-    names."""
+def test_a_late_overwrite_removes_nothing_of_a_newer_job(place, monkeypatch, after):
+    """Frozen before one of its removals, after which another process has overwritten the job."""
     old = written(place, REQUEST | {"run": 1})
     old.save(model(1))
     for _ in range(3):
@@ -238,8 +229,8 @@ say(store.restore()["n"], store.events()[0]["n"], store.state().status, store.mo
 """
 
 
-def test_a_folder_that_may_only_be_read(open_to_all):
-    """StorageError with the place and the reason; watching and predicting still work."""
+def test_a_read_only_job_can_be_watched_and_used(open_to_all):
+    """Writes raise an error with the place and the reason."""
     top = open_to_all / "top"
     top.mkdir()
     store = written(top / "job")
@@ -253,22 +244,21 @@ def test_a_folder_that_may_only_be_read(open_to_all):
         path.chmod(0o555)
     try:
         with running(FORBIDDEN, top / "job") as child:
-            said = [child.stdout.readline() for _ in range(5)]
-            assert all("cannot be written: Permission denied" in line for line in said[:4]), (
-                said,
+            lines = [child.stdout.readline() for _ in range(5)]
+            assert all("cannot be written: Permission denied" in line for line in lines[:4]), (
+                lines,
                 child.stderr.read(),
             )
-            assert all(str(top / "job") in line for line in said[:4])
-            assert said[4] == "1 1 queued 3\n"
+            assert all(str(top / "job") in line for line in lines[:4])
+            assert lines[4] == "1 1 queued 3\n"
     finally:
         for path in folders:
             path.chmod(0o755)
     assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file()} == files
 
 
-def test_remains_of_killed_writers_harm_nobody(tmp_path):
-    """A group without its head, or with nothing else, hidden parts: passed over, and cleared by the
-    next one."""
+def test_remains_of_killed_writers_are_ignored_and_removed(tmp_path):
+    """A group without its head, or with nothing else, and hidden parts."""
     store = written(tmp_path / "job")
     store.checkpoint({"n": 1})
     checkpoints = tmp_path / "job" / "checkpoints"
@@ -291,38 +281,36 @@ def test_remains_of_killed_writers_harm_nobody(tmp_path):
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Requests to the disk in order: ("flush", inode), and ("name", inode) for a name given to the
-    file."""
-    found = []
+def disk_requests(monkeypatch):
+    """Requests to the disk in order: ("flush", inode), and ("name", inode) for a name of a file."""
+    requests = []
     give = {"link": os.link, "replace": os.replace}
 
     def named(how):
         def ask(source, target, **options):
             give[how](source, target, **options)
-            found.append(("name", Path(target).stat().st_ino))
+            requests.append(("name", Path(target).stat().st_ino))
 
         return ask
 
     monkeypatch.setattr(
-        os, "fsync", lambda handle: found.append(("flush", os.fstat(handle).st_ino))
+        os, "fsync", lambda handle: requests.append(("flush", os.fstat(handle).st_ino))
     )
     for how in give:
         monkeypatch.setattr(os, how, named(how))
-    return found
+    return requests
 
 
 def inode(path):
-    """By which a file or folder is known."""
+    """The number of a file or folder."""
     return path.stat().st_ino
 
 
 @pytest.mark.parametrize("verb", ["write", "create", "create without links"])
 def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
-    tmp_path, asked, verb, monkeypatch
+    tmp_path, disk_requests, verb, monkeypatch
 ):
-    """A name that survives has its bytes, and when the call returns the name survives; so with the
-    name of a folder."""
+    """A name that survives has its bytes, and it survives once the call has returned."""
 
     def no_links(*_, **__):
         raise OSError(errno.EPERM, "no links here")
@@ -335,21 +323,20 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     assert file.read_bytes() == b"1"
     named = [] if "without" in verb else [("name", inode(file))]
     expected = [("flush", inode(file)), *named, ("flush", inode(file.parent))]
-    assert asked[0] == ("flush", inode(tmp_path))
-    assert asked[-len(expected) :] == expected
-    assert len(asked) == 1 + len(expected) + ("without" in verb)
+    assert disk_requests[0] == ("flush", inode(tmp_path))
+    assert disk_requests[-len(expected) :] == expected
+    assert len(disk_requests) == 1 + len(expected) + ("without" in verb)
 
 
-def test_flush_of_a_tree_begins_at_its_leaves(tmp_path, asked):
-    """Every file and folder once, each before the folder that holds its name, which is flushed
-    too."""
+def test_flush_of_a_tree_begins_at_its_leaves(tmp_path, disk_requests):
+    """Every file and folder once, before the folder that holds its name."""
     for name in ("group/a/1", "group/a/2", "group/b/c/3", "group/4"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"1")
     flush(tmp_path / "group")
     below = [tmp_path / "group", *(tmp_path / "group").rglob("*")]
-    flushed = [which for _, which in asked]
+    flushed = [which for _, which in disk_requests]
     assert sorted(flushed) == sorted(inode(path) for path in [tmp_path, *below])
     for path in below:
         assert flushed.index(inode(path)) < flushed.index(inode(path.parent))

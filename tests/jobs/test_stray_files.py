@@ -1,8 +1,6 @@
-"""One file too many, one too few, or one under the name of another: a named error at once, or
-nothing changes.
+"""Additional, missing and exchanged files of a job: a named error at once, or no change.
 
-Every damage is tried with every reader of a finished job. A reader that does not return is a
-failure of the test's own time-out (30 s).
+Every damage is tried with every reader of a finished job, which must return within 30 s.
 """
 
 import shutil
@@ -21,8 +19,8 @@ from partirvm.storage import Folder
 pytestmark = pytest.mark.timeout(30)
 
 
-def finished(place: Path, seed: int = 0) -> JobStore:
-    """A job that was queued, run in two epochs and done, with two models and a request to abort."""
+def finished(place, seed=0):
+    """A done job of two epochs, with two models and a request to abort."""
     store = JobStore.create(place, REQUEST)
     with store.acquire():
         store.record({"event": "note"})
@@ -38,8 +36,8 @@ def finished(place: Path, seed: int = 0) -> JobStore:
     return store
 
 
-def seen(store: JobStore) -> tuple:
-    """What readers of a job are told."""
+def observed(store):
+    """What readers of a job see."""
     state = store.state()
     holder = store.holder()
     assert holder is not None
@@ -52,20 +50,20 @@ def seen(store: JobStore) -> tuple:
     )
 
 
-def copy(source: str, target: str):
+def copy(source, target):
     return lambda job, other: shutil.copyfile(job / source, job / target)
 
 
-def from_other(name: str):
+def from_other(name):
     return lambda job, other: shutil.copyfile(other / name, job / name)
 
 
-def write(name: str, data: bytes):
+def write(name, data):
     return lambda job, other: (job / name).write_bytes(data)
 
 
-def swap(one: str, two: str):
-    def swapped(job: Path, other: Path) -> None:
+def swap(one, two):
+    def swapped(job, other):
         (job / one).rename(job / "aside")
         (job / two).rename(job / one)
         (job / "aside").rename(job / two)
@@ -113,47 +111,44 @@ QUIET = {
 }
 
 
-def cut(path: Path) -> None:
+def cut(path):
     path.write_bytes(path.read_bytes()[:-3])
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished job beside another finished job."""
-    folder = tmp_path_factory.mktemp("made")
+def two_jobs(tmp_path_factory):
+    """Two finished jobs."""
+    folder = tmp_path_factory.mktemp("two_jobs")
     finished(folder / "other", 5)
     finished(folder / "job")
     return folder
 
 
 @pytest.fixture
-def job(made: Path, tmp_path: Path) -> JobStore:
+def job(two_jobs, tmp_path):
     """Copies of both."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(two_jobs, tmp_path, dirs_exist_ok=True)
     return JobStore(tmp_path / "job")
 
 
 @pytest.mark.parametrize("damage", LOUD)
-def test_a_named_error(job, tmp_path, damage):
-    """It names the folder of the job; the commands that look at the job end with status 2."""
+def test_a_damaged_job_is_named_in_an_error(job, tmp_path, damage):
+    """Commands that look at the job end with status 2."""
     LOUD[damage](tmp_path / "job", tmp_path / "other")
     with pytest.raises(PartirvmError, match=str(tmp_path / "job")):
-        seen(JobStore(job.location))
+        observed(JobStore(job.location))
     assert main(["status", job.location]) == 2
     assert main(["jobs", str(tmp_path)]) == 0
 
 
 @pytest.mark.parametrize("damage", QUIET)
-def test_nothing_changes(job, tmp_path, damage):
-    """Readers are told the same."""
-    before = seen(job)
+def test_files_of_other_names_change_nothing(job, tmp_path, damage):
+    before = observed(job)
     QUIET[damage](tmp_path / "job", tmp_path / "other")
-    assert repr(seen(JobStore(job.location))) == repr(before)
+    assert repr(observed(JobStore(job.location))) == repr(before)
 
 
-def test_a_listing_that_lags_behind(job, monkeypatch):
-    """A writer that is not shown the last event of another writer goes on behind it all the same,
-    and readers wait."""
+def test_a_writer_continues_after_events_that_a_listing_lacks(job, monkeypatch):
     one = job
     two = JobStore(job.location)
     really = Folder.list
@@ -162,7 +157,7 @@ def test_a_listing_that_lags_behind(job, monkeypatch):
         hidden = sorted((Path(job.location) / "events").iterdir())[-1].name
 
         def lagging(self, name=""):
-            return [each for each in really(self, name) if each != hidden]
+            return [entry for entry in really(self, name) if entry != hidden]
 
         monkeypatch.setattr(Folder, "list", lagging)
         assert [event["event"] for event in two.events()][-1] == "done"

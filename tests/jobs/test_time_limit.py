@@ -1,5 +1,4 @@
-"""A run whose time is up leaves a model, whenever that is: its last one, or a small fit of a few
-rows."""
+"""A run whose time is up leaves a model: its last one, or a small fit of few rows."""
 
 import itertools
 from dataclasses import replace
@@ -7,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from by_default import some
+from waves import bent_plane
 
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
@@ -21,38 +21,38 @@ from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns
 
+QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
 N = 500
 
 
-def arrays(classes: bool) -> tuple[np.ndarray, np.ndarray]:
-    """A plane with a wave, or on which side of it a row lies."""
-    rng = np.random.default_rng(3)
-    X = rng.uniform(-3, 3, size=(N, 2))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=N)
+def arrays(classes):
+    """A plane with a wave, or the side of it on which a row lies."""
+    X, y = bent_plane(N)
     return X, (y > 0).astype(float) if classes else y
 
 
-def rows_of(classes: bool) -> ArraySource:
-    """The same in eight tiles of 64 rows."""
+def rows_of(classes):
+    """The same as a source of eight tiles."""
     columns = Columns(("a", "b"), "y", classes=("below", "above")) if classes else None
     return ArraySource(*arrays(classes), tile_rows=64, columns=columns)
 
 
 class After(Watcher):
-    """Answers ``TIME`` from poll number ``at`` on, and counts what was done after that."""
+    """Answers ``TIME`` after poll number ``at``, and counts the work after that."""
 
-    def __init__(self, at: float) -> None:
+    def __init__(self, at):
         self.at = at
         self.polls = 0
         self.steps = 0
         self.tiles = 0
 
-    def __call__(self) -> Termination | None:
+    def __call__(self):
         self.polls += 1
         return Termination.TIME if self.polls > self.at else None
 
     @property
-    def over(self) -> bool:
+    def over(self):
         return self.polls > self.at
 
     def on_tiles(self, name, done, total):
@@ -62,21 +62,20 @@ class After(Watcher):
         self.steps += self.over
 
 
-def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJournal, Termination]:
-    """Prepare and run with the time up at a poll."""
+def ended(request, classes, at):
+    """Resolve and run a request whose time is up at a poll."""
     source = rows_of(classes)
     executor = LocalExecutor(1)
     after = After(at)
     journal = MemoryJournal()
-    spec = resolve(source, asked, executor, interrupted=after)
+    spec = resolve(source, request, executor, interrupted=after)
     outcome = run(Driver(executor, source, None, after, after), spec, journal)
     executor.close()
     return after, journal, outcome.reason
 
 
-def error(journal: MemoryJournal, classes: bool) -> float:
-    """Error of the model on its rows in units of a model's that knows nothing but the mean or the
-    frequencies."""
+def error(journal, classes):
+    """Error of the model relative to that of the mean or the frequencies."""
     (X, y) = arrays(classes)
     model = journal.model
     assert model is not None
@@ -94,17 +93,17 @@ def error(journal: MemoryJournal, classes: bool) -> float:
         {("working-set", "learn-shared", False), ("incremental", 0.4, True), ("basic", 0.4, False)},
     ),
 )
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+@QUIET
 def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
     """At the first poll, while the kernel is learned, in the middle, at the last poll."""
     partition = 60 if gamma == 0.4 else "auto"
     rounds = None if strategy in ("basic", "split-merge") else 4
-    asked = Request(gamma=gamma, strategy=strategy, partition_size=partition, max_rounds=rounds)
-    whole, _, reason = ended(asked, classes, np.inf)
+    request = Request(gamma=gamma, strategy=strategy, partition_size=partition, max_rounds=rounds)
+    complete, _, reason = ended(request, classes, np.inf)
     assert reason is not Termination.TIME
     kinds = set()
-    for part in (0.0, 1 / 3, 1 - 1.5 / whole.polls):
-        after, journal, reason = ended(asked, classes, int(part * whole.polls))
+    for part in (0.0, 1 / 3, 1 - 1.5 / complete.polls):
+        after, journal, reason = ended(request, classes, int(part * complete.polls))
         assert reason is Termination.TIME
         saved = [entry["kind"] for entry in journal.history if entry["saved"]]
         assert "final" not in saved
@@ -122,33 +121,32 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_noise():
+@QUIET
+def test_time_that_is_up_during_the_noise_leaves_constant_noise():
     """From the kernels of the noise to the last pass over weighted rows."""
-    asked = Request(gamma=0.4, strategy="basic", noise="local", residual="none", seed=1)
-    whole, complete, _ = ended(asked, False, np.inf)
+    request = Request(gamma=0.4, strategy="basic", noise="local", residual="none", seed=1)
+    complete, complete, _ = ended(request, False, np.inf)
     assert complete.model.design.noise is not None
-    for at in range(whole.polls - 20, whole.polls - 1, 8):
-        _, journal, reason = ended(asked, False, at)
+    for at in range(complete.polls - 20, complete.polls - 1, 8):
+        _, journal, reason = ended(request, False, at)
         assert (reason, journal.history[-1]["kind"]) == (Termination.TIME, "early")
         assert journal.model.design.noise is None
         assert journal.model.calibration is not None
 
 
 def test_an_early_fit_has_bounded_cost():
-    """A sample of rows, few steps, and few columns of all outputs together, however many targets or
-    classes."""
+    """Few rows and steps, and few columns of all outputs together."""
     source = rows_of(False)
     executor = LocalExecutor(1)
     problem = resolve(source, Request(gamma=0.4), executor).problem
     executor.close()
     classes = replace(problem, likelihood=LIKELIHOODS["multinomial"], n_classes=20)
-    for each, outputs in (
+    for case, outputs in (
         (problem, 1),
         (replace(problem, target_variances=np.ones(20)), 20),
         (classes, 20),
     ):
-        options = early_state(each, Options(60, "error")).options
+        options = early_state(case, Options(60, "error")).options
         assert options.partition_size * outputs <= MAX_COLUMNS
         assert (options.max_iterations, options.max_passes) == (STEPS, STEPS)
         assert options.sample_rows == N

@@ -1,5 +1,4 @@
-"""Jobs and models that were made with other package versions: one warning, and both versions in
-status and page."""
+"""Jobs and models of other package versions: one warning; status and page show both versions."""
 
 import importlib.metadata
 import json
@@ -17,13 +16,14 @@ from partirvm.options import Request
 
 OLD = "0.0.7"
 NOW = partirvm.__version__
-ASKED = Request(gamma=1.0, strategy="working-set", partition_size=10, max_rounds=1, residual="none")
+REQUEST = Request(
+    gamma=1.0, strategy="working-set", partition_size=10, max_rounds=1, residual="none"
+)
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
-    """A folder with DATA, a job and a saved model of partirvm 0.0.7, which this process is no
-    longer."""
+def old_folder(tmp_path, monkeypatch):
+    """A folder with DATA, a job and a model of partirvm 0.0.7."""
     real = importlib.metadata.version
     X = np.linspace(-3, 3, 60)[:, None]
     ingest((X, np.sin(X[:, 0])), tmp_path / "d.zarr", shuffle=0)
@@ -31,12 +31,12 @@ def made(tmp_path, monkeypatch):
         patched.setattr(
             "partirvm.process.version", lambda name: OLD if name == "partirvm" else real(name)
         )
-        fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), ASKED)
+        fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), REQUEST)
         save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), tmp_path / "model")
     return tmp_path
 
 
-def test_the_same_versions_are_no_warning(tmp_path):
+def test_equal_versions_cause_no_warning(tmp_path):
     X = np.linspace(-3, 3, 60)[:, None]
     save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), tmp_path / "model")
     load_model(tmp_path / "model")
@@ -67,23 +67,23 @@ USES.append(lambda folder: load_model(folder / "model"))
 @pytest.mark.parametrize(
     "use", USES, ids=["resume", "update", "predict", "evaluate", "model of a job", "model"]
 )
-def test_one_warning_names_both_versions(made, use, capsys):
+def test_one_warning_names_both_versions(old_folder, use, capsys):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        use(made)
-    texts = [str(each.message) for each in caught if each.category is VersionWarning]
+        use(old_folder)
+    texts = [str(entry.message) for entry in caught if entry.category is VersionWarning]
     texts += [line for line in capsys.readouterr().err.splitlines() if "package versions" in line]
     assert len(texts) == 1
     assert f"partirvm {OLD} then, {NOW} now" in texts[0]
 
 
-def test_status_and_page_show_both_versions(made, capsys):
-    """Before and after a run with the present version; a job of one version shows no such line."""
-    place = str(made / "job")
+def test_status_and_page_show_both_versions(old_folder, capsys):
+    """Before and after a run of the present version; not for a job of one version."""
+    place = str(old_folder / "job")
     for run in (False, True):
         if run:
             with pytest.warns(VersionWarning):
-                resumed(made)
+                resumed(old_folder)
         assert main(["status", place]) == 0
         status = capsys.readouterr().out
         last = f"last run with partirvm {NOW if run else OLD}"
@@ -91,7 +91,7 @@ def test_status_and_page_show_both_versions(made, capsys):
         for text in (status, page):
             text = " ".join(text.split())
             assert f"made with partirvm {OLD}; {last}; this process has partirvm {NOW}" in text
-    fit(str(made / "d.zarr"), str(made / "new"), ASKED)
-    assert main(["status", str(made / "new"), "--json"]) == 0
+    fit(str(old_folder / "d.zarr"), str(old_folder / "new"), REQUEST)
+    assert main(["status", str(old_folder / "new"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["versions"] == ""
-    assert "Versions differ" not in open_job(made / "new").report().html
+    assert "Versions differ" not in open_job(old_folder / "new").report().html

@@ -1,5 +1,4 @@
-"""Watchers that end a run: in order after so many lines of history, or at once in the dense fit
-that follows them."""
+"""Watchers that abort a run, or leave it in a dense fit, after so many lines of history."""
 
 import pytest
 
@@ -8,7 +7,7 @@ from partirvm.fit.driver import Watcher
 
 
 class Stopper(Watcher):
-    """Aborts once there are this many lines of history."""
+    """Aborts once there are ``after`` lines of history."""
 
     def __init__(self, after):
         self.after = after
@@ -22,7 +21,7 @@ class Stopper(Watcher):
 
 
 class Broken(Stopper):
-    """Leaves in mid-round then."""
+    """Leaves in the middle of a round then."""
 
     aborted = Watcher.aborted
 
@@ -31,8 +30,8 @@ class Broken(Stopper):
             raise KeyboardInterrupt
 
 
-def broken_off(data, job, asked, after=1, **options):
-    """A job whose process has left in mid-round."""
+def broken_off(data, job, request, after=1, **options):
+    """A job whose process left in the middle of a round."""
     with pytest.raises(KeyboardInterrupt):
-        jobs.fit(data, job, asked, watcher=Broken(after), **options)
+        jobs.fit(data, job, request, watcher=Broken(after), **options)
     return open_job(job)

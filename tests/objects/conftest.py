@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
-    """The address of a server that runs until the end of the session, with the variables of its
-    clients set."""
+def s3_server():
+    """The address of a server for the session, with the variables of its clients set."""
     pytest.importorskip("moto")
     command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:

@@ -1,14 +1,12 @@
-"""A proxy on this machine between s3fs and a server of the S3 protocol, which loses, repeats or
-delays replies."""
+"""A proxy between s3fs and a server of the S3 protocol, which loses, repeats or delays replies."""
 
 import http.client
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import urlsplit
 
 DELAY = 6.0
@@ -31,9 +29,7 @@ INTERNAL = (
 
 @dataclass(frozen=True)
 class Request:
-    """A request: whether it changes the store, whether it is the first one of this method and path,
-    and whether it is an exclusive creation.
-    """
+    """A request: whether it changes the store, is the first of its path, or creates exclusively."""
 
     method: str
     path: str
@@ -43,31 +39,30 @@ class Request:
 
 
 class Proxy:
-    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with
-    a fault."""
+    """``fault`` returns the fault of a request or None; ``hits`` are requests with a fault."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address):
         self.upstream = urlsplit(address)
         self.fault = lambda request: None
         self.fault: Callable[[Request], str | None]
-        self.hits: list[Request] = []
-        self._seen: set[tuple[str, str]] = set()
+        self.hits = []
+        self._seen = set()
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
-    def begin(self, fault: Callable[[Request], str | None] = lambda request: None) -> None:
-        """Count from the beginning, with these faults."""
+    def begin(self, fault=lambda request: None):
+        """Count anew, with these faults."""
         with self._lock:
             self.fault = fault
             self.hits = []
             self._seen = set()
 
-    def request(self, method: str, path: str, creates: bool) -> tuple[Request, str | None]:
-        """Note a request, and return it with its fault."""
+    def request(self, method, path, creates):
+        """Record a request, and return it with its fault."""
         with self._lock:
-            made = Request(
+            received = Request(
                 method,
                 path,
                 method not in ("GET", "HEAD"),
@@ -75,27 +70,27 @@ class Proxy:
                 creates,
             )
             self._seen.add((method, path))
-            fault = self.fault(made)
+            fault = self.fault(received)
             if fault:
-                self.hits.append(made)
-            return made, fault
+                self.hits.append(received)
+            return received, fault
 
 
 @contextmanager
-def proxy(address: str) -> Iterator[Proxy]:
+def proxy(address):
     """Serve until the end of the ``with`` statement."""
-    made = Proxy(address)
-    thread = threading.Thread(target=made._server.serve_forever, daemon=True)
+    running = Proxy(address)
+    thread = threading.Thread(target=running._server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield made
+        yield running
     finally:
-        made._server.shutdown()
+        running._server.shutdown()
         thread.join()
-        made._server.server_close()
+        running._server.server_close()
 
 
-def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
+def _handler(proxy):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = (
@@ -103,12 +98,12 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
         )  # one packet per reply: a second one would wait for the acknowledgement of the first
         disable_nagle_algorithm = True
 
-        def handle_expect_100(self) -> bool:
+        def handle_expect_100(self):
             answer = super().handle_expect_100()
             self.wfile.flush()
             return answer
 
-        def handle_any(self) -> None:
+        def handle_any(self):
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             _, fault = proxy.request(self.command, self.path, "If-None-Match" in self.headers)
             if fault == "throttled":
@@ -125,7 +120,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                 return self._answer(500, {}, INTERNAL)
             return self._answer(*reply)
 
-        def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        def _forward(self, body):
             upstream = http.client.HTTPConnection(
                 proxy.upstream.hostname or "", proxy.upstream.port, timeout=60
             )
@@ -142,7 +137,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             finally:
                 upstream.close()
 
-        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        def _answer(self, status, headers, body):
             try:
                 self.send_response_only(status)
                 for name, value in headers.items():
@@ -158,7 +153,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
             except OSError:  # the client has given up
                 self.close_connection = True
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             pass
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any

@@ -5,7 +5,6 @@ All kinds of faults: ``pytest tests/objects/test_lost_replies.py -m "slow or not
 
 import re
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,7 +12,8 @@ import fsspec
 import numpy as np
 import pytest
 from by_default import some
-from proxy import KINDS, READ_TIMEOUT, Proxy, Request, proxy
+from numpy.random import default_rng
+from proxy import KINDS, READ_TIMEOUT, proxy
 from waiting import PATIENCE
 
 pytest.importorskip("moto")
@@ -44,7 +44,8 @@ OBJECTS = {
 """Kinds of objects, each with a pattern of the paths of requests that change them."""
 
 
-def objects_of(requests: list[Request]) -> set[str]:
+def objects_of(requests):
+    """The kinds of objects that these requests change."""
     changing = [request.path for request in requests if request.changes]
     return {
         what
@@ -54,70 +55,68 @@ def objects_of(requests: list[Request]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def between(s3_server: str) -> Iterator[Proxy]:
-    """A proxy between the server and all clients of this module, which give up after
-    ``READ_TIMEOUT`` seconds. s3fs repeats lost and throttled requests after 0.1 s, without
-    botocore's longer pauses; it does not repeat failed ones.
+def between(s3_server):
+    """A proxy between the server and all clients of this module, which wait ``READ_TIMEOUT``.
+
+    s3fs repeats lost and throttled requests after 0.1 s, and does not repeat failed ones.
     """
     import s3fs
 
-    with proxy(s3_server) as made, pytest.MonkeyPatch.context() as patched:
+    with proxy(s3_server) as running, pytest.MonkeyPatch.context() as patched:
         quick = {"read_timeout": READ_TIMEOUT, "connect_timeout": 5, "retries": {"max_attempts": 0}}
         patched.setitem(
-            fsspec.config.conf, "s3", {"endpoint_url": made.address, "config_kwargs": quick}
+            fsspec.config.conf, "s3", {"endpoint_url": running.address, "config_kwargs": quick}
         )
         s3fs.S3FileSystem().mkdir(BUCKET[5:])
-        yield made
+        yield running
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """DATA on a local disk; digest and events of a job there after one round and, resumed, after
-    two."""
+    """DATA on a disk; digest and events of a job of one round and, resumed, of two."""
 
     data: str
     after: tuple[tuple[str, list[str]], ...]
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+def local(tmp_path_factory):
     folder = tmp_path_factory.mktemp("local")
-    X = np.random.default_rng(0).uniform(-2, 2, (300, 2))
+    X = default_rng(0).uniform(-2, 2, (300, 2))
     data = ingest((X, np.sin(2 * X[:, 0]) * X[:, 1]), folder / "rows.zarr", tile_rows=128).url
     job = str(folder / "job")
     jobs.fit(data, job, OPTIONS)
-    first = seen(job)
-    go_on(job, data)
-    return Undisturbed(data, (first, seen(job)))
+    first = result_of(job)
+    resume(job, data)
+    return Undisturbed(data, (first, result_of(job)))
 
 
-def seen(job: str) -> tuple[str, list[str]]:
-    """Return the digest of the model and the kinds of the events."""
+def result_of(job):
+    """The digest of the model and the kinds of the events."""
     return open_job(job).model().digest(), [event["event"] for event in JobStore(job).events()]
 
 
-def go_on(job: str, data: str) -> None:
-    """Resume a job for one round more."""
+def resume(job, data):
+    """Resume a job for one more round."""
     open_job(job).requeue(allow_data=data, max_rounds=2)
     assert jobs.run_job(job) is not None
 
 
-def outcome(run: Callable[[], object], job: str, expected: tuple[str, list[str]]) -> str:
-    """Return what came of ``run``, which fits the job."""
+def outcome(run, job, expected):
+    """The outcome of ``run``, which fits the job."""
     try:
         run()
-        return SAME if seen(job) == expected else "other bits or events"
+        return SAME if result_of(job) == expected else "other bits or events"
     except Exception as error:
-        return (
-            f"{'refused' if isinstance(error, PartirvmError) else 'raw'}: {type(error).__name__}: "
-            f"{error}"
-        )
+        kind = "refused" if isinstance(error, PartirvmError) else "raw"
+        return f"{kind}: {type(error).__name__}: {error}"
 
 
-def wrong(kind: str, request: Request) -> bool:
-    """True for requests whose reply goes wrong. Only exclusive creations fail, or are delayed,
-    which takes long. Reads are repeated by s3fs if their reply is lost, or throttled with a body,
-    which replies to HEAD do not have.
+def has_fault(kind, request):
+    """Whether the reply to a request has a fault of this kind.
+
+    Only exclusive creations fail or are delayed. s3fs repeats reads whose reply is lost, or is
+    throttled with a body, which a reply to HEAD lacks.
     """
     if kind in ("failed", "delayed"):
         return request.creates
@@ -125,31 +124,28 @@ def wrong(kind: str, request: Request) -> bool:
 
 
 @pytest.mark.parametrize("kind", some([*KINDS, "throttled"], set()))
-def test_the_first_reply_at_every_object_goes_wrong(between, local, kind) -> None:
-    """A fit has the bits and events of an undisturbed one: nothing of the writer's own is refused
-    to it."""
+def test_a_fault_at_the_first_reply_of_every_object_changes_no_bits(between, local, kind):
+    """Events are those of an undisturbed fit, too."""
     job = f"{BUCKET}/every-{kind}"
 
-    def fault(request: Request) -> str | None:
-        return kind if request.first and wrong(kind, request) else None
+    def fault(request):
+        return kind if request.first and has_fault(kind, request) else None
 
     for run in (
         lambda: jobs.fit(local.data, job, OPTIONS),
         lambda: jobs.fit(local.data, job, OPTIONS, overwrite=True),
     ):
         between.begin(fault)
-        came = outcome(run, job, local.after[0])
-        assert came == SAME
+        result = outcome(run, job, local.after[0])
+        assert result == SAME
         assert "claim" in objects_of(between.hits)
         assert open_job(job).status() is Status.DONE
     assert open_folder(job).list() == ["checkpoints", "events", "lease", "models", "spec.json"]
 
 
 @pytest.mark.parametrize("kind", some(["lost", "repeated"], {"lost"}))
-def test_the_lease_is_taken_released_and_taken_again(between, kind) -> None:
-    """The holder never finds its own claim, and the next one never finds it alive after its
-    release. A request to abort may be made again.
-    """
+def test_faults_do_not_block_the_lease(between, kind):
+    """The holder does not take its claim for a foreign one; requests to abort can be repeated."""
     between.begin(lambda request: kind if request.changes and request.first else None)
     store = JobStore.create(f"{BUCKET}/lease-{kind}", REQUEST)
     for epoch in (1, 2):
@@ -161,8 +157,8 @@ def test_the_lease_is_taken_released_and_taken_again(between, kind) -> None:
     assert objects_of(between.hits) == OBJECTS.keys()
 
 
-def test_an_object_of_another_writer_is_still_one_that_exists(between) -> None:
-    """Only the writer's own bytes count as its success."""
+def test_an_object_of_another_writer_exists_despite_a_fault(between):
+    """Only bytes of the same writer count as its success."""
     folder = open_folder(f"{BUCKET}/exclusive")
     between.begin(lambda request: "lost" if request.first else None)
     folder.create("one", b"mine")
@@ -172,15 +168,14 @@ def test_an_object_of_another_writer_is_still_one_that_exists(between) -> None:
 
 
 class ReadsOnly(BaseHTTPRequestHandler):
-    """A bucket without objects that takes no write: a request to write gets no reply before the end
-    of the test."""
+    """An empty bucket that does not answer requests to write before the end of the test."""
 
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         self._reply(404, b"")
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         listing = b"<ListBucketResult><IsTruncated>false</IsTruncated><KeyCount>0</KeyCount></ListBucketResult>"
         self._reply(
             *(
@@ -190,18 +185,18 @@ class ReadsOnly(BaseHTTPRequestHandler):
             )
         )
 
-    def do_PUT(self) -> None:
+    def do_PUT(self):
         self.server.ended.wait(PATIENCE)
         self.close_connection = True
 
-    def handle_expect_100(self) -> bool:
+    def handle_expect_100(self):
         self.do_PUT()
         return False
 
-    def log_message(self, format: str, *parts: object) -> None:
+    def log_message(self, format, *parts):
         """Print nothing."""
 
-    def _reply(self, status: int, body: bytes) -> None:
+    def _reply(self, status, body):
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -209,18 +204,16 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> None:
-    """StorageError after the limit, not a wait without end."""
+def test_a_store_that_does_not_answer_writes_is_an_error(s3_server, monkeypatch):
+    """After the limit, not an endless wait."""
     monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
     X = np.linspace(-3, 3, 60)[:, None]
     with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:
         server.ended = threading.Event()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-        options = {
-            "endpoint_url": endpoint,
-            "config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 0}},
-        }
+        config = {"read_timeout": 60, "retries": {"max_attempts": 0}}
+        options = {"endpoint_url": endpoint, "config_kwargs": config}
         monkeypatch.setitem(fsspec.config.conf, "s3", options)
         try:
             with pytest.raises(StorageError, match="s3://silent/new"):

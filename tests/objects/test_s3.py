@@ -1,8 +1,4 @@
-"""DATA, JOB, predictions, report and models on a store of objects: a server of the S3 protocol on
-this machine.
-
-The killed fit is a process of its own. The results are compared with those on a local disk.
-"""
+"""DATA, JOB, predictions, reports and models in a bucket are those on a local disk."""
 
 import os
 import signal
@@ -15,6 +11,7 @@ import pandas as pd
 import pytest
 from by_default import some
 from click.testing import CliRunner
+from numpy.random import default_rng
 from waiting import wait_for
 
 pytest.importorskip("moto")
@@ -27,23 +24,14 @@ from partirvm.jobs import run_job
 from partirvm.predict import predict
 from partirvm.report.page import Report
 
-# botocore and moto warn of their own use of older functions
+# botocore and moto use deprecated functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-CHOICES = (
-    "--gamma",
-    "0.5",
-    "--partition-size",
-    "40",
-    "--max-rounds",
-    "5",
-    "--neighbours",
-    "20",
-    "--quiet",
-)
+CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "5", "--quiet")
+CHOICES += ("--neighbours", "20")
 
 
-def run(*arguments: str) -> str:
+def run(*arguments):
     """Run a command in this process, and return what it prints."""
     done = CliRunner().invoke(partirvm, arguments)
     assert done.exit_code == 0, done.stderr
@@ -51,14 +39,14 @@ def run(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Return a local folder and a bucket, both with DATA and a finished job of the same table."""
+def places(s3_server, tmp_path_factory):
+    """A local folder and a bucket, both with DATA of the same table; the folder has a job."""
     import s3fs
 
     folder = str(tmp_path_factory.mktemp("local"))
     bucket = "s3://experiments/first"
     s3fs.S3FileSystem().mkdir("experiments")
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     X = rng.uniform(-2, 2, (3000, 2))
     table = pd.DataFrame(
         {"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 3000)}
@@ -72,8 +60,7 @@ def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
 
 @pytest.mark.slow
 def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
-    """kill −9 after the first round. A second driver gets ``LeaseError`` before, and goes on after
-    it."""
+    """A second driver gets a ``LeaseError`` before the kill, and continues after it."""
     folder, bucket = places
     fit = subprocess.Popen(
         [sys.executable, "-m", "partirvm", "fit", f"{bucket}/table.zarr", f"{bucket}/job", *CHOICES]
@@ -90,7 +77,7 @@ def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
     assert "table.zarr" not in run("jobs", bucket)
 
 
-def _there(place: str) -> str | None:
+def _there(place):
     from partirvm.jobs import Job
 
     return place if Job(place).store.exists() else None
@@ -98,18 +85,18 @@ def _there(place: str) -> str | None:
 
 @pytest.mark.parametrize("ending", some(["parquet", "csv", "zarr"], {"parquet"}))
 def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
-    """The same bytes; nothing but the output stays."""
+    """The same bytes, and no other object is left."""
     folder, bucket = places
-    here = tmp_path / f"p.{ending}"
-    there = f"{bucket}/p.{ending}"
-    predict(f"{folder}/job", f"{folder}/table.zarr", str(here))
-    predict(f"{folder}/job", f"{bucket}/table.zarr", there)
-    assert _objects(there) == _files(here)
+    local = tmp_path / f"p.{ending}"
+    remote = f"{bucket}/p.{ending}"
+    predict(f"{folder}/job", f"{folder}/table.zarr", str(local))
+    predict(f"{folder}/job", f"{bucket}/table.zarr", remote)
+    assert _objects(remote) == _files(local)
     assert not [name for name in _objects(bucket) if "partial" in name]
     with pytest.raises(ExistsError):
-        predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9)
-    predict(f"{folder}/job", f"{bucket}/table.zarr", there, interval=0.9, overwrite=True)
-    assert _objects(there) != _files(here)
+        predict(f"{folder}/job", f"{bucket}/table.zarr", remote, interval=0.9)
+    predict(f"{folder}/job", f"{bucket}/table.zarr", remote, interval=0.9, overwrite=True)
+    assert _objects(remote) != _files(local)
 
 
 @pytest.mark.slow
@@ -129,7 +116,7 @@ def test_report_and_model_are_written_to_a_bucket(places):
     assert load_model(f"{bucket}/model.rvm").digest() == model.digest()
 
 
-def _objects(place: str) -> dict[str, bytes]:
+def _objects(place):
     import s3fs
 
     store = s3fs.S3FileSystem(skip_instance_cache=True)
@@ -137,7 +124,7 @@ def _objects(place: str) -> dict[str, bytes]:
     return {name[len(path) :]: store.cat_file(name) for name in store.find(path)}
 
 
-def _files(place: Path) -> dict[str, bytes]:
+def _files(place):
     if place.is_file():
         return {"": place.read_bytes()}
     files = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
