@@ -10,11 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import LINKS
 from partirvm.data.arrays import in_process
-from partirvm.data.labels import Labels, coded, find_classes
+from partirvm.data.labels import Labels, coded, find_classes, label_array
+from partirvm.data.source import Source
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.model import ClassModel
 from partirvm.options.table import Auto, MultiClass
-from partirvm.types import Float
+from partirvm.types import Columns, Float
 
 
 @dataclass(eq=False, repr=False)
@@ -176,6 +178,19 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         y = in_process("y", y)
         labels = find_classes(y)
         return coded(y, labels), labels
+
+    def _require_targets(self, source: Source) -> None:
+        if source.n_targets != 1:
+            raise UsageError(
+                f"y has {source.n_targets} columns: a classifier predicts one class per row"
+            )
+
+    def _take_labels(self, columns: Columns, labels: Labels | None) -> None:
+        self.classes_ = label_array(columns.classes or ()) if labels is None else labels
+
+    def __call__(self, X: Any) -> Any:
+        """Return what ``predict_proba`` returns, because ``shap.Explainer`` takes a callable."""
+        return self.predict_proba(X)
 
     def _take(self, model: ClassModel, variance: Float) -> None:
         super()._take(model, variance)

@@ -1,5 +1,4 @@
-"""A fitted regression model as a value, with what prediction needs, and facts about fitted models
-for reports.
+"""A fitted regression model as a value, with what prediction needs.
 
 Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the
 target's own units. Reported variances differ (``Model.predictive``): Σ includes the uncertainty of
@@ -26,9 +25,7 @@ from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
 from partirvm.errors import DataError, UsageError
 from partirvm.export.shapley import explain
-from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.base import padded
-from partirvm.kernels.composed import inside
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
@@ -37,14 +34,13 @@ from partirvm.model.base import (
     HEIGHT,
     FittedModel,
     OfRows,
-    bases_of,
     linear_values,
     nearness_to_others,
 )
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
 from partirvm.scaling.maps import AS_IT_IS, STEP
-from partirvm.types import Bool, Columns, Float
+from partirvm.types import Bool, Columns, Each, Float, squeezed
 
 BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
@@ -142,6 +138,9 @@ class Model(FittedModel):
         "prediction is close to the target's mean, and its standard deviation to that of the target"
     )
 
+    measures_error = True
+    augmentable = True
+
     explain = explain
 
     noise_variance: float | Float
@@ -160,16 +159,13 @@ class Model(FittedModel):
         n = fit.statistics.n
         evidence = float(fit.log_evidence - n * np.log(scales).sum())
         shared = design, fit.posterior.mean, fit.posterior.root(), fit.alpha, evidence, n, columns
-        variance: Any = scales**2 * fit.noise_variance
-        of_evidence: Any = scales**2 / fit.beta
-        prior: Any = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
-        if len(scales) == 1:
-            variance = float(variance[0])
-            of_evidence = float(of_evidence[0])
-            prior = float(prior[0])
+        variance = scales**2 * fit.noise_variance
+        evidence_noise = squeezed(scales**2 / fit.beta)
+        prior = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
         known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
-        model = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
-        return replace(model, prior_variance=prior)
+        noise = squeezed(variance), evidence_noise, fit.calibration, fit.fixed_noise
+        model = cls(*shared, *noise, known)
+        return replace(model, prior_variance=squeezed(prior))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields; cached values are computed again."""
@@ -207,12 +203,10 @@ class Model(FittedModel):
         return replace(self, reach=reach_of(near)) if len(near) else self
 
     def _with_error(self, growth: Float) -> Self:
-        error: Any = self.evidence_noise * growth / self.n_rows
-        noise: Any = self.noise_variance + np.maximum(error, 0.0)
-        if self.n_targets == 1:
-            error = float(error[0])
-            noise = float(noise[0])
-        pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
+        error = self.evidence_noise * growth / self.n_rows
+        noise = squeezed(self.noise_variance + np.maximum(error, 0.0))
+        squared_error = self.pruned.squared_error + squeezed(error)
+        pruned = replace(self.pruned, squared_error=squared_error)
         return replace(self, pruned=pruned, noise_variance=noise)
 
     def explained_values(self, X: Float) -> Float:
@@ -252,6 +246,10 @@ class Model(FittedModel):
         cells = replace(self.own_residuals.cells, place=place)
         return replace(self, residuals=replace(self.own_residuals, cells=cells))
 
+    def copy_cells(self, folder: str) -> None:
+        if self.cells_place:
+            self.own_residuals.cells.copied(folder)
+
     @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the targets."""
@@ -263,13 +261,13 @@ class Model(FittedModel):
         return len(self.design.scaling.t_scale)
 
     @property
-    def intercept(self) -> float | Float:
+    def intercept(self) -> Each:
         """The mean without kernels or basis functions, in the target's units; (T,) for T
         targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
-        intercepts: Float = scaling.t_shift + scaling.t_scale * bias
-        return intercepts if self.n_targets > 1 else float(intercepts[0])
+        intercept: Each = squeezed(scaling.t_shift + scaling.t_scale * bias)
+        return intercept
 
     @property
     def determinedness(self) -> Float:
@@ -303,11 +301,11 @@ class Model(FittedModel):
         T = self.n_targets
         shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
         pieces = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
-        shaped = [
-            piece.reshape(len(values), *shape[T == 1 :])
+        parts = tuple(
+            squeezed(piece.reshape(len(values), *shape), axis=1)
             for piece, shape in zip(pieces, shapes, strict=True)
-        ]
-        return tuple(shaped) if len(shaped) > 1 else shaped[0]
+        )
+        return parts if len(parts) > 1 else parts[0]
 
     def gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
         """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
@@ -442,6 +440,11 @@ class Model(FittedModel):
         mean, _, near = self.moments(X, variance=False)
         return mean.reshape(len(X), -1), near
 
+    @property
+    def _is_calibrated(self) -> bool:
+        """True if ``predictive`` widens the Gaussians, as it does for one target."""
+        return self.n_targets == 1
+
     @cached_property
     def predictive(self) -> "Model":
         """The model whose ``moments`` are reported for new rows.
@@ -451,7 +454,7 @@ class Model(FittedModel):
         of Student's t. With local residuals, it is the model itself, whose variances maximise the
         log density of left-out rows.
         """
-        if self.n_targets > 1 or self.residuals is not None:
+        if self.residuals is not None or not self._is_calibrated:
             return self
         scale = self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
         return replace(
@@ -530,7 +533,7 @@ class Model(FittedModel):
                     for calibration in self.residuals.calibrations
                 ]
             )
-        if self.n_targets > 1:
+        if not self._is_calibrated:
             return np.array([[quantile(level) for level in levels]] * self.n_targets)
         half = self._multiple(GAUSSIAN_LEVEL)
         wide = quantile(GAUSSIAN_LEVEL)
@@ -630,17 +633,10 @@ class Model(FittedModel):
         errors are as in ``linear_values``.
         """
         scaling = self.design.scaling
-        shift = scaling.t_shift
-        scale = scaling.t_scale
-        square = scaling.t_scale**2
-        if self.n_targets == 1:
-            shift = shift[0]
-            scale = scale[0]
-            square = square[0]
-        mean, spread, near = linear_values(
-            self.design, self.mean, X, self.root if variance else None
-        )
-        mean = shift + scale * mean
+        square = squeezed(scaling.t_scale**2)
+        root = self.root if variance else None
+        mean, spread, near = linear_values(self.design, self.mean, X, root)
+        mean = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * mean
         if spread is not None:
             spread = square * spread + self._noise_at(X)
         if self.residuals is not None:
@@ -731,70 +727,3 @@ def reach_of(near: Float) -> float:
 def usable_reach(reach: float) -> float:
     """Return the reach, or 0 if it is too small."""
     return float(reach) if reach >= LEAST_REACH else 0.0
-
-
-def directions_json(
-    kernel: Kernel, variance: Float, features: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return each kernel direction's ``share`` and ``loadings`` by feature, as plain JSON; empty
-    without directions.
-
-    The share of a direction is gamma times its variance, as a fraction of the sum over all
-    directions, for uncorrelated inputs of ``variance`` (d,). The squares of the loadings add up to
-    1.
-    """
-    directions: list[tuple[float, dict[str, float]]] = []
-    for part, columns in inside(kernel, len(features), Directions):
-        matrix = part.matrix
-        weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
-        units = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-        loadings = (
-            dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist()
-        )
-        directions += zip(weights.tolist(), loadings, strict=True)
-    total = sum(weight for weight, _ in directions)
-    return [
-        {"share": weight / total if total else 0.0, "loadings": loadings}
-        for weight, loadings in directions
-    ]
-
-
-def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
-    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each
-    basis function."""
-    if model.design.functions is None:
-        return []
-    bases = bases_of(model)
-    weights = bases.weights.reshape(len(bases.names), -1).tolist()
-    parts = zip(bases.names, weights, bases.relevance.tolist(), strict=True)
-    return [
-        {"name": name, "weights": of_outputs, "relevance": relevance}
-        for name, of_outputs, relevance in parts
-    ]
-
-
-def sizes_json(model: FittedModel) -> list[list[float]]:
-    """Return numbers of vectors, falling to 1, and how much the mean squared error grows if they
-    are pruned to these.
-
-    The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets;
-    classes have none.
-    """
-    sizes = list[list[float]]()
-    small = model.sparse() if isinstance(model, Model) else None
-    while small is not None and small.n_vectors:
-        sizes.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
-        small = small.prune(small.n_vectors * 4 // 5)
-    return sizes
-
-
-def targets_json(model: FittedModel) -> dict[str, Any]:
-    """Return each target's ``noise_sd`` by name, in its units, under the key ``targets``; empty for
-    one target."""
-    if not isinstance(model, Model) or model.n_targets == 1:
-        return {}
-    names = model.output_names
-    noise = np.sqrt(model.noise_variance)
-    return {
-        "targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}
-    }

@@ -300,14 +300,54 @@ def _confusion(diagnostics: ClassDiagnostics, names: Sequence[str], axis: Any) -
 
 
 class TargetCharts(NamedTuple):
-    """Charts of a target; ``name`` is empty if there is only one. A classification has the names of
-    its ``classes``."""
+    """Charts of a target.
+
+    Attributes:
+        name: the name of the target; empty if there is only one.
+        charts: the charts.
+        diagnostics: what they show.
+        number: the number of the target.
+        classes: the names of the classes; empty for numbers.
+    """
 
     name: str
     charts: Sequence[Chart]
-    found: Diagnostics
+    diagnostics: Diagnostics
     number: int = 0
     classes: Sequence[str] = ()
+
+
+def _numbers_drawn(
+    diagnostics: Sequence[NumberDiagnostics], names: Sequence[str]
+) -> list[TargetCharts]:
+    """Return the charts of targets that are numbers, from their ``names``."""
+    if len(diagnostics) == 1:
+        name = names[0] if names else "target"
+        return [TargetCharts("", number_charts(diagnostics[0], name), diagnostics[0])]
+    targets = []
+    for number, of_target in enumerate(diagnostics):
+        name = names[number] if names else f"target {number}"
+        targets.append(TargetCharts(name, number_charts(of_target, name), of_target, number))
+    return targets
+
+
+def _classes_drawn(
+    diagnostics: Sequence[ClassDiagnostics], names: Sequence[str]
+) -> list[TargetCharts]:
+    """Return the charts of a target that is classes, from the ``names`` of these."""
+    targets = []
+    for of_target in diagnostics:
+        classes = list(map(str, names)) or [f"class {code}" for code in range(len(of_target.rows))]
+        charts = class_charts(of_target, classes)
+        targets.append(TargetCharts("", charts, of_target, classes=classes))
+    return targets
+
+
+DRAWN: dict[type, Callable[[Any, Sequence[str]], list[TargetCharts]]] = {
+    NumberDiagnostics: _numbers_drawn,
+    ClassDiagnostics: _classes_drawn,
+}
+"""How the diagnostics of each kind are drawn."""
 
 
 def target_charts(
@@ -315,32 +355,10 @@ def target_charts(
 ) -> list[TargetCharts]:
     """Return the charts of each target. ``names`` are those of the targets or, for a
     classification, of the classes."""
-    drawn = []
-    for number, of_target in enumerate(diagnostics):
-        if isinstance(of_target, ClassDiagnostics):
-            classes = list(map(str, names)) or [
-                f"class {code}" for code in range(len(of_target.rows))
-            ]
-            drawn.append(
-                TargetCharts("", class_charts(of_target, classes), of_target, classes=classes)
-            )
-        else:
-            name = (
-                names[number]
-                if number < len(names)
-                else "target"
-                if len(diagnostics) == 1
-                else f"target {number}"
-            )
-            drawn.append(
-                TargetCharts(
-                    name if len(diagnostics) > 1 else "",
-                    number_charts(of_target, name),
-                    of_target,
-                    number,
-                )
-            )
-    return [group for group in drawn if group.charts]
+    if not diagnostics:
+        return []
+    targets = DRAWN[type(diagnostics[0])](diagnostics, names)
+    return [target for target in targets if target.charts]
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
