@@ -117,14 +117,21 @@ class Columns(DeclaredState):
         levels = itertools.chain(self.classes or (), *self.categories.values())
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
+    def target_labels(self, n_targets: int) -> tuple[str, ...]:
+        """Labels of several targets, their names or else numbers; empty for a single target."""
+        if n_targets == 1:
+            return ()
+        if self.targets:
+            return self.targets
+        return tuple(map(str, range(n_targets)))
+
     def target_names(self, n_targets: int) -> tuple[str, ...]:
         """Names of this many targets, numbered if they have no names.
 
         >>> Columns(("x0",), "fare").target_names(1), Columns(("x0",), "y").target_names(2)
         (('fare',), ('y0', 'y1'))
         """
-        if n_targets == 1:
-            return (self.target,)
         if self.targets:
             return self.targets
-        return tuple(f"{self.target}{k}" for k in range(n_targets))
+        numbers = self.target_labels(n_targets)
+        return tuple(f"{self.target}{number}" for number in numbers) or (self.target,)

@@ -286,9 +286,6 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             self.gamma_ = relevances
         self.feature_relevance_ = model.relevance
 
-    def _require_targets(self, source: Source) -> None:
-        """Raise ``UsageError`` for training rows with targets of another kind or number."""
-
     def _take_labels(self, columns: Columns, labels: Labels | None) -> None:
         """Set the attributes of a target with labels.
 

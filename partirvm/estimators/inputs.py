@@ -220,7 +220,6 @@ def training_source(
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
-        estimator._require_targets(source)
         estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))

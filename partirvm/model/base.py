@@ -81,7 +81,7 @@ class FittedModel(DeclaredState):
         n_rows: the number of training rows.
         columns: names of the features and targets, categories and classes.
         pruned: what ``prune`` deleted, and at what cost.
-        relevance: relevance (d,) of each feature (``model.relevance``); None if no rows were at
+        relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were at
             hand.
     """
 
