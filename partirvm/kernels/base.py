@@ -195,6 +195,11 @@ class Kernel(DeclaredState):
         weighted = [weight * widths for weight, widths in zip(weights, known, strict=True)]
         return np.asarray(np.sum(weighted, axis=0))
 
+    def axes_of_distance(self, n_features: int) -> Float | None:
+        """Return the axes A (r, n_features) if the values depend on the distance of A x from A z
+        only; None if the kernel measures no distance, or has components."""
+        return None
+
     def effective(self, n_features: int) -> Bool:
         """Return the features (n_features,) on which the values depend: those with a gamma, all
         without gammas."""

@@ -92,6 +92,9 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
     {'name': 'laplacian', 'gamma': [0.5]}
     """
 
+    def axes_of_distance(self, n_features: int) -> Float | None:
+        return np.diag(self.widths(n_features))
+
     def operations(self, x: Any, Z: Float) -> Any:
         x, Z, widths = self.used(x, Z)
         return np.exp(-x.graph("Steps", x * widths, (Z * widths).T))

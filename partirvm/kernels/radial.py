@@ -11,7 +11,7 @@ scikit-learn's length scale is 1/√gamma. Their derivatives with respect to r²
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -60,7 +60,8 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield S = weights ∘ ∂k/∂r², (g, n), for each group of centres."""
-        needs_distances = type(self.kernel) is not Gaussian  # whose slope is −k
+        # a derived class may have another slope: what it inherits does not count
+        needs_distances = vars(type(self.kernel)).get("slope_needs_distances", True)
         widened = self._widened(points) if needs_distances else points
         for group in runs(len(self.centres), self.products.size):
             if needs_distances:
@@ -131,7 +132,21 @@ class RadialTriangle:
 
 
 @dataclass(frozen=True, repr=False)
-class Gaussian(Family, name="gaussian", form=PreparedRadial):
+class RadialKernel(Family, form=PreparedRadial):
+    """Base class of functions of r²; a further one defines ``value``, ``slope`` and
+    ``operations``."""
+
+    typical_gamma: ClassVar[float] = 1.0
+    """Typical learned gamma, relative to that of the Gaussian kernel."""
+    slope_needs_distances: ClassVar[bool] = True
+    """False if ``slope`` reads the values k alone."""
+
+    def axes_of_distance(self, n_features: int) -> Float | None:
+        return np.diag(np.sqrt(self.widths(n_features)))
+
+
+@dataclass(frozen=True, repr=False)
+class Gaussian(RadialKernel, name="gaussian"):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
 
     Examples
@@ -140,6 +155,8 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
     >>> RVMRegressor(kernel=Gaussian(gamma=2.0, multiples=(1, 4))).get_params()["kernel__multiples"]
     (1, 4)
     """
+
+    slope_needs_distances: ClassVar[bool] = False
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = exp(−r²)."""
@@ -155,7 +172,7 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
 
 
 @dataclass(frozen=True, repr=False)
-class Matern32(Family, name="matern32", form=PreparedRadial):
+class Matern32(RadialKernel, name="matern32"):
     """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once-differentiable functions.
 
     Examples
@@ -164,6 +181,8 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
     >>> Matern32(gamma=0.5), Matern32(gamma="scale", metric="widths")
     (Matern32(gamma=(0.5,)), Matern32(gamma='scale', metric='widths'))
     """
+
+    typical_gamma: ClassVar[float] = 0.5
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s) e⁻ˢ."""
@@ -180,7 +199,7 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
 
 
 @dataclass(frozen=True, repr=False)
-class Matern52(Family, name="matern52", form=PreparedRadial):
+class Matern52(RadialKernel, name="matern52"):
     """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice-differentiable functions.
 
     Examples
@@ -189,6 +208,8 @@ class Matern52(Family, name="matern52", form=PreparedRadial):
     >>> RVMRegressor(kernel=Matern52(gamma="scale")).get_params()["kernel__gamma"]
     'scale'
     """
+
+    typical_gamma: ClassVar[float] = 0.75
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
@@ -210,9 +231,6 @@ def _scaled(work: Float, factor: float) -> Float:
     np.minimum(work, 0.0, out=work)
     work *= -factor
     return np.sqrt(work, out=work)
-
-
-RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 
 
 class PreparedDirections(PreparedKernel):
@@ -295,7 +313,8 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
             )
         if not isinstance(kernel, RadialKernel):
             raise UsageError(
-                f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52"
+                f"the kernel of directions is {kernel!r}: it must be a radial kernel, such as "
+                "gaussian or matern32"
             )
         kernel.widths(len(axes))  # checks their number
         object.__setattr__(self, "kernel", kernel)
@@ -330,6 +349,9 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
         return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
+
+    def axes_of_distance(self, n_features: int) -> Float | None:
+        return np.asarray(np.sqrt(self.kernel.widths(len(self.axes)))[:, None] * self.matrix)
 
     def effective(self, n_features: int) -> Bool:
         widths = np.where(self.kernel.widths(len(self.axes)) > NEGLIGIBLE, 1.0, 0.0)

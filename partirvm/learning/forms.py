@@ -53,9 +53,8 @@ DIRECTIONS = "a width per direction"
 MEAN = "the mean alone"
 """Name of a model without a kernel in the history and the plan."""
 
-FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
-"""Families by decreasing smoothness, with typical learned gammas relative to those of the Gaussian
-kernel."""
+FAMILIES = ("gaussian", "matern52", "matern32")
+"""Families that a search tries, by decreasing smoothness."""
 
 MOST_ENTRIES = 2048
 """Maximum number d² of entries in all directions."""
@@ -68,11 +67,12 @@ a few %."""
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by those of another family, at a typical
     gamma."""
+    new = WITH_GAMMA[family]
+    assert issubclass(new, RadialKernel)
 
     def make(old: RadialKernel, columns: Int) -> Kernel:
-        return WITH_GAMMA[family](
-            tuple(FAMILIES[family] / FAMILIES[old.name] * gamma for gamma in old.gamma)
-        )
+        ratio = new.typical_gamma / old.typical_gamma
+        return new(tuple(ratio * gamma for gamma in old.gamma))
 
     return replaced(kernel, np.arange(n_features), RadialKernel, make)
 
@@ -203,7 +203,7 @@ def directed(stage: KernelSearch) -> Kernel:
     def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
         variance = np.einsum("ij,jk,ik->i", axes, covariance[np.ix_(columns, columns)], axes)
         return np.asarray(
-            FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0))
+            old.typical_gamma / (len(columns) * np.where(variance > 1e-12, variance, 1.0))
         )
 
     return along_directions(stage.kernel, outer, gamma)

@@ -9,11 +9,10 @@ Directions and levels without effect are omitted.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52
+from partirvm.kernels import Categorical
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import Design
 from partirvm.types import Columns, Float, Int
@@ -24,10 +23,6 @@ other."""
 
 LEAST_SHARE = 1e-6
 """Minimum of a direction's gamma as a fraction of the largest."""
-
-
-DISTANCES = Categorical | Directions | Gaussian | Matern32 | Matern52 | Laplacian
-"""Kernels that measure distances."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ class Metric:
             if isinstance(kernel, Categorical):
                 levels += _levels_of(kernel, features, design, columns)
                 continue
-            matrix = _axes_of(kernel, len(features))
+            matrix = kernel.axes_of_distance(len(features))
             first = len(axes)
             axes = np.pad(axes, ((0, len(matrix)), (0, 0)))
             axes[first:, features] = matrix
@@ -70,8 +65,9 @@ class Metric:
         if there is none."""
         if not design.kernels:
             return "none"
-        for kernel, _ in inside(design.kernels[0], design.scaling.n_inputs, object):
-            if not isinstance(kernel, DISTANCES):
+        for kernel, features in inside(design.kernels[0], design.scaling.n_inputs, object):
+            measured = isinstance(kernel, Categorical)
+            if not measured and kernel.axes_of_distance(len(features)) is None:
                 return str(getattr(kernel, "name", type(kernel).__name__))
         return ""
 
@@ -100,14 +96,6 @@ class Metric:
         for place, (feature, code, coordinate) in enumerate(self.levels, start=len(self.axes)):
             coordinates[:, place] = np.where(points[:, feature] == code, coordinate, 0.0)
         return coordinates
-
-
-def _axes_of(kernel: Any, d: int) -> Float:
-    """Return the axes (r', d) of a kernel of d features."""
-    if isinstance(kernel, Directions):
-        return np.asarray(np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix)
-    widths = kernel.widths(d)
-    return np.diag(widths if isinstance(kernel, Laplacian) else np.sqrt(widths))
 
 
 def _levels_of(

@@ -15,14 +15,16 @@ from partirvm import RVMRegressor, kernels
 from partirvm.errors import UsageError
 from partirvm.kernels.base import KERNELS, Family, Kernel
 from partirvm.kernels.nonradial import PreparedSteps
-from partirvm.kernels.radial import PreparedRadial
+from partirvm.kernels.radial import Directions, PreparedRadial, RadialKernel
+from partirvm.learning.forms import with_family
+from partirvm.local.metric import Metric
 from partirvm.model import Model
 from partirvm.scaling.maps import Scaling
 from partirvm.types import Columns
 
 
 @dataclass(frozen=True, repr=False)
-class RationalQuadratic(Family, name="rational-quadratic", form=PreparedRadial):
+class RationalQuadratic(RadialKernel, name="rational-quadratic"):
     """1/(1 + r²), by the recipe for families in CONTRIBUTING."""
 
     def value(self, work):
@@ -201,3 +203,28 @@ def test_a_fitted_estimator_with_a_users_kernel(tmp_path: Any) -> None:
     model = RVMRegressor(kernel=RationalQuadratic(0.1), random_state=0).fit(X, y)
     with pytest.raises(UsageError, match="rational-quadratic"):
         model.to_c(tmp_path / "m.h")
+
+
+def test_a_users_radial_kernel_is_right_in_every_part() -> None:
+    """Directions take it, its family can be exchanged, and neighbours use its distance."""
+    kernel = RationalQuadratic((0.5, 2.0))
+    axes = ((1.0, 1.0), (0.0, 1.0))
+    turned = Directions(RationalQuadratic(0.25), axes)
+    X = ROWS[:5]
+    r2 = 0.25 * ((X @ np.array(axes).T - X[0] @ np.array(axes).T) ** 2).sum(axis=1)
+    np.testing.assert_allclose(turned.values(X, X[:1])[:, 0], 1 / (1 + r2), rtol=1e-12)
+    assert with_family(kernel, "matern32", 2) == kernels.Matern32((0.25, 1.0))
+    metric = Metric.of(model_of(kernel).design, Columns(("a", "b")))
+    np.testing.assert_allclose(metric.axes, np.diag(np.sqrt([0.5, 2.0])))
+
+
+def test_local_residuals_of_a_users_radial_kernel() -> None:
+    """Nearby rows correct a wide kernel; the correction is not left out without a word."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(900, 2))
+    y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.05 * rng.normal(size=900)
+    kernel = RationalQuadratic(0.1)
+    plain = RVMRegressor(kernel=kernel, residual="none", random_state=0).fit(X[:700], y[:700])
+    near = RVMRegressor(kernel=kernel, residual="local", random_state=0).fit(X[:700], y[:700])
+    assert near.model_.residuals is not None
+    assert near.score(X[700:], y[700:]) > plain.score(X[700:], y[700:])

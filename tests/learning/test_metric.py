@@ -76,7 +76,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
     variance = np.array([a @ np.cov(X, rowvar=False) @ a for a in axes])
     np.testing.assert_allclose(
-        found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10
+        found.kernel.gamma, family.typical_gamma / (3 * variance), rtol=1e-10
     )
     assert not found.free
 
