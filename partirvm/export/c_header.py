@@ -105,7 +105,8 @@ def to_c(
     header = Header(graph, dtype, name)
     centres = unfolded_inputs(model.design.centres, model.design.scaling)
     centres = centres if len(centres) else np.zeros((1, len(graph.features)))
-    rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
+    step = -(-len(centres) // TESTED)
+    rows = centres[::step].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
     labels = (
         [header.label(str(label)) for label in graph.labels] if "label" in graph.outputs else []
@@ -202,27 +203,34 @@ class Header:
                 [max(np.abs(column).max(initial=0.0), 1e-30) / 32767 for column in columns]
             )
             facts |= {"kind": "short", "scale": self.stored(scales)}
-            columns = [np.rint(c / s) for c, s in zip(columns, scales, strict=True)]
+            columns = [
+                np.rint(column / scale) for column, scale in zip(columns, scales, strict=True)
+            ]
         return facts | {"array": self.stored(np.concatenate(columns), facts["kind"])}
 
 
 def _number(value: float, suffix: str = "") -> str:
-    if not np.isfinite(value):
-        return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-    text = f"{value:.{9 if suffix else 17}g}"
-    return (text if re.search(r"[.e]", text) else f"{text}.0") + suffix
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    digits = 9 if suffix else 17
+    text = f"{value:.{digits}g}"
+    if not re.search(r"[.e]", text):
+        text += ".0"
+    return text + suffix
 
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
     """Return the model's outputs at X by name, and the unit of their errors."""
     if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
-    columns = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
+    multiples = model.multiples([level])[:, 0]
+    values, _ = model.predictive.values(X, multiples)
+    mean, std, lower, upper = np.split(values, 4, axis=1)
     scaling = model.design.scaling
-    unit = (
-        float(np.min(scaling.t_scale)) if scaling.target == AS_IT_IS else float(columns[1].mean())
-    )
-    return dict(zip(("mean", "std", "lower", "upper"), columns, strict=True)), unit
+    unit = np.min(scaling.t_scale) if scaling.target == AS_IT_IS else std.mean()
+    return {"mean": mean, "std": std, "lower": lower, "upper": upper}, float(unit)
 
 
 # Foreign text

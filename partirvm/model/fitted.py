@@ -11,7 +11,6 @@ training rows, the ``reach`` r, a variance v of a new target or of its mean grow
 the noise. σ² is 0 for the mean.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -196,18 +195,19 @@ class Model(FittedModel):
     @property
     def _local_residuals(self) -> LocalResiduals:
         """The model's local residuals. Raises ``UsageError`` if it has none."""
-        if self.residuals is None and (kernel := Metric.lacks(self.design)):
+        if self.residuals is not None:
+            return self.residuals
+        kernel = Metric.lacks(self.design)
+        if kernel:
             raise UsageError(
                 f"the model has no local residuals, because its kernel {quoted(kernel)} measures "
                 "no distances: choose another kernel, such as 'gaussian'"
             )
-        if self.residuals is None:
-            raise UsageError(
-                "the model has no local residuals: they were switched off, gained nothing on "
-                "left-out rows, or did not fit in memory; residual='local' keeps them in any "
-                "case, or says why it cannot"
-            )
-        return self.residuals
+        raise UsageError(
+            "the model has no local residuals: they were switched off, gained nothing on "
+            "left-out rows, or did not fit in memory; residual='local' keeps them in any "
+            "case, or says why it cannot"
+        )
 
     @property
     def cells_place(self) -> str:
@@ -255,8 +255,7 @@ class Model(FittedModel):
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd
         maximises the log density of left-out rows, and ``interval`` uses other multiples. With
-        ``return_gradient``, their gradients follow, (n, d) each
-        (``model.sensitivity``). Raises
+        ``return_gradient``, their gradients follow, (n, d) each (``model.sensitivity``). Raises
         ``DataError`` if features differ.
         """
         function = self.predictions(std=return_std, gradient=return_gradient)
@@ -272,14 +271,15 @@ class Model(FittedModel):
     def parted(self, values: Float, *, std: bool, gradient: bool) -> Any:
         """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T
         targets, (n, T, …)."""
+        n = len(values)
         T = self.n_targets
-        shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
-        pieces = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
-        parts = tuple(
-            squeezed(piece.reshape(len(values), *shape), axis=1)
-            for piece, shape in zip(pieces, shapes, strict=True)
-        )
-        return parts if len(parts) > 1 else parts[0]
+        count = 1 + std
+        parts = [part.reshape(n, T) for part in np.split(values[:, : count * T], count, axis=1)]
+        if gradient:
+            slopes = np.split(values[:, count * T :], count, axis=1)
+            parts += [part.reshape(n, T, len(self.columns.features)) for part in slopes]
+        squeezed_parts = tuple(squeezed(part, axis=1) for part in parts)
+        return squeezed_parts if len(parts) > 1 else squeezed_parts[0]
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and
@@ -356,11 +356,9 @@ class Model(FittedModel):
     def _multiple(self, level: float) -> float:
         """Half width of the prediction interval at this level, in standard deviations before
         scaling."""
-        return (
-            quantile(level, self._widened[1])
-            if self.calibration is None
-            else self.calibration.multiple(level)
-        )
+        if self.calibration is not None:
+            return self.calibration.multiple(level)
+        return quantile(level, self._widened[1])
 
     def interval(
         self, level: float, kind: str = "prediction", *, hyperparameters: bool = True

@@ -18,7 +18,7 @@ model depends on has exactly 0, any other at least ``LEAST``.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -120,32 +120,6 @@ def _by_gradients(model: Any, X: Float, values: Float) -> Float:
     return np.asarray(squares * spread / max(float(f.var(axis=0).sum()), np.finfo(float).tiny))
 
 
-class Gradients(NamedTuple):
-    """Predictions at n rows with their gradients.
-
-    Attributes:
-        means: the means of the targets, (n,) or (n, T).
-        deviations: the standard deviations of new targets, of the same shape.
-        mean_slopes: the gradients of the means, (n, T, d).
-        deviation_slopes: the gradients of the standard deviations, (n, T, d).
-        nearness: nearness of the rows, (n,).
-    """
-
-    means: Float
-    deviations: Float
-    mean_slopes: Float
-    deviation_slopes: Float
-    nearness: Float
-
-    def columns(self, *, std: bool) -> Float:
-        """Return means, standard deviations if ``std``, then the gradients of both, side by
-        side."""
-        parts = [self.means, self.mean_slopes]
-        if std:
-            parts = [self.means, self.deviations, self.mean_slopes, self.deviation_slopes]
-        return np.hstack([part.reshape(len(self.nearness), -1) for part in parts])
-
-
 def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     """Return the predictions of a regression with their gradients, and nearness (n,).
 
@@ -167,44 +141,47 @@ def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
         raise DataError("rows with missing values have no gradient: fill the values in")
     starts = range(0, max(len(X), 1), HEIGHT)
     model = model.predictive
-    panels = [_gradients(model, X[start : start + HEIGHT]) for start in starts]
-    values = np.concatenate([panel.columns(std=std) for panel in panels])
-    return values, np.concatenate([panel.nearness for panel in panels])
+    panels = [_gradients(model, X[start : start + HEIGHT], std=std) for start in starts]
+    values, nearness = zip(*panels, strict=True)
+    return np.concatenate(values), np.concatenate(nearness)
 
 
 @one_blas_thread()
-def _gradients(model: Any, X: Float) -> Gradients:
-    """Return the gradients for a panel, by the chain rule from Φμ and φᵀΣφ."""
+def _gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
+    """Return ``gradients`` for a panel, by the chain rule from Φμ and φᵀΣφ."""
     n = len(X)
     T = model.n_targets
-    design = model.design
     mean, variance, near = replace(model, reach=0.0).moments(X)
     rows = padded(X, PIECE_ROWS)  # so that the bits do not depend on the number of rows
-    block = design.block(rows)
-    slopes = np.stack(linear_slopes(model, rows, block), axis=1)
-    slopes_of_mean = design.scaling.t_scale[:, None] * slopes[:n]
-    slopes_of_variance = _variance_slopes(model, rows, block)[:n]
-    if design.noise is not None:  # of one target
-        power = TEMPER if model.calibration is None else 1.0
-        noise_slopes = power * model.noise_at(X) * design.noise_gradient(X).T
-        slopes_of_variance = slopes_of_variance + noise_slopes.T[:, None]
+    block = model.design.block(rows)
+    mean_slopes = np.stack(linear_slopes(model, rows, block), axis=1)[:n]
+    mean_slopes = model.design.scaling.t_scale[:, None] * mean_slopes
+    variance_slopes = _variance_slopes(model, rows, block)[:n]
+    if model.design.noise is not None:  # of one target
+        variance_slopes = variance_slopes + _noise_slopes(model, X)[:, None]
     if model.reach:
-        slopes_of_variance = _prior_slopes(model, rows, block, variance, slopes_of_variance)
+        variance_slopes = _prior_slopes(model, rows, block, variance, variance_slopes)
         variance = model.with_prior(variance, near)
-    target = design.scaling.target
-    step = 1j * STEP
+    target = model.design.scaling.target
     moved: Any = target.moments(  # as in ``pulled_back``
-        mean.reshape(n, T, 1) + step * slopes_of_mean,
-        variance.reshape(n, T, 1) + step * slopes_of_variance,
+        mean.reshape(n, T, 1) + 1j * STEP * mean_slopes,
+        variance.reshape(n, T, 1) + 1j * STEP * variance_slopes,
     )
     mean, variance = target.moments(mean, variance)
-    return Gradients(
-        means=mean,
-        deviations=np.sqrt(variance),
-        mean_slopes=moved[0].imag / STEP,
-        deviation_slopes=np.sqrt(moved[1]).imag / STEP,
-        nearness=near,
-    )
+    values = [mean]
+    slopes_of_values = [moved[0].imag / STEP]
+    if std:
+        values.append(np.sqrt(variance))
+        slopes_of_values.append(np.sqrt(moved[1]).imag / STEP)
+    parts = [part.reshape(n, -1) for part in (*values, *slopes_of_values)]
+    return np.hstack(parts), near
+
+
+def _noise_slopes(model: Any, X: Float) -> Float:
+    """Return the gradients (n, d) of the noise variance at raw inputs X (n, d)."""
+    power = TEMPER if model.calibration is None else 1.0
+    slopes = power * model.noise_at(X) * model.design.noise_gradient(X).T
+    return np.asarray(slopes.T)
 
 
 def linear_slopes(model: FittedModel, rows: Float, block: Float) -> list[Float]:
@@ -239,14 +216,8 @@ def _prior_slopes(model: Any, rows: Float, block: Float, variance: Float, slopes
         slopes: (n, T, d), their gradients.
     """
     n, T, _ = slopes.shape
-    n_leading = model.design.n_leading
-    peaks = model.design.peaks()
-    ratios = block[:, n_leading:] / peaks
-    nearest = ratios.argmax(axis=1)
-    weights = np.zeros(block.shape)
-    weights[np.arange(len(rows)), n_leading + nearest] = 1.0 / peaks[nearest]
-    slopes_of_nearness = model.design.raw_gradient(rows, block, weights)[:n, None]
-    near = ratios.max(axis=1)[:n]
+    near, slopes_of_nearness = _nearness_slopes(model, rows, block)
+    near = near[:n]
     share = model.prior_share(near)
     is_between = (share > 0.0) & (share < 1.0)
     slopes_of_share = np.where(is_between, -2.0 * near / model.reach**2, 0.0)
@@ -254,4 +225,16 @@ def _prior_slopes(model: Any, rows: Float, block: Float, variance: Float, slopes
     likelihood_share = 1.0 - share[:, None] * (missing > 0.0)
     growth = slopes_of_share[:, None] * np.maximum(missing, 0.0)
     slopes = likelihood_share[:, :, None] * slopes
-    return np.asarray(slopes + growth[:, :, None] * slopes_of_nearness)
+    return np.asarray(slopes + growth[:, :, None] * slopes_of_nearness[:n, None])
+
+
+def _nearness_slopes(model: Any, rows: Float, block: Float) -> tuple[Float, Float]:
+    """Return the nearness (m,) of raw inputs ``rows`` (m, d) and its gradients (m, d), from the
+    design ``block`` (m, M) there."""
+    n_leading = model.design.n_leading
+    peaks = model.design.peaks()
+    ratios = block[:, n_leading:] / peaks
+    nearest = ratios.argmax(axis=1)
+    weights = np.zeros(block.shape)
+    weights[np.arange(len(rows)), n_leading + nearest] = 1.0 / peaks[nearest]
+    return ratios.max(axis=1), model.design.raw_gradient(rows, block, weights)

@@ -1,8 +1,8 @@
 """The check of every model that was read: finite arrays of the right shapes and ranges, and finite
 predictions.
 
-``require_shapes`` checks that the arrays of each part fit together, and then ``require_sound`` the
-values.
+``require_shapes`` checks that the arrays of the design fit together, and then ``require_sound`` the
+values, and what only a kind of model has.
 
 Checksums detect damage, not values that somebody chose. So every array of a model must be float64
 or int64 and finite wherever it lies, positions must be within their ranges, and the model must
@@ -57,31 +57,6 @@ def require_shapes(model: FittedModel) -> None:
     _require_shapes_of_weights(model, n_features)
     _require_shapes_of_scaling(scaling, n_features)
     _require_shapes_of_noise(model.design)
-    SHAPES[type(model)](model)
-
-
-def _require_shapes_of_regression(model: Model) -> None:
-    """Check the root of the covariance, and the local residuals if there are any."""
-    M = model.design.n_columns
-    _require_shape("root", model.root.shape, (*model.mean.shape[:0:-1], M, M))
-    if model.residuals is not None:
-        _require_shapes_of_residuals(model.residuals, model.design.scaling)
-
-
-def _require_shapes_of_classes(model: ClassModel) -> None:
-    """Check the link, and the root of the covariance, which all indicators share."""
-    if model.likelihood not in LINKS:
-        raise ValueError(f"its likelihood {quoted(model.likelihood)} is unknown to this process")
-    M = model.design.n_columns
-    roots = model.mean.shape[1:] if model.ramp is None else (1,)
-    _require_shape("root", model.root.shape, (*roots, M, M))
-
-
-SHAPES: dict[type, Callable[[Any], None]] = {
-    Model: _require_shapes_of_regression,
-    ClassModel: _require_shapes_of_classes,
-}
-"""Checks of the shapes in each kind of model alone."""
 
 
 def _require_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -170,7 +145,7 @@ def require_sound(model: Model | ClassModel) -> None:
     _require_scaling(model.design.scaling, len(model.columns.features))
     _require_design(model.design)
     _require("alpha", (model.alpha > 0).all(), "must be above 0")
-    VALUES[type(model)](model)
+    KINDS[type(model)](model)
     # a user's function is not called before the model is used
     if not list(functions_of(model.design)):
         _require_predictions(model)
@@ -184,6 +159,11 @@ def _require_classes(model: ClassModel) -> None:
     widths = (K,) if K > 2 or model.ramp is not None else (1, 2)
     is_known = model.mean.ndim == 2 and model.mean.shape[-1] in widths
     _require("mean", is_known, "has another number of classes")
+    if model.likelihood not in LINKS:
+        raise ValueError(f"its likelihood {quoted(model.likelihood)} is unknown to this process")
+    M = model.design.n_columns
+    n_roots = model.mean.shape[1] if model.ramp is None else 1
+    _require_shape("root", model.root.shape, (n_roots, M, M))
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -327,15 +307,18 @@ def _require_regression(model: Model) -> None:
     has_local_vectors = model.n_vectors and model.design.kernel.local
     _require("reach", not model.reach or has_local_vectors, "needs local vectors")
     _require_positions("known_alpha", np.array(model.known_alpha, np.int64), model.design.n_columns)
+    M = model.design.n_columns
+    _require_shape("root", model.root.shape, (*shape, M, M))
     if model.residuals is not None:
+        _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
 
 
-VALUES: dict[type, Callable[[Any], None]] = {
+KINDS: dict[type, Callable[[Any], None]] = {
     Model: _require_regression,
     ClassModel: _require_classes,
 }
-"""Checks of the values in each kind of model alone."""
+"""What is checked of each kind of model alone."""
 
 
 def _require_variance(name: str, value: float | Float, shapes: tuple[tuple[int, ...], ...]) -> None:

@@ -317,37 +317,26 @@ class TargetCharts(NamedTuple):
     classes: Sequence[str] = ()
 
 
-def _numbers_drawn(
-    diagnostics: Sequence[NumberDiagnostics], names: Sequence[str]
-) -> list[TargetCharts]:
-    """Return the charts of targets that are numbers, from their ``names``."""
-    if len(diagnostics) == 1:
-        name = names[0] if names else "target"
-        return [TargetCharts("", number_charts(diagnostics[0], name), diagnostics[0])]
-    targets = []
-    for number, of_target in enumerate(diagnostics):
-        name = names[number] if names else f"target {number}"
-        targets.append(TargetCharts(name, number_charts(of_target, name), of_target, number))
-    return targets
+def _number_target(
+    diagnostics: NumberDiagnostics, number: int, names: Sequence[str]
+) -> TargetCharts:
+    """Return the charts of a target of numbers, from the names of all targets."""
+    name = names[number] if names else f"target {number}"
+    return TargetCharts(name, number_charts(diagnostics, name), diagnostics, number)
 
 
-def _classes_drawn(
-    diagnostics: Sequence[ClassDiagnostics], names: Sequence[str]
-) -> list[TargetCharts]:
-    """Return the charts of a target that is classes, from the ``names`` of these."""
-    targets = []
-    for of_target in diagnostics:
-        classes = list(map(str, names)) or [f"class {code}" for code in range(len(of_target.rows))]
-        charts = class_charts(of_target, classes)
-        targets.append(TargetCharts("", charts, of_target, classes=classes))
-    return targets
+def _class_target(diagnostics: ClassDiagnostics, number: int, names: Sequence[str]) -> TargetCharts:
+    """Return the charts of a target of classes, from the names of these."""
+    names = names or [f"class {code}" for code in range(len(diagnostics.rows))]
+    classes = list(map(str, names))
+    return TargetCharts("", class_charts(diagnostics, classes), diagnostics, number, classes)
 
 
-DRAWN: dict[type, Callable[[Any, Sequence[str]], list[TargetCharts]]] = {
-    NumberDiagnostics: _numbers_drawn,
-    ClassDiagnostics: _classes_drawn,
+DRAWN: dict[type, Callable[[Any, int, Sequence[str]], TargetCharts]] = {
+    NumberDiagnostics: _number_target,
+    ClassDiagnostics: _class_target,
 }
-"""How the diagnostics of each kind are drawn."""
+"""How a target with diagnostics of each kind is drawn."""
 
 
 def target_charts(
@@ -355,9 +344,12 @@ def target_charts(
 ) -> list[TargetCharts]:
     """Return the charts of each target. ``names`` are those of the targets or, for a
     classification, of the classes."""
-    if not diagnostics:
-        return []
-    targets = DRAWN[type(diagnostics[0])](diagnostics, names)
+    targets = [
+        DRAWN[type(of_target)](of_target, number, names)
+        for number, of_target in enumerate(diagnostics)
+    ]
+    if len(targets) == 1:
+        targets = [targets[0]._replace(name="")]
     return [target for target in targets if target.charts]
 
 

@@ -33,7 +33,7 @@ def blocks_of(codes: Float, count: int) -> Int:
 
 def known_levels(table: Float) -> int:
     """Return the number L of known levels of a table (B, L + 2, …)."""
-    return table.shape[1] - 2
+    return int(table.shape[1]) - 2
 
 
 def of_levels(table: Float, codes: Float) -> Float:

@@ -108,7 +108,8 @@ class FeatureMap(DeclaredState):
             additional.append(effects.sum(axis=1, keepdims=True))
         inputs = np.concatenate([X, *additional, self._missing(X)], axis=1)
         for j in np.flatnonzero(self.spreads).tolist():
-            inputs[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
+            distances = X[:, j] - self.centres[j]
+            inputs[:, j] = np.arcsinh(distances / self.spreads[j])
         for j, columns in coordinates.items():
             inputs[:, j] = columns[:, 0]
         return inputs
@@ -118,8 +119,8 @@ class FeatureMap(DeclaredState):
         is_missing = np.isnan(X[:, self.gaps])
         for j, table in self.tables:
             count = known_levels(table)
-            levels = levels_of(X[:, j], count)
-            is_missing[:, self.gaps == j] = (levels == count + 1)[:, None]
+            has_no_level = levels_of(X[:, j], count) == count + 1
+            is_missing[:, self.gaps == j] = has_no_level[:, None]
         return is_missing
 
     def noise_factor(self, X: Float) -> Float:
@@ -142,7 +143,8 @@ class FeatureMap(DeclaredState):
         The mean noise factor of the training rows, ``share`` + mean, becomes one.
         """
         total = self.share + multiple * mean
-        doubts = tuple((j, multiple / total * table) for j, table in self.doubts)
+        factor = multiple / total
+        doubts = tuple((j, factor * table) for j, table in self.doubts)
         return replace(self, doubts=doubts, share=self.share / total)
 
     @property
@@ -189,7 +191,7 @@ class FeatureMap(DeclaredState):
             return self.numbers
         has_weight = (weights[:, 1:] != 0.0).any(axis=0)
         is_used = has_weight.reshape(-1, len(self.numbers)).any(axis=0)
-        return self.numbers[is_used]
+        return np.asarray(self.numbers[is_used])
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
@@ -199,7 +201,7 @@ class FeatureMap(DeclaredState):
             names[j] = target_map.name(features[j])
         for j, table in self.tables:
             names[j] = f"{features[j]} (1)"
-            names += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[2])]
+            names += [f"{features[j]} ({k})" for k in range(2, table.shape[2] + 1)]
         names += [f"effect of {features[j]}" for j, _ in self.effects]
         names += [f"{features[j]} missing" for j in self.gaps.tolist()]
         return tuple(names)
