@@ -274,7 +274,7 @@ class Model(FittedModel):
         n = len(values)
         T = self.n_targets
         count = 1 + std
-        parts = [part.reshape(n, T) for part in np.split(values[:, : count * T], count, axis=1)]
+        parts: list[Float] = np.split(values[:, : count * T], count, axis=1)
         if gradient:
             slopes = np.split(values[:, count * T :], count, axis=1)
             parts += [part.reshape(n, T, len(self.columns.features)) for part in slopes]
