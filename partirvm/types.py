@@ -1,5 +1,4 @@
-"""Small frozen values used throughout the package, and conversion of other libraries' data frames
-to pandas."""
+"""Small frozen values used throughout the package."""
 
 import itertools
 from collections.abc import Iterable
@@ -8,8 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from partirvm.errors import DataError
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -50,6 +47,17 @@ BIAS = -1
 in every fit."""
 
 
+def squeezed(values: Float, axis: int = 0) -> Any:
+    """Return values of T targets; for one target, without the axis of the targets.
+
+    A value without any other axis becomes a float.
+    """
+    if values.shape[axis] != 1:
+        return values
+    single = values.squeeze(axis)
+    return single if single.ndim else single.item()
+
+
 class DeclaredState:
     """Base class of dataclasses whose restored state has only their fields.
 
@@ -58,9 +66,9 @@ class DeclaredState:
     """
 
     def __setstate__(self, state: Any) -> None:
-        for name in (each.name for each in fields(self)):  # type: ignore[arg-type]
-            if name in state:
-                object.__setattr__(self, name, state[name])
+        for field_ in fields(self):  # type: ignore[arg-type]
+            if field_.name in state:
+                object.__setattr__(self, field_.name, state[field_.name])
 
 
 def label_bytes(label: Any) -> int:
@@ -109,60 +117,21 @@ class Columns(DeclaredState):
         levels = itertools.chain(self.classes or (), *self.categories.values())
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
+    def target_labels(self, n_targets: int) -> tuple[str, ...]:
+        """Labels of several targets, their names or else numbers; empty for a single target."""
+        if n_targets == 1:
+            return ()
+        if self.targets:
+            return self.targets
+        return tuple(map(str, range(n_targets)))
+
     def target_names(self, n_targets: int) -> tuple[str, ...]:
         """Names of this many targets, numbered if they have no names.
 
         >>> Columns(("x0",), "fare").target_names(1), Columns(("x0",), "y").target_names(2)
         (('fare',), ('y0', 'y1'))
         """
-        if n_targets == 1:
-            return (self.target,)
-        return self.targets or tuple(f"{self.target}{k}" for k in range(n_targets))
-
-
-def module_of(value: Any) -> str:
-    """Return the top-level package of the class of a value."""
-    return type(value).__module__.partition(".")[0]
-
-
-def is_frame(value: Any) -> bool:
-    """Return True for a pandas or Dask data frame. Neither library is imported."""
-    return module_of(value) in ("pandas", "dask", "dask_expr") and hasattr(value, "columns")
-
-
-def pandas_frame(X: Any, name: str = "X") -> Any:
-    """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy:
-    ``DataError``."""
-    module = module_of(X)
-    arrow = hasattr(X, "__arrow_c_stream__")
-    if hasattr(X, "collect_schema") and not arrow:
-        raise DataError(
-            f"{name} is a {module} {type(X).__name__}, not yet computed: call collect() first"
-        )
-    if not arrow or module in (
-        "pandas",
-        "dask",
-        "dask_expr",
-        "distributed",
-        "numpy",
-        "zarr",
-        "partirvm",
-    ):
-        return X
-    import pyarrow as pa
-
-    try:
-        return pa.table(X).to_pandas(date_as_object=False)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(
-            f"{name}, a {module} {type(X).__name__}, cannot be read as a table: {error}"
-        ) from error
-
-
-def pandas_column(y: Any) -> Any:
-    """A polars series or data frame converted to pandas; anything else unchanged."""
-    if module_of(y) != "polars":
-        return y
-    if not hasattr(y, "to_frame"):
-        return pandas_frame(y, "y")
-    return pandas_frame(y.to_frame(), "y").iloc[:, 0]
+        if self.targets:
+            return self.targets
+        numbers = self.target_labels(n_targets)
+        return tuple(f"{self.target}{number}" for number in numbers) or (self.target,)

@@ -89,7 +89,7 @@ ARROWS = {
         "report",
         "export",
         "data.ingest",
-        "model.fitted",
+        "model.facts",
     },
     "__main__": {"cli"},
 }
@@ -108,7 +108,7 @@ EXCEPTIONS = {
 THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
-    "types": {"numpy", "pyarrow"},
+    "types": {"numpy"},
     "scaling": {"numpy"},
     "process": {"numpy", "psutil", "scipy", "threadpoolctl"},
     "options": set(),

@@ -203,7 +203,7 @@ def ingest(
         choices["memory_limit"] = None
     with shown_progress(quiet=quiet) as progress:
         dataset = ingest_table(source, data, progress=progress.on_rows, **choices)
-    target = dataset.columns.target if dataset.n_targets else None
+    target = dataset.columns.target if dataset.has_target else None
     facts = {
         "n_rows": dataset.n_rows,
         "n_features": dataset.n_features,

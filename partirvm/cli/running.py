@@ -226,7 +226,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         quiet: True if no progress is shown.
         as_json: True if the result is printed as JSON.
     """
-    from partirvm.model.fitted import targets_json
+    from partirvm.model.facts import targets_json
 
     opened = jobs.Job(job)
     with shown_progress(quiet=quiet, spell=as_flags) as progress:

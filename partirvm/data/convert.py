@@ -18,6 +18,7 @@ from partirvm.data.arrays import (
     shuffled_rows,
 )
 from partirvm.data.encode import Encoder
+from partirvm.data.frames import is_frame, pandas_column, pandas_frame
 from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.problems import refuse
 from partirvm.data.roles import Roles, check_roles
@@ -35,7 +36,7 @@ from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
 from partirvm.storage.address import address, without_query
-from partirvm.types import Columns, Float, is_frame, pandas_column, pandas_frame
+from partirvm.types import Columns, Float
 
 
 def as_source(

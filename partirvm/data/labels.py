@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data.arrays import in_process
+from partirvm.data.frames import pandas_column
 from partirvm.data.tables import numbers
 from partirvm.errors import DataError, UsageError
 from partirvm.options.constraints import Check
 from partirvm.quoting import listed, quoted
-from partirvm.types import Float, label_bytes, pandas_column
+from partirvm.types import Float, label_bytes
 
 Labels = NDArray[Any]
 

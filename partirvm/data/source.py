@@ -98,6 +98,11 @@ class Source:
     class_weights: Float | None = None
 
     @property
+    def has_target(self) -> bool:
+        """Return False for rows without a target, as for prediction."""
+        return bool(self.n_targets)
+
+    @property
     def n_tiles(self) -> int:
         """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
         return -(-self.n_rows // self.tile_rows)
@@ -107,7 +112,7 @@ class Source:
         a damaged chunk."""
         X = as_rows(self._read("X", number))
         t = np.empty((len(X), 0))
-        if self.n_targets:
+        if self.has_target:
             t = as_rows(self._read("y", number)).reshape(len(X), -1)
         weights = as_rows(self._read("weights", number)) if self.weighted else None
         if self.class_weights is not None:
@@ -271,31 +276,50 @@ def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
 
 def require_target(source: "Source") -> None:
     """Raise ``DataError`` for data without a target."""
-    if source.n_targets == 0:
+    if not source.has_target:
         target = quoted(source.columns.target)
         raise DataError(f"{source}: the data have no target: ingest a source that has {target}.")
 
 
-def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None:
-    """Raise ``DataError`` unless the data have the training data's ``columns`` and, with
-    ``n_targets``, its targets."""
-    other = source.columns
-    pairs = [
-        (what, getattr(other, what), getattr(columns, what))
-        for what in ("features", "categories", "dates")
-    ]
-    if n_targets:
-        require_target(source)
-        named = other.targets and columns.targets
-        targets = (other.targets, columns.targets) if named else (source.n_targets, n_targets)
-        pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
-    for what, present, wanted in pairs:
-        if present != wanted:
-            raise DataError(
-                f"{source}: the {what} of the data are {present!r:.200}, those of the training "
-                f"data {wanted!r:.200}: ingest it again, with the training dataset as `like` "
-                "(`--like`)"
-            )
+def require_features_like(source: "Source", columns: Columns) -> None:
+    """Raise ``DataError`` unless the data have the features of the training data's ``columns``."""
+    for what in ("features", "categories", "dates"):
+        _require_equal(source, what, getattr(source.columns, what), getattr(columns, what))
+
+
+def require_like(source: "Source", columns: Columns, n_targets: int) -> None:
+    """Raise ``DataError`` unless the data have the training data's features and targets.
+
+    Args:
+        source: the data.
+        columns: the columns of the training data.
+        n_targets: the number of targets of the training data.
+    """
+    require_features_like(source, columns)
+    require_target(source)
+    names = source.columns.targets
+    if names and columns.targets:
+        _require_equal(source, "targets", names, columns.targets)
+    else:
+        _require_equal(source, "targets", source.n_targets, n_targets)
+    _require_equal(source, "classes", source.columns.classes, columns.classes)
+
+
+def _require_equal(source: "Source", what: str, present: Any, wanted: Any) -> None:
+    """Raise ``DataError`` unless the data have what the training data have.
+
+    Args:
+        source: the data.
+        what: the name of what is compared.
+        present: what the data have.
+        wanted: what the training data have.
+    """
+    if present != wanted:
+        raise DataError(
+            f"{source}: the {what} of the data are {present!r:.200}, those of the training "
+            f"data {wanted!r:.200}: ingest it again, with the training dataset as `like` "
+            "(`--like`)"
+        )
 
 
 def check_dtype(name: str, dtype: Any) -> None:

@@ -31,7 +31,7 @@ from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.address import absolute
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import checksum, create_blosc, listed_numbers, numbered, to_json
-from partirvm.types import Float
+from partirvm.types import Float, squeezed
 
 Progress = Callable[[str, int, int | None], None]
 """A function called with the phase ("read" or "write"), rows done and the total, if known."""
@@ -335,7 +335,7 @@ class _Group:
         weights = np.ascontiguousarray(records[:, -1]) if attributes.weighted else None
         blocks: dict[str, Any] = {
             "X": X,
-            "y": t if attributes.n_targets > 1 else t.reshape(-1),
+            "y": squeezed(t, axis=1),
             "weights": weights,
             "row": records[:, 1].astype(np.int64),
         }

@@ -36,7 +36,7 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.data.tables import file_table, ingesting, is_table
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
-from partirvm.quoting import listed
+from partirvm.quoting import counted, listed
 from partirvm.storage import Folder, Where, open_folder, reading
 from partirvm.storage.address import (
     QUERIES,
@@ -140,11 +140,12 @@ class DataAttributes:
         firsts = [first for first, _ in self.segments]
         n_tiles = -(-self.n_rows // max(self.tile_rows, 1))
         n_hashes = {name: len(hashes) for name, hashes in self.hashes.items()}
+        moments = self.moments
+        widths = ((moments.inputs, self.n_features), (moments.targets, self.n_targets))
         return (
             min(self.n_rows, self.tile_rows, self.n_features) > 0
             and n_hashes == dict.fromkeys(self.chunks, n_tiles)
-            and _have_width(self.moments.inputs, self.n_features)
-            and _have_width(self.moments.targets, self.n_targets)
+            and all(_have_width(columns, width) for columns, width in widths)
             and firsts[:1] == [0]
             and firsts == sorted(set(firsts))
             and all(GROUP.fullmatch(name) for _, name in self.segments)
@@ -341,7 +342,5 @@ class ZarrSource(Source):
 
     def __repr__(self) -> str:
         shape = f"{self.n_rows:,} rows × {self.n_features} features"
-        return (
-            f"<DATA {self.url}: {shape}, {self.n_targets or 'no'} "
-            f"target{'s' * (self.n_targets > 1)}>"
-        )
+        targets = counted(self.n_targets, "target") if self.has_target else "no target"
+        return f"<DATA {self.url}: {shape}, {targets}>"

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
-from partirvm.data.labels import label_array, text_of_label
-from partirvm.data.source import Source, require_like
+from partirvm.data.labels import Labels, text_of_label
+from partirvm.data.source import Source, require_features_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
@@ -45,7 +45,7 @@ from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.scaling.maps import unfolded_inputs
-from partirvm.types import Float
+from partirvm.types import Columns, Float
 
 
 @dataclass(eq=False, repr=False)
@@ -196,8 +196,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             )
             held_out = source_of(self, rows, source.columns, labels)
         self._fit(source, held_out, parameters, MemoryJournal(), None)
-        if is_classifier(self):
-            self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
+        self._take_labels(source.columns, labels)
         self.__dict__.pop("_stream", None)
         return self
 
@@ -287,10 +286,13 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             self.gamma_ = relevances
         self.feature_relevance_ = model.relevance
 
-    def __call__(self, X: Any) -> Any:
-        """Return what ``predict`` or ``predict_proba`` returns, because ``shap.Explainer`` takes a
-        callable."""
-        return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
+    def _take_labels(self, columns: Columns, labels: Labels | None) -> None:
+        """Set the attributes of a target with labels.
+
+        Args:
+            columns: the columns of the training rows.
+            labels: the labels of the codes if ``_coded`` returned any.
+        """
 
     def get_support(self, indices: bool = False, threshold: float = 0.0) -> NDArray[Any]:
         """Return the features that the model depends on, or those with at least some relevance.
@@ -336,7 +338,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         else:
             source = as_source(X)
             tiles = partial(tile_values, function)
-            require_like(source, self.model_.columns)
+            require_features_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
                 records = np.concatenate(
                     [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]

@@ -1,5 +1,6 @@
 """Classification as a scikit-learn estimator."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
@@ -10,11 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import LINKS
 from partirvm.data.arrays import in_process
-from partirvm.data.labels import Labels, coded, find_classes
+from partirvm.data.labels import Labels, coded, find_classes, label_array
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.model import ClassModel
 from partirvm.options.table import Auto, MultiClass
-from partirvm.types import Float
+from partirvm.types import Columns, Float
 
 
 @dataclass(eq=False, repr=False)
@@ -147,7 +149,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         Only if the kernel has a gamma, or one for each kind of column.
     feature_relevance_ : ndarray of shape (d,)
         The share of the variance of the predictions due to each feature, alone or with others
-        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
+        (total Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
     history_ : list of dict
         One for each fit; with several targets, errors are root mean squares over the targets.
     termination_ : Termination, a value with ``advice``
@@ -174,8 +176,18 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = in_process("y", y)
+        columns = math.prod(getattr(y, "shape", ())[1:])
+        if columns != 1:
+            raise UsageError(f"y has {columns} columns: a classifier predicts one class per row")
         labels = find_classes(y)
         return coded(y, labels), labels
+
+    def _take_labels(self, columns: Columns, labels: Labels | None) -> None:
+        self.classes_ = label_array(columns.classes or ()) if labels is None else labels
+
+    def __call__(self, X: Any) -> Any:
+        """Return what ``predict_proba`` returns, because ``shap.Explainer`` takes a callable."""
+        return self.predict_proba(X)
 
     def _take(self, model: ClassModel, variance: Float) -> None:
         super()._take(model, variance)

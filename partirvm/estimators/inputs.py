@@ -17,13 +17,14 @@ from partirvm.core.moments import refuse_masked
 from partirvm.data import as_source
 from partirvm.data.arrays import client_of, computed, lengths_of
 from partirvm.data.convert import frame_rows, in_order
+from partirvm.data.frames import is_frame, module_of, pandas_column, pandas_frame
 from partirvm.data.labels import Labels, coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
 from partirvm.quoting import format_bytes
-from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, pandas_frame
+from partirvm.types import Columns, Float
 
 
 def in_memory(X: Any) -> bool:
@@ -219,10 +220,6 @@ def training_source(
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
-        if source.n_targets != 1 and labels is not None:
-            raise UsageError(
-                f"y has {source.n_targets} columns: a classifier predicts one class per row"
-            )
         estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))

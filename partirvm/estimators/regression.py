@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.source import require_like
+from partirvm.data.source import require_features_like
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.inputs import (
@@ -184,7 +184,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         Only if the kernel has a gamma, or one for each kind of column.
     feature_relevance_ : ndarray of shape (d,)
         The share of the variance of the predictions due to each feature, alone or with others
-        (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it.
+        (total Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
     history_ : list of dict
         One for each fit; with several targets, errors are root mean squares over the targets.
     termination_ : Termination, a value with ``advice``
@@ -315,7 +315,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 rows_of(self, X, model.columns)[0] if has_arrays else X,
                 columns=model.columns if has_arrays else None,
             )
-            require_like(source, model.columns)
+            require_features_like(source, model.columns)
             with closing(executor_for(self.client)) as executor:
                 augmenting = Augmenting.of(model, training, executor)
                 predictions = np.concatenate([records for records, *_ in augmenting.pieces(source)])
@@ -410,6 +410,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             deviations = self._values(self.model_.predictive.noise_deviations, X)
             values = values + deviations * rng.standard_normal(values.shape)
         return np.asarray(self.model_.design.scaling.target.back(values))
+
+    def __call__(self, X: Any) -> Any:
+        """Return what ``predict`` returns, because ``shap.Explainer`` takes a callable."""
+        return self.predict(X)
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None

@@ -1,14 +1,21 @@
 """A model as a C99 header that allocates no memory: constants, a function that predicts one row,
-and a self-test."""
+and a self-test.
+
+Names of columns and labels of classes are foreign text: they are written as ASCII that every
+standard of C and C++ reads alike. A compiler may replace trigraphs (``??/`` is a backslash), join
+lines that end with a backslash, decode the file in any encoding, and extend a hexadecimal escape
+over the digits that follow it. None of these can happen to the text written here: all but plain
+ASCII is written as octal escapes, which end after three digits, and no two question marks are
+neighbours.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.c_text import c_array, c_comment, c_string, is_short
 from partirvm.export.graph import (
     TOLERANCE,
     Graph,
@@ -19,6 +26,7 @@ from partirvm.export.graph import (
     template,
     write,
 )
+from partirvm.quoting import quoted
 from partirvm.scaling.maps import AS_IT_IS, unfolded_inputs
 from partirvm.storage import Where, open_folder
 from partirvm.types import Float
@@ -45,6 +53,15 @@ ELEMENTWISE |= {
 
 TESTED = 4
 """Number of rows in the self-test."""
+
+LITERAL = 500
+"""Largest number of bytes in a string literal: C90 requires compilers to accept 509, C99 4,095."""
+
+REMARK = 1000
+"""Largest number of characters of a text in a comment."""
+
+ESCAPED = {ord(character): f"\\{character}" for character in "\\\"?'"}
+"""Characters that are preceded by a backslash, by their codes."""
 
 
 def to_c(
@@ -88,7 +105,8 @@ def to_c(
     header = Header(graph, dtype, name)
     centres = unfolded_inputs(model.design.centres, model.design.scaling)
     centres = centres if len(centres) else np.zeros((1, len(graph.features)))
-    rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
+    step = -(-len(centres) // TESTED)
+    rows = centres[::step].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
     labels = (
         [header.label(str(label)) for label in graph.labels] if "label" in graph.outputs else []
@@ -185,24 +203,87 @@ class Header:
                 [max(np.abs(column).max(initial=0.0), 1e-30) / 32767 for column in columns]
             )
             facts |= {"kind": "short", "scale": self.stored(scales)}
-            columns = [np.rint(c / s) for c, s in zip(columns, scales, strict=True)]
+            columns = [
+                np.rint(column / scale) for column, scale in zip(columns, scales, strict=True)
+            ]
         return facts | {"array": self.stored(np.concatenate(columns), facts["kind"])}
 
 
 def _number(value: float, suffix: str = "") -> str:
-    if not np.isfinite(value):
-        return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-    text = f"{value:.{9 if suffix else 17}g}"
-    return (text if re.search(r"[.e]", text) else f"{text}.0") + suffix
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    digits = 9 if suffix else 17
+    text = f"{value:.{digits}g}"
+    if not re.search(r"[.e]", text):
+        text += ".0"
+    return text + suffix
 
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
     """Return the model's outputs at X by name, and the unit of their errors."""
     if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
-    columns = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
+    multiples = model.multiples([level])[:, 0]
+    values, _ = model.predictive.values(X, multiples)
+    mean, std, lower, upper = np.split(values, 4, axis=1)
     scaling = model.design.scaling
-    unit = (
-        float(np.min(scaling.t_scale)) if scaling.target == AS_IT_IS else float(columns[1].mean())
+    unit = np.min(scaling.t_scale) if scaling.target == AS_IT_IS else std.mean()
+    return {"mean": mean, "std": std, "lower": lower, "upper": upper}, float(unit)
+
+
+# Foreign text
+
+
+def c_bytes(text: str) -> bytes:
+    """Return the UTF-8 bytes of a C string. Raises ``UsageError`` for a NUL, which would end the
+    string."""
+    content = text.encode("utf-8", "surrogatepass")
+    if b"\0" in content:
+        raise UsageError(
+            f"the label {quoted(text)} contains a NUL character, which ends a string in C: rename "
+            "it before the fit, or export with to_onnx or to_numpy"
+        )
+    return content
+
+
+def _characters(text: str) -> Iterator[str]:
+    """Yield how each byte of a string is written in a constant."""
+    for byte in c_bytes(text):
+        plain = chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+        yield ESCAPED.get(byte, plain)
+
+
+def c_string(text: str) -> str:
+    r"""Return a string literal for a text of at most ``LITERAL`` bytes.
+
+    >>> print(c_string('a "b"??/'), c_string("é1"))
+    "a \"b\"\?\?/" "\303\2511"
+    """
+    return f'"{"".join(_characters(text))}"'
+
+
+def c_array(text: str) -> list[str]:
+    """Return the character constants of a text of any length; the last one is the final zero."""
+    return [*(f"'{character}'" for character in _characters(text)), "0"]
+
+
+def is_short(text: str) -> bool:
+    """Return True if every compiler accepts a literal of this text."""
+    return len(c_bytes(text)) <= LITERAL
+
+
+def c_comment(text: str) -> str:
+    r"""Return text for a comment between ``/*`` and ``*/``: one line that cannot end it, nor start
+    another one.
+
+    >>> print(c_comment("km/h"), c_comment("*/ evil(); /*"), c_comment("a??/\n"), c_comment("\\"))
+    "km/h" "* / evil(); / *" "a? ?/\n" "\"
+    """
+    if len(text) > REMARK:
+        text = f"{text[:REMARK]} ({len(text):,} characters)"
+    ascii_text = "".join(
+        character if " " <= character <= "~" else ascii(character)[1:-1] for character in text
     )
-    return dict(zip(("mean", "std", "lower", "upper"), columns, strict=True)), unit
+    return '"' + re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", ascii_text) + '"'

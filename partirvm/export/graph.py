@@ -134,8 +134,8 @@ class Quantity(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, how: Any) -> Any:
         return self.graph(function.__name__.capitalize(), *args)  # np.where
 
-    def some(self, columns: Sequence[int] | NDArray[Any]) -> Any:
-        """Return the given columns, or the value itself if they are all of its columns."""
+    def take(self, columns: Sequence[int] | NDArray[Any]) -> Any:
+        """Return these columns, or the value itself if they are all of its columns."""
         if list(columns) == list(range(self.width)):
             return self
         return self.graph("Gather", self, columns)
@@ -181,6 +181,10 @@ class Graph:
         width = _width(op, arguments)
         self.nodes.append(Quantity(self, len(self.nodes), op, tuple(arguments), width))
         return self.nodes[-1]
+
+    def amplify(self, size: float) -> None:
+        """Record the sum of the absolute terms of a mean or a standard deviation."""
+        self.amplification = max(self.amplification, size)
 
     def joined(self, parts: Sequence[Any]) -> Any:
         """Return values concatenated side by side."""
@@ -299,11 +303,14 @@ def _with_prior(graph: Graph, model: Any, phi: Any, variance: Any) -> Any:
         variance: (n, T)
     """
     leading = len(model.design.active)
-    ratios = phi.some(range(leading, phi.width)) / (model.reach * model.design.peaks())
+    kernels = phi.take(range(leading, phi.width))
+    ratios = kernels / (model.reach * model.design.peaks())
     while ratios.width > 1:
         width = ratios.width
         half = (width + 1) // 2
-        ratios = np.maximum(ratios.some(range(half)), ratios.some(range(width - half, width)))
+        first = ratios.take(range(half))
+        second = ratios.take(range(width - half, width))
+        ratios = np.maximum(first, second)
     near = np.maximum(np.minimum(ratios, 1.0), 0.0)
     missing = np.maximum(np.atleast_1d(model.prior_variance + model.noise_variance) - variance, 0.0)
     return variance + (1.0 - near * near) * missing
@@ -321,21 +328,25 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
     if model.moderate:
         variances = graph.joined([_square(graph, model, phi, root) for root in model.root])
-        f = f / np.sqrt(variances * (np.pi / 8.0) + 1.0)
+        f = _moderated(f, variances)
     if model.ramp is not None:
         f = model.ramp.logits(f)
     features = model.design.scaling.features
     if features is not None and features.variances:
         logs = features.log_shares
         shares = logs if f.width > 1 else logs[1:] - logs[:1]
-        variances = _level_variances(graph, features)
-        f = (f - shares) / np.sqrt(variances * (np.pi / 8.0) + 1.0) + shares
+        f = _moderated(f - shares, _level_variances(graph, features)) + shares
     if f.width == 1:
         p = graph("Sigmoid", f)
         probabilities = graph.joined([1.0 - p, p])
     else:
         probabilities = graph("Softmax", f)
     return {"probabilities": probabilities, "label": graph("ArgMax", probabilities)}
+
+
+def _moderated(f: Any, variances: Any) -> Any:
+    """Return predictors reduced for their variances, as ``core.link.moderated`` does."""
+    return f / np.sqrt(variances * (np.pi / 8.0) + 1.0)
 
 
 def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) -> Any:
@@ -351,8 +362,10 @@ def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) ->
     bias = int(model.design.bias)
     sizes = np.abs(weights[bias:]).sum(axis=0)
     unit = 1.0 if graph.labels else model.design.scaling.t_scale
-    graph.amplification = max(graph.amplification, float(np.max(sizes / unit, initial=0.0)))
-    return _times(graph, phi, weights[bias:]) + (shift + (weights[0] if bias else 0.0))
+    graph.amplify(float(np.max(sizes / unit, initial=0.0)))
+    if bias:
+        shift = shift + weights[0]
+    return _times(graph, phi, weights[bias:]) + shift
 
 
 def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
@@ -365,7 +378,8 @@ def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
         root: R, upper triangular, whose first row is that of the bias if there is one
     """
     bias = int(model.design.bias)
-    graph.amplification = max(graph.amplification, float(np.abs(root).sum(axis=0).max(initial=0.0)))
+    sizes = np.abs(root).sum(axis=0)
+    graph.amplify(float(sizes.max(initial=0.0)))
     product = _times(graph, phi, root[bias:])
     if bias:
         product = product + root[0]
@@ -375,7 +389,7 @@ def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
 def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
     """Return φ times a matrix (M, k), or zeros if there are no columns."""
     if phi is None:
-        return np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1])
+        return np.isnan(graph.rows.take([0])) * np.zeros(matrix.shape[1])
     return phi @ matrix
 
 
@@ -397,8 +411,11 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:
     """Return the noise factor (n, 1) from the doubts about level effects, as
     ``FeatureMap.noise_factor`` does."""
-    doubts = [_of_levels(graph, features, j, table[0][:, None]) for j, table in features.doubts]
-    return graph("Sum", graph.joined(doubts)) + float(features.share)
+    columns = []
+    for j, table in features.doubts:
+        doubts = table[0]
+        columns.append(_of_levels(graph, features, j, doubts[:, None]))
+    return graph("Sum", graph.joined(columns)) + float(features.share)
 
 
 def _level_variances(graph: Graph, features: FeatureMap) -> Any:
@@ -424,7 +441,8 @@ def _inputs(graph: Graph, scaling: Scaling) -> Any:
         for j in SWEEPS * features.gaps.tolist():
             weights = scaling.regressions[j]
             if weights.any():
-                inputs = np.where(missing * (columns == j), inputs @ weights[:, None], inputs)
+                predicted = inputs @ weights[:, None]
+                inputs = np.where(missing * (columns == j), predicted, inputs)
     return inputs
 
 
@@ -437,7 +455,7 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
         X = np.where(warped, np.arcsinh((X - features.centres) / spreads), X)
     tables = [_of_levels(graph, features, j, table[0]) for j, table in features.tables]
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
-    gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
+    gaps = [np.isnan(graph.rows.take(features.gaps))] if len(features.gaps) else []
     columns = graph.joined([X, *tables, *effects, *gaps])
     first = X.width
     positions = list(range(first))
@@ -445,7 +463,7 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
         positions[j] = first  # a level's first coordinate takes the place of its code
         positions += range(first + 1, first + table.width)
         first += table.width
-    return columns.some([*positions, *range(first, columns.width)])
+    return columns.take([*positions, *range(first, columns.width)])
 
 
 def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
@@ -457,7 +475,7 @@ def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
         j: the number of the feature
         table: (L + 2, r), rows of known levels, of an unknown and of a missing one
     """
-    codes = graph.rows.some([j])
+    codes = graph.rows.take([j])
     unknown = table[-2]
     missing = table[-1]
     rows = graph("Table", codes, table[:-1])
@@ -480,13 +498,15 @@ def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
     p = weights.shape[2]
     if p == 1:
         return of_level
-    z = (graph.rows.some(features.numbers) - features.moments[0]) / features.moments[1]
-    z = np.maximum(np.minimum(np.where(np.isnan(z), 0.0, z), 4.0), -4.0)
-    quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
-    curves = [
-        np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // len(features.numbers))
-    ]
-    return of_level.some([0]) + graph("Sum", graph.joined(curves) * of_level.some(range(1, p)))
+    means, deviations = features.moments
+    z = (graph.rows.take(features.numbers) - means) / deviations
+    z = np.where(np.isnan(z), 0.0, z)
+    z = np.maximum(np.minimum(z, 4.0), -4.0)
+    quantiles = 0.5 + 0.5 * np.tanh(0.8 * z)
+    count = (p - 1) // len(features.numbers)
+    curves = [z, *(np.cos(np.pi * k * quantiles) for k in range(1, count))]
+    terms = graph.joined(curves) * of_level.take(range(1, p))
+    return of_level.take([0]) + graph("Sum", terms)
 
 
 def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
@@ -499,7 +519,7 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
             raise UsageError(
                 "a basis of Python functions cannot be exported: only basis='linear' can"
             )
-        parts.append(inputs.some(design.active % len(graph.features)))
+        parts.append(inputs.take(design.active % len(graph.features)))
     if len(design.centres):
         centres = design.scaling.inputs(design.centres)
         groups = [design.which == k for k in range(len(design.kernels))]
@@ -509,7 +529,7 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
             if is_centre.any()
         ]
         order = np.argsort(design.which, kind="stable")
-        parts.append(graph.joined(blocks).some(np.argsort(order)))
+        parts.append(graph.joined(blocks).take(np.argsort(order)))
     return graph.joined(parts) if parts else None
 
 

@@ -20,7 +20,9 @@ def _sinh(x: Any) -> Any:
     """Return (eˣ − e⁻ˣ)/2, or for small x, 2t/(1 − t²) with t = tanh(x/2), which loses no digits
     there."""
     t = np.tanh(0.5 * x)
-    return np.where(np.abs(x) > 1.0, 0.5 * (np.exp(x) - np.exp(-x)), (t + t) / (1.0 - t * t))
+    large = 0.5 * (np.exp(x) - np.exp(-x))
+    small = (t + t) / (1.0 - t * t)
+    return np.where(np.abs(x) > 1.0, large, small)
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
@@ -28,7 +30,8 @@ def _log_add_exp(a: Any, b: Any) -> Any:
     of 1 + u."""
     u = np.exp(-np.abs(b - a))
     w = 1.0 + u
-    return np.maximum(a, b) + np.where(w > 1.0, np.log(w) * (u / (w - 1.0)), u)
+    corrected = np.log(w) * (u / (w - 1.0))
+    return np.maximum(a, b) + np.where(w > 1.0, corrected, u)
 
 
 LACKING: dict[str, Callable[..., Any]] = {
@@ -135,12 +138,14 @@ class _Writer:
         self.nodes = list[Any]()
         self.constants = list[Any]()
 
-    def constant(self, given: Any) -> str:
+    def constant(self, values: Any) -> str:
         """Add a constant and return its name."""
         from onnx import numpy_helper
 
-        self.constants.append(numpy_helper.from_array(given, self.named(f"c{len(self.constants)}")))
-        return f"c{len(self.constants) - 1}"
+        name = f"c{len(self.constants)}"
+        tensor = numpy_helper.from_array(values, self.named(name))
+        self.constants.append(tensor)
+        return name
 
     def __call__(self, op: str, *args: Any, name: str = "", **attributes: Any) -> str:
         from onnx import helper
@@ -162,17 +167,16 @@ class _Writer:
         elif op == "Where":
             self(op, self("Cast", args[0], to=9), *args[1:], name=name)  # 9 is bool
         elif op == "Gather":
-            self(op, args[0], self.constant(args[1].astype(np.int64)), axis=1, name=name)
+            positions = self.constant(args[1].astype(np.int64))
+            self(op, args[0], positions, axis=1, name=name)
         elif op == "Table":
             last = float(len(args[1]) - 1)
-            known = self(
-                "And", self("GreaterOrEqual", args[0], [0.0]), self("Less", args[0], [last])
-            )
-            code = self("Where", known, args[0], [last])
-            flat = self(
-                "Squeeze", self("Cast", code, to=7), self.constant(np.array([1]))
-            )  # 7 is int64
-            self("Gather", args[1], flat, axis=0, name=name)
+            is_positive = self("GreaterOrEqual", args[0], [0.0])
+            is_known = self("And", is_positive, self("Less", args[0], [last]))
+            code = self("Where", is_known, args[0], [last])
+            whole = self("Cast", code, to=7)  # 7 is int64
+            codes = self("Squeeze", whole, self.constant(np.array([1])))
+            self("Gather", args[1], codes, axis=0, name=name)
         elif op == "Sum":
             self("ReduceSum", args[0], self.constant(np.array([1])), name=name)
         elif op in ("Concat", "Softmax", "ArgMax"):
@@ -190,16 +194,16 @@ class _Writer:
         if op == "Spline":
             a = self("Min", x, V)
             b = self("Max", x, V)
-            cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
-            factors = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
+            square = self("Mul", a, a)
+            cube = self("Mul", square, self("Sub", self("Mul", b, 3.0), a))
+            product = self("Mul", a, b)
+            terms = self("Add", product, self("Mul", cube, 1 / 6))
+            factors = self("Add", terms, 1.0)
             self("ReduceProd", factors, axis, keepdims=0, name=name)
             return
         step = self("Sub", x, V)
         step = self("Mul", step, step) if op == "Squares" else self("Abs", step)
         if op == "Differ":
-            step = self(
-                "Mul",
-                self("Cast", self("Greater", step, TOLERANCE), to=self.type),
-                args[2][:, None],
-            )
+            differs = self("Cast", self("Greater", step, TOLERANCE), to=self.type)
+            step = self("Mul", differs, args[2][:, None])
         self("ReduceSum", step, axis, keepdims=0, name=name)

@@ -107,10 +107,11 @@ def explain(
     >>> X = np.random.default_rng(0).normal(size=(100, 2))
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(1).normal(size=100)
     >>> model = RVMRegressor("gaussian", random_state=0).fit(X, y)
-    >>> found = model.explain(X[:5], background=X)
-    >>> found["feature_names"], found["values"].shape
+    >>> explanation = model.explain(X[:5], background=X)
+    >>> explanation["feature_names"], explanation["values"].shape
     (['x0', 'x1'], (5, 2))
-    >>> np.allclose(found["values"].sum(axis=1) + found["base_values"], model.predict(X[:5]))
+    >>> sums = explanation["values"].sum(axis=1) + explanation["base_values"]
+    >>> np.allclose(sums, model.predict(X[:5]))
     True
     """
     model = model_of(model)
@@ -163,8 +164,9 @@ def _adding_up(values: Float, totals: Float) -> Float:
     """Return the values (n, p) with the rounding errors of their sums, which should be ``totals``
     (n,), distributed: they are larger where large weights cancel."""
     sizes = np.abs(values) + 1e-300
-    missing = totals - values.sum(axis=1)
-    return np.asarray(values + missing[:, None] * sizes / sizes.sum(axis=1, keepdims=True))
+    errors = totals - values.sum(axis=1)
+    shares = errors[:, None] * sizes / sizes.sum(axis=1, keepdims=True)
+    return np.asarray(values + shares)
 
 
 def _require_products(model: Any, X: Float, background: Float) -> None:
@@ -197,7 +199,8 @@ def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
     values = np.zeros((len(X), owners.max() + 1))
     weights = model.mean[int(design.bias) :] * scaling.t_scale
     for weight, j in zip(weights, design.active % X.shape[1], strict=False):
-        values[:, owners[j]] += weight * (inputs[:, j] - others[:, j].mean())
+        differences = inputs[:, j] - others[:, j].mean()
+        values[:, owners[j]] += weight * differences
     for products in _kernel_products(design, owners, weights[len(design.active) :]):
         products.add_values(values, inputs, others)
     return values
@@ -333,7 +336,8 @@ class ColumnProducts:
         for node, share in zip(*self.quadrature, strict=True):
             np.multiply(node, step, out=u)
             u += far
-            total += np.divide(share / count * u.prod(axis=0), u, out=u, where=u != 0.0)
+            products = share / count * u.prod(axis=0)
+            total += np.divide(products, u, out=u, where=u != 0.0)
         return np.asarray((total * step).sum(axis=1) @ self.weights)
 
 
@@ -353,14 +357,16 @@ def _sampled(
     """
     B = len(background)
     p = int(owners.max()) + 1
-    places = np.random.default_rng(seed).permuted(np.tile(np.arange(p), (rounds, B, 1)), axis=2)
+    rng = np.random.default_rng(seed)
+    places = rng.permuted(np.tile(np.arange(p), (rounds, B, 1)), axis=2)
     values = np.zeros((rounds, len(X), p))
     blocks = itertools.product(range(rounds), range(len(X)), runs(B, max(1, SAMPLED_ROWS // p)))
     for k, n, part in blocks:
         order = places[k, part]  # the position of each column in its order
         for place in (order, p - 1 - order):
             has_joined = place[:, None, owners] < np.arange(p + 1)[:, None]  # (b, p + 1, d)
-            rows = np.where(has_joined, X[n], background[part, None]).reshape(-1, X.shape[1])
+            rows = np.where(has_joined, X[n], background[part, None])
+            rows = rows.reshape(-1, X.shape[1])
             means = model.moments(rows, variance=False)[0].reshape(-1, p + 1)
             steps = np.take_along_axis(np.diff(means, axis=1), place, axis=1)
             values[k, n] += steps.sum(axis=0) / (2 * B)

@@ -26,7 +26,7 @@ from partirvm.learning.sample import gathered
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
-from partirvm.model.relevance import feature_relevance, most_rows
+from partirvm.model.sensitivity import feature_relevance, most_rows
 from partirvm.process import on_threads, one_blas_thread
 from partirvm.spec.history import Entry as Entry
 from partirvm.spec.history import Record, Spent, line

@@ -22,7 +22,7 @@ from partirvm.jobs.request import Place, Places, create, request_of, requeue, sc
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, lost_workers_of
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.fitted import basis_functions_json, directions_json, sizes_json
+from partirvm.model.facts import basis_functions_json, directions_json, sizes_json
 from partirvm.quoting import html_table
 from partirvm.spec.history import Record
 from partirvm.storage import Where, open_folder
@@ -301,7 +301,7 @@ class Job:
 
     def facts(self) -> dict[str, Any]:
         """Return facts about the model for reports, as plain JSON; empty without a model
-        (``model.fitted``)."""
+        (``model.facts``)."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}

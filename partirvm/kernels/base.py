@@ -323,7 +323,7 @@ class Family(Kernel, Value):
         whose gamma is 0."""
         widths = self.widths(Z.shape[1])
         columns = np.flatnonzero(widths)
-        return x.some(columns), Z[:, columns], widths[columns]
+        return x.take(columns), Z[:, columns], widths[columns]
 
     def squares(self, x: Any, Z: Float) -> Any:
         """Return r² = Σ_j gamma_j (x_j − z_j)² (n, M) for the quantity x (n, d) and the centres Z

@@ -197,7 +197,7 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
 
     def operations(self, x: Any, Z: Float) -> Any:
         columns = list(self.columns)
-        return self.kernel.exported(x.some(columns), Z[:, columns])
+        return self.kernel.exported(x.take(columns), Z[:, columns])
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))

@@ -81,7 +81,7 @@ class FittedModel(DeclaredState):
         n_rows: the number of training rows.
         columns: names of the features and targets, categories and classes.
         pruned: what ``prune`` deleted, and at what cost.
-        relevance: relevance (d,) of each feature (``model.relevance``); None if no rows were at
+        relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were at
             hand.
     """
 
@@ -89,6 +89,10 @@ class FittedModel(DeclaredState):
     """True if all predicted values have the same unit, so that their variances can be added."""
     far_values: ClassVar[str]
     """What is predicted far from every relevance vector."""
+    measures_error: ClassVar[bool] = False
+    """True if ``pruned.squared_error`` is what pruning adds to the error of the predictions."""
+    augmentable: ClassVar[bool] = False
+    """True if RVM* (``predict.rvm_star``) applies to the model."""
 
     design: Design
     mean: Float
@@ -147,6 +151,18 @@ class FittedModel(DeclaredState):
     def with_cells_at(self, place: str) -> Self:
         """The same model, with its local residual rows moved to this folder."""
         return self
+
+    def copy_cells(self, folder: str) -> None:
+        """Copy the local residual rows to a folder, if the model has any."""
+
+    def sparse(self) -> Self:
+        """The relevance vector machine alone, without local residuals."""
+        return self
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of target columns of the training rows."""
+        return 1
 
     @property
     def n_vectors(self) -> int:

@@ -54,7 +54,7 @@ class ClassModel(FittedModel):
     pruned : Pruned
         What ``prune`` deleted, and at what cost.
     relevance : ndarray of shape (d,) or None
-        Relevance of each feature (``model.relevance``); None if no rows were at hand.
+        Relevance of each feature (``model.sensitivity``); None if no rows were at hand.
     """
 
     one_unit = True

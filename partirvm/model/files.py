@@ -17,8 +17,7 @@ from partirvm.kernels import KERNELS
 from partirvm.kernels.functions import require_no_code
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
-from partirvm.model.shapes import require_shapes
-from partirvm.model.soundness import require_sound
+from partirvm.model.soundness import require_shapes, require_sound
 from partirvm.options.values import VALUES
 from partirvm.storage import Where, open_folder, reading
 from partirvm.storage.address import absolute, store_of
@@ -73,9 +72,9 @@ def save_model(
         )
     copies = None
     place = absolute(model.cells_place)
-    if copy and isinstance(model, Model) and model.cells_place:
+    if copy and model.cells_place:
         cells = open_folder(location).place(CELLS)
-        copies = CELLS, partial(model.own_residuals.cells.copied, cells)
+        copies = CELLS, partial(model.copy_cells, cells)
         place = absolute(cells)
     model = model.with_cells_at(place)
     model.design.kernel.spec()  # raises UsageError for functions of this process

@@ -1,5 +1,4 @@
-"""A fitted regression model as a value, with what prediction needs, and facts about fitted models
-for reports.
+"""A fitted regression model as a value, with what prediction needs.
 
 Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the
 target's own units. Reported variances differ (``Model.predictive``): Σ includes the uncertainty of
@@ -12,39 +11,34 @@ training rows, the ``reach`` r, a variance v of a new target or of its mean grow
 the noise. σ² is 0 for the mean.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
-from partirvm.core.predictive import ROWS, products, quantile, widened
+from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import UsageError
 from partirvm.export.shapley import explain
-from partirvm.kernels import Directions, Kernel
-from partirvm.kernels.base import padded
-from partirvm.kernels.composed import inside
 from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import (
     FAR,
-    HEIGHT,
     FittedModel,
     OfRows,
-    bases_of,
     linear_values,
     nearness_to_others,
 )
+from partirvm.model.sensitivity import gradients
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
-from partirvm.scaling.maps import AS_IT_IS, STEP
-from partirvm.types import Bool, Columns, Float
+from partirvm.scaling.maps import AS_IT_IS
+from partirvm.types import Bool, Columns, Each, Float, squeezed
 
 BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
@@ -58,32 +52,6 @@ nothing about errors."""
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
-
-
-class Gradients(NamedTuple):
-    """Predictions at n rows with their gradients.
-
-    Attributes:
-        means: the means of the targets, (n,) or (n, T).
-        deviations: the standard deviations of new targets, of the same shape.
-        mean_slopes: the gradients of the means, (n, T, d).
-        deviation_slopes: the gradients of the standard deviations, (n, T, d).
-        nearness: nearness of the rows, (n,).
-    """
-
-    means: Float
-    deviations: Float
-    mean_slopes: Float
-    deviation_slopes: Float
-    nearness: Float
-
-    def columns(self, *, std: bool) -> Float:
-        """Return means, standard deviations if ``std``, then the gradients of both, side by
-        side."""
-        parts = [self.means, self.mean_slopes]
-        if std:
-            parts = [self.means, self.deviations, self.mean_slopes, self.deviation_slopes]
-        return np.hstack([part.reshape(len(self.nearness), -1) for part in parts])
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,12 +103,15 @@ class Model(FittedModel):
     pruned : Pruned
         What ``prune`` deleted, and at what cost.
     relevance : ndarray of shape (d,) or None
-        Relevance of each feature (``model.relevance``); None if no rows were at hand.
+        Relevance of each feature (``model.sensitivity``); None if no rows were at hand.
     """
 
     far_values = (
         "prediction is close to the target's mean, and its standard deviation to that of the target"
     )
+
+    measures_error = True
+    augmentable = True
 
     explain = explain
 
@@ -160,16 +131,13 @@ class Model(FittedModel):
         n = fit.statistics.n
         evidence = float(fit.log_evidence - n * np.log(scales).sum())
         shared = design, fit.posterior.mean, fit.posterior.root(), fit.alpha, evidence, n, columns
-        variance: Any = scales**2 * fit.noise_variance
-        of_evidence: Any = scales**2 / fit.beta
-        prior: Any = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
-        if len(scales) == 1:
-            variance = float(variance[0])
-            of_evidence = float(of_evidence[0])
-            prior = float(prior[0])
+        variance = scales**2 * fit.noise_variance
+        evidence_noise = squeezed(scales**2 / fit.beta)
+        prior = np.maximum(scales**2 * fit.target_variance - variance, 0.0)
         known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
-        model = cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
-        return replace(model, prior_variance=prior)
+        noise = squeezed(variance), evidence_noise, fit.calibration, fit.fixed_noise
+        model = cls(*shared, *noise, known)
+        return replace(model, prior_variance=squeezed(prior))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields; cached values are computed again."""
@@ -207,12 +175,10 @@ class Model(FittedModel):
         return replace(self, reach=reach_of(near)) if len(near) else self
 
     def _with_error(self, growth: Float) -> Self:
-        error: Any = self.evidence_noise * growth / self.n_rows
-        noise: Any = self.noise_variance + np.maximum(error, 0.0)
-        if self.n_targets == 1:
-            error = float(error[0])
-            noise = float(noise[0])
-        pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
+        error = self.evidence_noise * growth / self.n_rows
+        noise = squeezed(self.noise_variance + np.maximum(error, 0.0))
+        squared_error = self.pruned.squared_error + squeezed(error)
+        pruned = replace(self.pruned, squared_error=squared_error)
         return replace(self, pruned=pruned, noise_variance=noise)
 
     def explained_values(self, X: Float) -> Float:
@@ -227,20 +193,21 @@ class Model(FittedModel):
         return used
 
     @property
-    def own_residuals(self) -> LocalResiduals:
+    def _local_residuals(self) -> LocalResiduals:
         """The model's local residuals. Raises ``UsageError`` if it has none."""
-        if self.residuals is None and (kernel := Metric.lacks(self.design)):
+        if self.residuals is not None:
+            return self.residuals
+        kernel = Metric.lacks(self.design)
+        if kernel:
             raise UsageError(
                 f"the model has no local residuals, because its kernel {quoted(kernel)} measures "
                 "no distances: choose another kernel, such as 'gaussian'"
             )
-        if self.residuals is None:
-            raise UsageError(
-                "the model has no local residuals: they were switched off, gained nothing on "
-                "left-out rows, or did not fit in memory; residual='local' keeps them in any "
-                "case, or says why it cannot"
-            )
-        return self.residuals
+        raise UsageError(
+            "the model has no local residuals: they were switched off, gained nothing on "
+            "left-out rows, or did not fit in memory; residual='local' keeps them in any "
+            "case, or says why it cannot"
+        )
 
     @property
     def cells_place(self) -> str:
@@ -249,8 +216,12 @@ class Model(FittedModel):
     def with_cells_at(self, place: str) -> "Model":
         if not self.cells_place:
             return self
-        cells = replace(self.own_residuals.cells, place=place)
-        return replace(self, residuals=replace(self.own_residuals, cells=cells))
+        cells = replace(self._local_residuals.cells, place=place)
+        return replace(self, residuals=replace(self._local_residuals, cells=cells))
+
+    def copy_cells(self, folder: str) -> None:
+        if self.cells_place:
+            self._local_residuals.cells.copied(folder)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -263,13 +234,13 @@ class Model(FittedModel):
         return len(self.design.scaling.t_scale)
 
     @property
-    def intercept(self) -> float | Float:
+    def intercept(self) -> Each:
         """The mean without kernels or basis functions, in the target's units; (T,) for T
         targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
-        intercepts: Float = scaling.t_shift + scaling.t_scale * bias
-        return intercepts if self.n_targets > 1 else float(intercepts[0])
+        intercept: Each = squeezed(scaling.t_shift + scaling.t_scale * bias)
+        return intercept
 
     @property
     def determinedness(self) -> Float:
@@ -284,7 +255,7 @@ class Model(FittedModel):
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd
         maximises the log density of left-out rows, and ``interval`` uses other multiples. With
-        ``return_gradient``, their gradients follow, (n, d) each (``gradients``). Raises
+        ``return_gradient``, their gradients follow, (n, d) each (``model.sensitivity``). Raises
         ``DataError`` if features differ.
         """
         function = self.predictions(std=return_std, gradient=return_gradient)
@@ -294,117 +265,21 @@ class Model(FittedModel):
     def predictions(self, *, std: bool, gradient: bool) -> OfRows:
         """The function of raw inputs that returns the values of ``predict`` side by side."""
         if gradient:
-            return partial(self.gradients, std=std)
+            return partial(gradients, self, std=std)
         return self.predictive.values if std else self.means
 
     def parted(self, values: Float, *, std: bool, gradient: bool) -> Any:
         """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T
         targets, (n, T, …)."""
+        n = len(values)
         T = self.n_targets
-        shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
-        pieces = np.split(values, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
-        shaped = [
-            piece.reshape(len(values), *shape[T == 1 :])
-            for piece, shape in zip(pieces, shapes, strict=True)
-        ]
-        return tuple(shaped) if len(shaped) > 1 else shaped[0]
-
-    def gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
-        """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
-
-        Values (n, V) are the means of T targets, with ``std`` also their standard deviations, then
-        the gradient (d) of each, all from ``predictive``. Category codes have the derivative 0, as
-        kernels do at a kink. Raises ``UsageError`` for local residuals and user-defined functions,
-        ``DataError`` for missing values.
-        """
-        if self.residuals is not None:
-            raise UsageError(
-                "local residuals have no gradient: fit with residual='none', or take "
-                "model_.sparse()"
-            )
-        if np.isnan(X).any():
-            raise DataError("rows with missing values have no gradient: fill the values in")
-        starts = range(0, max(len(X), 1), HEIGHT)
-        panels = [self.predictive._gradients(X[start : start + HEIGHT]) for start in starts]
-        values = np.concatenate([panel.columns(std=std) for panel in panels])
-        return values, np.concatenate([panel.nearness for panel in panels])
-
-    @one_blas_thread()
-    def _gradients(self, X: Float) -> Gradients:
-        """Return the gradients for a panel, by the chain rule from Φμ and φᵀΣφ."""
-        n = len(X)
-        T = self.n_targets
-        mean, variance, near = replace(self, reach=0.0).moments(X)
-        rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
-        block = self.design.block(rows)
-        mean_slopes = self._mean_slopes(rows, block)[:n]
-        variance_slopes = self._variance_slopes(rows, block)[:n]
-        if self.design.noise is not None:  # of one target
-            power = TEMPER if self.calibration is None else 1.0
-            noise_slopes = power * self._noise_at(X) * self.design.noise_gradient(X).T
-            variance_slopes = variance_slopes + noise_slopes.T[:, None]
-        if self.reach:
-            variance_slopes = self._prior_slopes(rows, block, variance, variance_slopes)
-            variance = self._with_prior(variance, near)
-        target = self.design.scaling.target
-        step = 1j * STEP
-        moved: Any = target.moments(  # as in ``pulled_back``
-            mean.reshape(n, T, 1) + step * mean_slopes,
-            variance.reshape(n, T, 1) + step * variance_slopes,
-        )
-        mean, variance = target.moments(mean, variance)
-        return Gradients(
-            mean,
-            np.sqrt(variance),
-            moved[0].imag / STEP,
-            np.sqrt(moved[1]).imag / STEP,
-            near,
-        )
-
-    def _mean_slopes(self, rows: Float, block: Float) -> Float:
-        """Return the gradients (m, T, d) of the linear means at raw inputs (m, d), from the design
-        ``block`` (m, M) there."""
-        weights = self.mean.reshape(-1, self.n_targets).T
-        slopes = [
-            self.design.raw_gradient(rows, block, np.broadcast_to(column, block.shape))
-            for column in weights
-        ]
-        return np.asarray(self.design.scaling.t_scale[:, None] * np.stack(slopes, axis=1))
-
-    def _variance_slopes(self, rows: Float, block: Float) -> Float:
-        """Return the gradients (m, T, d) of φᵀΣφ at raw inputs (m, d), from the design ``block``
-        (m, M) there."""
-        M = len(self.mean)
-        slopes = []
-        for root in self.root.reshape(self.n_targets, M, M):
-            weights = 2.0 * products(products(block, root), root.T)
-            slopes.append(self.design.raw_gradient(rows, block, weights))
-        return np.asarray(self.design.scaling.t_scale[:, None] ** 2 * np.stack(slopes, axis=1))
-
-    def _prior_slopes(self, rows: Float, block: Float, variance: Float, slopes: Float) -> Float:
-        """Return the gradients (n, T, d) of the variances ``_with_prior``.
-
-        Args:
-            rows: (m, d), the n raw inputs, and m − n rows that do not count.
-            block: (m, M), the design at the rows.
-            variance: (n,) or (n, T), variances without the prior.
-            slopes: (n, T, d), their gradients.
-        """
-        n, T, _ = slopes.shape
-        ratios = block[:, self.design.n_leading :] / self.design.peaks()
-        nearest = self.design.n_leading + ratios.argmax(axis=1)
-        weights = np.zeros(block.shape)
-        weights[np.arange(len(rows)), nearest] = (
-            1.0 / self.design.peaks()[nearest - self.design.n_leading]
-        )
-        of_nearness = self.design.raw_gradient(rows, block, weights)[:n, None]
-        near = ratios.max(axis=1)[:n]
-        share = self._prior_share(near)
-        of_share = np.where((share > 0.0) & (share < 1.0), -2.0 * near / self.reach**2, 0.0)
-        missing = self.prior_variance + self.noise_variance - variance.reshape(n, T)
-        likelihood_share = 1.0 - share[:, None] * (missing > 0.0)
-        added = of_share[:, None] * np.maximum(missing, 0.0)
-        return np.asarray(likelihood_share[:, :, None] * slopes + added[:, :, None] * of_nearness)
+        count = 1 + std
+        parts: list[Float] = np.split(values[:, : count * T], count, axis=1)
+        if gradient:
+            slopes = np.split(values[:, count * T :], count, axis=1)
+            parts += [part.reshape(n, T, len(self.columns.features)) for part in slopes]
+        squeezed_parts = tuple(squeezed(part, axis=1) for part in parts)
+        return squeezed_parts if len(parts) > 1 else squeezed_parts[0]
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and
@@ -413,10 +288,9 @@ class Model(FittedModel):
         For several targets, ``mean_<target>`` for each, then ``std_<target>`` and so on; unnamed
         targets have numbers.
         """
-        names = self.columns.targets or range(self.n_targets)
-        targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
         kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
-        return tuple(f"{kind}{target}" for kind in kinds for target in targets)
+        targets = self.columns.target_labels(self.n_targets)
+        return tuple(f"{kind}_{target}" for kind in kinds for target in targets) or kinds
 
     def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
         """What is predicted at raw inputs X (n, d), (n, V) as in ``value_names``, and nearness
@@ -442,6 +316,11 @@ class Model(FittedModel):
         mean, _, near = self.moments(X, variance=False)
         return mean.reshape(len(X), -1), near
 
+    @property
+    def _is_calibrated(self) -> bool:
+        """True if ``predictive`` widens the Gaussians, as it does for one target."""
+        return self.n_targets == 1
+
     @cached_property
     def predictive(self) -> "Model":
         """The model whose ``moments`` are reported for new rows.
@@ -451,7 +330,7 @@ class Model(FittedModel):
         of Student's t. With local residuals, it is the model itself, whose variances maximise the
         log density of left-out rows.
         """
-        if self.n_targets > 1 or self.residuals is not None:
+        if self.residuals is not None or not self._is_calibrated:
             return self
         scale = self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
         return replace(
@@ -477,11 +356,9 @@ class Model(FittedModel):
     def _multiple(self, level: float) -> float:
         """Half width of the prediction interval at this level, in standard deviations before
         scaling."""
-        return (
-            quantile(level, self._widened[1])
-            if self.calibration is None
-            else self.calibration.multiple(level)
-        )
+        if self.calibration is not None:
+            return self.calibration.multiple(level)
+        return quantile(level, self._widened[1])
 
     def interval(
         self, level: float, kind: str = "prediction", *, hyperparameters: bool = True
@@ -530,7 +407,7 @@ class Model(FittedModel):
                     for calibration in self.residuals.calibrations
                 ]
             )
-        if self.n_targets > 1:
+        if not self._is_calibrated:
             return np.array([[quantile(level) for level in levels]] * self.n_targets)
         half = self._multiple(GAUSSIAN_LEVEL)
         wide = quantile(GAUSSIAN_LEVEL)
@@ -549,18 +426,18 @@ class Model(FittedModel):
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units,
         and ones (n,)."""
-        deviations = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
+        deviations = np.broadcast_to(np.sqrt(self.noise_at(X)), len(X))
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
             deviations = np.sqrt(noisy - mean)
         return deviations[:, None], np.ones(len(X))
 
-    def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
+    def nearest_rows(self, X: Float, ignored: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
-        target's units; ``own`` (n,) are numbers of rows to ignore."""
-        residuals = self.own_residuals
+        target's units; ``ignored`` (n,) are numbers of rows that do not count."""
+        residuals = self._local_residuals
         factor = self.design.noise_factor(X, products)
-        neighbours = residuals.explained(self.design.scaling.inputs(X), factor, own)
+        neighbours = residuals.explained(self.design.scaling.inputs(X), factor, ignored)
         return {**neighbours, "errors": self.design.scaling.t_scale * neighbours["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
@@ -568,7 +445,7 @@ class Model(FittedModel):
         target's units."""
         scale = self.design.scaling.t_scale
         factor = self.design.noise_factor(X, products)
-        mean, variance = self.own_residuals.moments(
+        mean, variance = self._local_residuals.moments(
             self.design.scaling.inputs(X), factor, noisy=noisy
         )
         return scale * mean, scale**2 * variance
@@ -614,7 +491,7 @@ class Model(FittedModel):
         mean, variance, near = replace(self, noise_variance=0.0).moments(X)
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
-    def _noise_at(self, X: Float) -> Float | float:
+    def noise_at(self, X: Float) -> Float | float:
         """Noise variance at raw X (n, d), or one number; with a tempered factor if no rows were
         left out."""
         power = TEMPER if self.calibration is None else 1.0
@@ -630,19 +507,12 @@ class Model(FittedModel):
         errors are as in ``linear_values``.
         """
         scaling = self.design.scaling
-        shift = scaling.t_shift
-        scale = scaling.t_scale
-        square = scaling.t_scale**2
-        if self.n_targets == 1:
-            shift = shift[0]
-            scale = scale[0]
-            square = square[0]
-        mean, spread, near = linear_values(
-            self.design, self.mean, X, self.root if variance else None
-        )
-        mean = shift + scale * mean
+        square = squeezed(scaling.t_scale**2)
+        root = self.root if variance else None
+        mean, spread, near = linear_values(self.design, self.mean, X, root)
+        mean = squeezed(scaling.t_shift) + squeezed(scaling.t_scale) * mean
         if spread is not None:
-            spread = square * spread + self._noise_at(X)
+            spread = square * spread + self.noise_at(X)
         if self.residuals is not None:
             correction, local_variance = self._corrections(
                 X, noisy=bool(np.any(self.noise_variance))
@@ -650,11 +520,11 @@ class Model(FittedModel):
             mean += correction
             spread = local_variance if variance else None
         if spread is not None:
-            spread = self._with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
+            spread = self.with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
         self._require_finite(X, mean, spread)
         return mean, spread, near
 
-    def _prior_share(self, near: Float) -> Float:
+    def prior_share(self, near: Float) -> Float:
         """Share (n,) of the prior in the variance at this nearness (n,): 0 from ``reach``, 1 at
         nearness 0.
 
@@ -662,12 +532,12 @@ class Model(FittedModel):
         """
         return np.asarray(1.0 - np.clip(near / self.reach, 0.0, 1.0) ** 2)
 
-    def _with_prior(self, variance: Float, near: Float) -> Float:
+    def with_prior(self, variance: Float, near: Float) -> Float:
         """Return variances (n,) or (n, T) that are those of the prior far from all vectors, if
         these are larger."""
         if not self.reach:
             return variance
-        share = self._prior_share(near).reshape(-1, *[1] * (variance.ndim - 1))
+        share = self.prior_share(near).reshape(-1, *[1] * (variance.ndim - 1))
         missing = self.prior_variance + self.noise_variance - variance
         return np.asarray(variance + share * np.maximum(missing, 0.0))
 
@@ -731,70 +601,3 @@ def reach_of(near: Float) -> float:
 def usable_reach(reach: float) -> float:
     """Return the reach, or 0 if it is too small."""
     return float(reach) if reach >= LEAST_REACH else 0.0
-
-
-def directions_json(
-    kernel: Kernel, variance: Float, features: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return each kernel direction's ``share`` and ``loadings`` by feature, as plain JSON; empty
-    without directions.
-
-    The share of a direction is gamma times its variance, as a fraction of the sum over all
-    directions, for uncorrelated inputs of ``variance`` (d,). The squares of the loadings add up to
-    1.
-    """
-    directions: list[tuple[float, dict[str, float]]] = []
-    for part, columns in inside(kernel, len(features), Directions):
-        matrix = part.matrix
-        weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
-        units = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
-        loadings = (
-            dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist()
-        )
-        directions += zip(weights.tolist(), loadings, strict=True)
-    total = sum(weight for weight, _ in directions)
-    return [
-        {"share": weight / total if total else 0.0, "loadings": loadings}
-        for weight, loadings in directions
-    ]
-
-
-def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
-    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each
-    basis function."""
-    if model.design.functions is None:
-        return []
-    bases = bases_of(model)
-    weights = bases.weights.reshape(len(bases.names), -1).tolist()
-    parts = zip(bases.names, weights, bases.relevance.tolist(), strict=True)
-    return [
-        {"name": name, "weights": of_outputs, "relevance": relevance}
-        for name, of_outputs, relevance in parts
-    ]
-
-
-def sizes_json(model: FittedModel) -> list[list[float]]:
-    """Return numbers of vectors, falling to 1, and how much the mean squared error grows if they
-    are pruned to these.
-
-    The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets;
-    classes have none.
-    """
-    sizes = list[list[float]]()
-    small = model.sparse() if isinstance(model, Model) else None
-    while small is not None and small.n_vectors:
-        sizes.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
-        small = small.prune(small.n_vectors * 4 // 5)
-    return sizes
-
-
-def targets_json(model: FittedModel) -> dict[str, Any]:
-    """Return each target's ``noise_sd`` by name, in its units, under the key ``targets``; empty for
-    one target."""
-    if not isinstance(model, Model) or model.n_targets == 1:
-        return {}
-    names = model.output_names
-    noise = np.sqrt(model.noise_variance)
-    return {
-        "targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}
-    }

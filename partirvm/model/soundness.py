@@ -1,6 +1,9 @@
 """The check of every model that was read: finite arrays of the right shapes and ranges, and finite
 predictions.
 
+``require_shapes`` checks that the arrays of the design fit together, and then ``require_sound`` the
+values, and what only a kind of model has.
+
 Checksums detect damage, not values that somebody chose. So every array of a model must be float64
 or int64 and finite wherever it lies, positions must be within their ranges, and the model must
 predict finite values at a few rows of its own. After that, a model predicts, or raises one of the
@@ -8,23 +11,27 @@ package's own errors.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.link import LINKS
 from partirvm.errors import PartirvmError
 from partirvm.kernels.design import Design
 from partirvm.kernels.permission import functions_of
-from partirvm.local.cells import NUMBER
+from partirvm.local.cells import NUMBER, Cells, rows_of_cell
+from partirvm.local.kriging import CORRELATIONS
 from partirvm.local.residuals import LocalResiduals
+from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
+from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.quoting import quoted
 from partirvm.scaling.maps import AS_IT_IS, FeatureMap, Scaling
-from partirvm.types import Float
+from partirvm.types import RESIDUAL_COLUMNS, Float, squeezed
 
 TARGET_MAPS = ("none", "log", "asinh")
 """Kinds of ``TargetMap``."""
@@ -39,6 +46,95 @@ LEVEL = 0.95
 """Level of the interval that a model that was read predicts at once."""
 
 
+def require_shapes(model: FittedModel) -> None:
+    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays are
+    inconsistent."""
+    if not isinstance(model, FittedModel):
+        raise TypeError(f"it is a {type(model).__name__}")
+    scaling = model.design.scaling
+    n_vectors, n_features = model.design.centres.shape
+    _require_shape("labels", model.design.labels.shape, (n_vectors,))
+    _require_shapes_of_weights(model, n_features)
+    _require_shapes_of_scaling(scaling, n_features)
+    _require_shapes_of_noise(model.design)
+
+
+def _require_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise ValueError(f"the array {name!r} has shape {shape} instead of {expected}")
+
+
+def _require_shapes_of_weights(model: FittedModel, n_features: int) -> None:
+    """Check the means and the precisions of the weights, and the relevance of the features."""
+    M = model.design.n_columns
+    _require_shape("mean", model.mean.shape[:1], (M,))
+    _require_shape("alpha", model.alpha.shape, (M,))
+    if model.relevance is not None:
+        _require_shape("relevance", model.relevance.shape, (n_features,))
+
+
+def _require_shapes_of_scaling(scaling: Scaling, n_features: int) -> None:
+    """Check the maps of features and targets."""
+    _require_shape("t_shift", scaling.t_shift.shape, scaling.t_scale.shape)
+    n_inputs = n_features
+    features = scaling.features
+    if features is not None:
+        n_inputs = len(features.sources)
+        warps = features.centres.shape + features.spreads.shape
+        _require_shape("warps", warps, (n_features, n_features))
+        if not all(0 <= feature < n_features for feature in features.sources.tolist()):
+            raise ValueError("an input of its kernel comes from an unknown feature")
+    _require_shape("x_shift", scaling.x_shift.shape, (n_inputs,))
+    _require_shape("x_scale", scaling.x_scale.shape, (n_inputs,))
+    if scaling.regressions is not None:
+        _require_shape("regressions", scaling.regressions.shape, (n_inputs, n_inputs))
+
+
+def _require_shapes_of_noise(design: Design) -> None:
+    """Check the model of local noise, if there is one."""
+    if design.noise is None:
+        return
+    count = len(design.noise.centres)
+    n_inputs = design.scaling.n_inputs
+    _require_shape("noise_centres", design.noise.centres.shape, (count, n_inputs))
+    _require_shape("noise_weights", design.noise.weights.shape, (count,))
+
+
+def _require_shapes_of_residuals(residuals: LocalResiduals, scaling: Scaling) -> None:
+    """Check the local residuals of a model with this scaling."""
+    metric = residuals.metric
+    cells = residuals.cells
+    n_inputs = scaling.n_inputs
+    is_consistent = (
+        (cells.records is None) == bool(cells.place)
+        and all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
+        and all(0 <= feature < n_inputs for feature, *_ in metric.levels)
+        and cells.n_rows <= residuals.n_rows
+        and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)
+    )
+    if not is_consistent:
+        raise ValueError(
+            "its local residuals have wrong rows or neighbours, or an unknown feature or family"
+        )
+    n_targets = scaling.t_scale.shape
+    _require_shape("axes", metric.axes.shape[1:], (n_inputs,))
+    _require_shape("kernels", (len(residuals.kernels),), n_targets)
+    _require_shape("calibrations", (len(residuals.calibrations),), n_targets)
+    width = metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS
+    _require_shape("records", (cells.width,), (width,))
+    _require_shapes_of_cells(cells, metric.width)
+
+
+def _require_shapes_of_cells(cells: Cells, n_coordinates: int) -> None:
+    """Check the boxes and the records of the cells, or the hashes of those in a folder."""
+    count = -(-cells.n_rows // rows_of_cell(cells.width))
+    _require_shape("boxes", cells.boxes.shape, (count, 2, n_coordinates))
+    if cells.records is None:
+        _require_shape("hashes", (len(cells.hashes),), (count,))
+    else:
+        _require_shape("residuals", cells.records.shape, (cells.n_rows, cells.width))
+
+
 def require_sound(model: Model | ClassModel) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless the model predicts finite values; its shapes
     were checked before."""
@@ -49,10 +145,7 @@ def require_sound(model: Model | ClassModel) -> None:
     _require_scaling(model.design.scaling, len(model.columns.features))
     _require_design(model.design)
     _require("alpha", (model.alpha > 0).all(), "must be above 0")
-    if isinstance(model, Model):
-        _require_regression(model)
-    else:
-        _require_classes(model)
+    KINDS[type(model)](model)
     # a user's function is not called before the model is used
     if not list(functions_of(model.design)):
         _require_predictions(model)
@@ -66,6 +159,11 @@ def _require_classes(model: ClassModel) -> None:
     widths = (K,) if K > 2 or model.ramp is not None else (1, 2)
     is_known = model.mean.ndim == 2 and model.mean.shape[-1] in widths
     _require("mean", is_known, "has another number of classes")
+    if model.likelihood not in LINKS:
+        raise ValueError(f"its likelihood {quoted(model.likelihood)} is unknown to this process")
+    M = model.design.n_columns
+    n_roots = model.mean.shape[1] if model.ramp is None else 1
+    _require_shape("root", model.root.shape, (n_roots, M, M))
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -199,8 +297,8 @@ def _require_design(design: Design) -> None:
 
 def _require_regression(model: Model) -> None:
     """Raise ``ValueError`` for noise that is no variance, and for local residuals without rows."""
-    T = len(model.design.scaling.t_scale)
-    shape = () if T == 1 else (T,)
+    T = model.n_targets
+    shape = np.shape(squeezed(model.design.scaling.t_scale))
     _require("mean", model.mean.shape[1:] == shape, "has another number of targets")
     _require_variance("noise_variance", model.noise_variance, (shape,))
     _require_variance("evidence_noise", model.evidence_noise, (shape,))
@@ -209,8 +307,18 @@ def _require_regression(model: Model) -> None:
     has_local_vectors = model.n_vectors and model.design.kernel.local
     _require("reach", not model.reach or has_local_vectors, "needs local vectors")
     _require_positions("known_alpha", np.array(model.known_alpha, np.int64), model.design.n_columns)
+    M = model.design.n_columns
+    _require_shape("root", model.root.shape, (*shape, M, M))
     if model.residuals is not None:
+        _require_shapes_of_residuals(model.residuals, model.design.scaling)
         _require_residuals(model.residuals)
+
+
+KINDS: dict[type, Callable[[Any], None]] = {
+    Model: _require_regression,
+    ClassModel: _require_classes,
+}
+"""What is checked of each kind of model alone."""
 
 
 def _require_variance(name: str, value: float | Float, shapes: tuple[tuple[int, ...], ...]) -> None:
@@ -239,7 +347,7 @@ def _require_residuals(residuals: LocalResiduals) -> None:
 def _require_predictions(model: Model | ClassModel) -> None:
     """Raise ``ValueError`` unless the model predicts finite values at some of its vectors, and
     numbers for gaps."""
-    if isinstance(model, Model) and model.cells_place:
+    if model.cells_place:
         model = model.sparse()  # its rows are elsewhere, and are checked when they are read
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, ingest
-from partirvm.data.source import Source, Together, require_like
+from partirvm.data.source import Source, Together, require_features_like, require_like
 from partirvm.data.tables import ingesting, is_table
 from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataWarning, UsageError, warn
@@ -21,7 +21,7 @@ from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.model import FAR, AnyModel, ClassModel, OfRows
+from partirvm.model import FAR, AnyModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.process import warn_of_versions
@@ -108,7 +108,7 @@ def predict(
     _require_outside(output, filter(None, (job, data, augment)))
     check_output(output, overwrite=overwrite)
     with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
-        require_like(source, model.columns)
+        require_features_like(source, model.columns)
         if augment is None:
             values = partial(model.predictive.values, multiples=multiples)
             tiles = _together(source, model)
@@ -319,6 +319,6 @@ def score(
         executor: executor of the pass
         progress: function called with the numbers of tiles done and in all
     """
-    require_like(source, model.columns, 1 if isinstance(model, ClassModel) else model.n_targets)
+    require_like(source, model.columns, model.n_targets)
     scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores

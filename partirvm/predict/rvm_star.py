@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from partirvm.kernels import NoKernel
 from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
-from partirvm.model import FAR, AnyModel, Model
+from partirvm.model import FAR, Model
 from partirvm.process import one_blas_thread
 from partirvm.resolve.new_problem import checked_moments
 from partirvm.scaling.maps import AS_IT_IS
@@ -169,17 +169,17 @@ class Piece(NamedTuple):
     variance: Float
 
 
-def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> "Augmenting":
+def augmenting_of(store: JobStore, model: Any, data: str, executor: Executor) -> "Augmenting":
     """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` if the
     DATA differ.
 
     Args:
         store: job
-        model: model of the job
+        model: model of the job, of any kind
         data: path or URL of the DATA to which it was fitted
         executor: executor of the passes
     """
-    if not isinstance(model, Model):
+    if not model.augmentable:
         raise UsageError(
             f"{store.location} holds a classifier, but augment supports regression only: omit "
             "augment"

@@ -54,7 +54,7 @@ class Report:
     ``Plan.to_json()``, ``history`` the driver's entries. ``relevance``, ``directions`` and
     ``bases`` are those of ``Job``; ``missing`` is the share of training rows without a value, by
     feature. ``outputs`` names the targets, or the classes; ``sizes`` comes from
-    ``model.fitted.sizes_json``; ``damaged`` lists the errors of unreadable parts.
+    ``model.facts.sizes_json``; ``damaged`` lists the errors of unreadable parts.
     """
 
     values: dict[str, Any]

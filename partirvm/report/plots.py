@@ -300,14 +300,43 @@ def _confusion(diagnostics: ClassDiagnostics, names: Sequence[str], axis: Any) -
 
 
 class TargetCharts(NamedTuple):
-    """Charts of a target; ``name`` is empty if there is only one. A classification has the names of
-    its ``classes``."""
+    """Charts of a target.
+
+    Attributes:
+        name: the name of the target; empty if there is only one.
+        charts: the charts.
+        diagnostics: what they show.
+        number: the number of the target.
+        classes: the names of the classes; empty for numbers.
+    """
 
     name: str
     charts: Sequence[Chart]
-    found: Diagnostics
+    diagnostics: Diagnostics
     number: int = 0
     classes: Sequence[str] = ()
+
+
+def _number_target(
+    diagnostics: NumberDiagnostics, number: int, names: Sequence[str]
+) -> TargetCharts:
+    """Return the charts of a target of numbers, from the names of all targets."""
+    name = names[number] if names else f"target {number}"
+    return TargetCharts(name, number_charts(diagnostics, name), diagnostics, number)
+
+
+def _class_target(diagnostics: ClassDiagnostics, number: int, names: Sequence[str]) -> TargetCharts:
+    """Return the charts of a target of classes, from the names of these."""
+    names = names or [f"class {code}" for code in range(len(diagnostics.rows))]
+    classes = list(map(str, names))
+    return TargetCharts("", class_charts(diagnostics, classes), diagnostics, number, classes)
+
+
+DRAWN: dict[type, Callable[[Any, int, Sequence[str]], TargetCharts]] = {
+    NumberDiagnostics: _number_target,
+    ClassDiagnostics: _class_target,
+}
+"""How a target with diagnostics of each kind is drawn."""
 
 
 def target_charts(
@@ -315,32 +344,13 @@ def target_charts(
 ) -> list[TargetCharts]:
     """Return the charts of each target. ``names`` are those of the targets or, for a
     classification, of the classes."""
-    drawn = []
-    for number, of_target in enumerate(diagnostics):
-        if isinstance(of_target, ClassDiagnostics):
-            classes = list(map(str, names)) or [
-                f"class {code}" for code in range(len(of_target.rows))
-            ]
-            drawn.append(
-                TargetCharts("", class_charts(of_target, classes), of_target, classes=classes)
-            )
-        else:
-            name = (
-                names[number]
-                if number < len(names)
-                else "target"
-                if len(diagnostics) == 1
-                else f"target {number}"
-            )
-            drawn.append(
-                TargetCharts(
-                    name if len(diagnostics) > 1 else "",
-                    number_charts(of_target, name),
-                    of_target,
-                    number,
-                )
-            )
-    return [group for group in drawn if group.charts]
+    targets = [
+        DRAWN[type(of_target)](of_target, number, names)
+        for number, of_target in enumerate(diagnostics)
+    ]
+    if len(targets) == 1:
+        targets = [targets[0]._replace(name="")]
+    return [target for target in targets if target.charts]
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:

@@ -16,36 +16,45 @@ def levels_of(codes: Float, count: int) -> Int:
     A missing code is NaN, or ``count`` + 1 with a fold.
     """
     codes = codes.real
-    known = (codes >= 0) & (codes < count)
-    missing = np.isnan(codes) | ((np.floor(codes) == count + 1) & (codes > count + 1))
-    return np.where(missing, count + 1, np.where(known, codes, count)).astype(np.int64)
+    is_known = (codes >= 0) & (codes < count)
+    has_fold = (np.floor(codes) == count + 1) & (codes > count + 1)
+    is_missing = np.isnan(codes) | has_fold
+    levels = np.where(is_known, codes, count)
+    return np.where(is_missing, count + 1, levels).astype(np.int64)
 
 
 def blocks_of(codes: Float, count: int) -> Int:
     """Return which of ``count`` blocks of a table applies to codes (n,): 0, or 1 + fold for a code
     with a fold."""
-    blocks = np.rint(np.nan_to_num(np.mod(codes.real, 1.0)) / FOLD)
+    fractions = np.nan_to_num(np.mod(codes.real, 1.0))
+    blocks = np.rint(fractions / FOLD)
     return np.where(blocks < count, blocks, 0).astype(np.int64)
+
+
+def known_levels(table: Float) -> int:
+    """Return the number L of known levels of a table (B, L + 2, …)."""
+    return int(table.shape[1]) - 2
 
 
 def of_levels(table: Float, codes: Float) -> Float:
     """Return the elements of a table (B, L + 2, …) for a feature's codes (n,), with shape (n,
     …)."""
-    n_blocks, n_levels = table.shape[:2]
-    return np.asarray(table[blocks_of(codes, n_blocks), levels_of(codes, n_levels - 2)])
+    blocks = blocks_of(codes, len(table))
+    levels = levels_of(codes, known_levels(table))
+    return np.asarray(table[blocks, levels])
 
 
 def with_folds(codes: Float, count: int, folds: Int) -> Float:
     """Return the codes (n,) of a feature with ``count`` levels in training rows of these folds
     (n,)."""
-    return np.asarray(
-        np.where(np.isnan(codes), count + 1.0, np.floor(codes)) + FOLD * (1.0 + folds)
-    )
+    levels = np.where(np.isnan(codes), count + 1.0, np.floor(codes))
+    return np.asarray(levels + FOLD * (1.0 + folds))
 
 
 def without_folds(codes: Float, count: int) -> Float:
     """Return the codes (n,) of training rows as they were before ``with_folds``."""
-    return np.asarray(np.where(levels_of(codes, count) == count + 1, np.nan, np.floor(codes)))
+    is_missing = levels_of(codes, count) == count + 1
+    return np.asarray(np.where(is_missing, np.nan, np.floor(codes)))
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
@@ -60,9 +69,13 @@ def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
         moments: means and deviations of the features (2, g)
         p: number of functions, 1 plus a multiple of g
     """
-    z = np.nan_to_num(np.clip((X[:, numbers] - moments[0]) / moments[1], -4.0, 4.0))
-    quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
-    curves = [
-        np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // max(len(numbers), 1))
-    ]
-    return np.concatenate([np.ones((len(X), 1)), *curves], axis=1)
+    means, deviations = moments
+    z = (X[:, numbers] - means) / deviations
+    z = np.nan_to_num(np.clip(z, -4.0, 4.0))
+    quantiles = 0.5 + 0.5 * np.tanh(0.8 * z)
+    functions = [np.ones((len(X), 1))]
+    if p > 1:
+        functions.append(z)
+    count = (p - 1) // max(len(numbers), 1)
+    functions += [np.cos(np.pi * k * quantiles) for k in range(1, count)]
+    return np.concatenate(functions, axis=1)

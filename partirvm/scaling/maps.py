@@ -8,11 +8,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from partirvm.scaling.levels import (
+    known_levels,
     level_functions,
     levels_of,
     of_levels,
@@ -20,8 +21,14 @@ from partirvm.scaling.levels import (
 )
 from partirvm.types import Bool, DeclaredState, Float, Int
 
+Tables: TypeAlias = tuple[tuple[int, Float], ...]
+"""Positions of categorical features, each with a table by block and level."""
+
 SWEEPS = 10
 """Number of Gauss–Seidel sweeps over the missing inputs of a row."""
+
+LEAST_TARGET = 1e-300
+"""A target that is not positive counts as this before its logarithm is taken."""
 
 STEP = 1e-100
 """Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do
@@ -38,8 +45,11 @@ to multiples of 2e-10 removes differences of 1e-16. The noise is at least 400,00
 def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Float:
     """Return Σ_m weights[n, m] ∂f_m(x_n)/∂x_n, (n, d), of analytic f: Im f(x + ih) = h f'(x)
     (Squire & Trapp 1998)."""
-    moved = (function(X + 1j * move).imag / STEP for move in STEP * np.eye(X.shape[1]))
-    return np.stack([(weights * each).sum(axis=1) for each in moved], axis=1)
+    columns = []
+    for move in STEP * np.eye(X.shape[1]):
+        slopes = function(X + 1j * move).imag / STEP
+        columns.append((weights * slopes).sum(axis=1))
+    return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)
@@ -74,13 +84,13 @@ class FeatureMap(DeclaredState):
     centres: Float
     spreads: Float
     gaps: Int
-    tables: tuple[tuple[int, Float], ...] = ()
-    effects: tuple[tuple[int, Float], ...] = ()
+    tables: Tables = ()
+    effects: Tables = ()
     numbers: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
-    doubts: tuple[tuple[int, Float], ...] = ()
+    doubts: Tables = ()
     share: float = 1.0
-    variances: tuple[tuple[int, Float], ...] = ()
+    variances: Tables = ()
     log_shares: Float = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
@@ -96,17 +106,22 @@ class FeatureMap(DeclaredState):
             functions = level_functions(X, self.numbers, self.moments, weights.shape[2])
             effects = functions * of_levels(weights, X[:, j])
             additional.append(effects.sum(axis=1, keepdims=True))
-        gaps = np.isnan(X[:, self.gaps])
-        for j, table in self.tables:
-            missing_level = table.shape[1] - 1
-            missing = levels_of(X[:, j], table.shape[1] - 2) == missing_level
-            gaps[:, self.gaps == j] = missing[:, None]
-        inputs = np.concatenate([X, *additional, gaps], axis=1)
+        inputs = np.concatenate([X, *additional, self._missing(X)], axis=1)
         for j in np.flatnonzero(self.spreads).tolist():
-            inputs[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
+            distances = X[:, j] - self.centres[j]
+            inputs[:, j] = np.arcsinh(distances / self.spreads[j])
         for j, columns in coordinates.items():
             inputs[:, j] = columns[:, 0]
         return inputs
+
+    def _missing(self, X: Float) -> Bool:
+        """Return for each feature with ``gaps`` the rows X (n, d) without a value."""
+        is_missing = np.isnan(X[:, self.gaps])
+        for j, table in self.tables:
+            count = known_levels(table)
+            has_no_level = levels_of(X[:, j], count) == count + 1
+            is_missing[:, self.gaps == j] = has_no_level[:, None]
+        return is_missing
 
     def noise_factor(self, X: Float) -> Float:
         """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over
@@ -118,7 +133,8 @@ class FeatureMap(DeclaredState):
 
     def level_variances(self, X: Float) -> Float:
         """Return the sum (n, C) of ``variances`` at rows X (n, d); there must be some."""
-        return np.asarray(sum(of_levels(variances, X[:, j]) for j, variances in self.variances))
+        variances = [of_levels(table, X[:, j]) for j, table in self.variances]
+        return np.asarray(sum(variances))
 
     def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
         """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in
@@ -126,19 +142,15 @@ class FeatureMap(DeclaredState):
 
         The mean noise factor of the training rows, ``share`` + mean, becomes one.
         """
-        level = self.share + multiple * mean
-        doubts = tuple((j, multiple / level * each) for j, each in self.doubts)
-        return replace(self, doubts=doubts, share=self.share / level)
+        total = self.share + multiple * mean
+        factor = multiple / total
+        doubts = tuple((j, factor * table) for j, table in self.doubts)
+        return replace(self, doubts=doubts, share=self.share / total)
 
     @property
     def folded(self) -> dict[int, int]:
         """The number of levels of each feature whose training rows need folds, by position."""
-        return {j: table.shape[1] - 2 for j, table in self.tables if len(table) > 1}
-
-    @property
-    def n_folds(self) -> int:
-        """The number of folds of the training rows; 0 without ``folded`` features."""
-        return max((len(table) for _, table in self.tables), default=1) - 1
+        return {j: known_levels(table) for j, table in self.tables if len(table) > 1}
 
     @property
     def sources(self) -> Int:
@@ -162,29 +174,37 @@ class FeatureMap(DeclaredState):
             inputs[additional] &= varies[1:]
             place = additional.stop
         for _, blocks in self.effects:
-            if inputs[place] and len(self.numbers):  # the effect of a level may depend on numbers
-                curves = (blocks[0][:, 1:] != 0.0).any(axis=0)
-                of_numbers = curves.reshape(-1, len(self.numbers)).any(axis=0)
-                used[self.numbers[of_numbers]] = True
+            if inputs[place]:
+                used[self._numbers_used(blocks[0])] = True
             place += 1
         for j, blocks in self.doubts:
-            used[j] |= (blocks[0] != blocks[0][0]).any()
+            doubts = blocks[0]
+            used[j] |= (doubts != doubts[0]).any()
         for j, blocks in self.variances:
             used[j] |= bool(blocks.any())
         used[self.sources[inputs]] = True
         return used
 
+    def _numbers_used(self, weights: Float) -> Int:
+        """Return the numeric features on which effects with these weights (L + 2, p) depend."""
+        if not len(self.numbers):
+            return self.numbers
+        has_weight = (weights[:, 1:] != 0.0).any(axis=0)
+        is_used = has_weight.reshape(-1, len(self.numbers)).any(axis=0)
+        return np.asarray(self.numbers[is_used])
+
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
         names = list(features)
-        further = list[str]()
         for j in np.flatnonzero(self.spreads).tolist():
-            names[j] = f"asinh(({features[j]} − {self.centres[j]:.3g})/{self.spreads[j]:.3g})"
+            target_map = TargetMap("asinh", self.centres[j], self.spreads[j])
+            names[j] = target_map.name(features[j])
         for j, table in self.tables:
             names[j] = f"{features[j]} (1)"
-            further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[2])]
-        further += [f"effect of {features[j]}" for j, _ in self.effects]
-        return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
+            names += [f"{features[j]} ({k})" for k in range(2, table.shape[2] + 1)]
+        names += [f"effect of {features[j]}" for j, _ in self.effects]
+        names += [f"{features[j]} missing" for j in self.gaps.tolist()]
+        return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -197,45 +217,50 @@ class TargetMap(DeclaredState):
     spread: float = 1.0
 
     def __call__(self, t: Float) -> Float:
-        """Return z for targets t. For the logarithm, a target that is not positive counts as
-        1e-300."""
+        """Return z for targets t."""
+        if self.kind == "none":
+            return t
         if self.kind == "log":
-            return np.asarray(np.log(np.maximum(t, 1e-300)))
-        return t if self.kind == "none" else np.asarray(np.arcsinh((t - self.centre) / self.spread))
+            return np.asarray(np.log(np.maximum(t, LEAST_TARGET)))
+        return np.asarray(np.arcsinh((t - self.centre) / self.spread))
 
     def log_slope(self, t: Float) -> Float:
         """Return log dz/dt, the log density of t minus that of z."""
         if self.kind == "none":
             return np.zeros(t.shape)
         if self.kind == "log":
-            return -np.log(np.maximum(t, 1e-300))
+            return -np.log(np.maximum(t, LEAST_TARGET))
         return -np.log(np.hypot(t - self.centre, self.spread))
 
     def back(self, z: Float) -> Float:
         """Return the targets for values z; quantiles of z become quantiles of t."""
+        if self.kind == "none":
+            return z
         if self.kind == "log":
             return np.exp(z)  # type: ignore[no-any-return, unused-ignore]
-        return z if self.kind == "none" else self.centre + self.spread * np.sinh(z)
+        return self.centre + self.spread * np.sinh(z)
 
     def moments(self, mean: Float, variance: Float) -> tuple[Float, Float]:
         """Return the mean and variance of the target for a normal z with this mean and variance, in
         closed form."""
         if self.kind == "none":
             return mean, variance
-        grown = np.exp(0.5 * variance)
+        growth = np.exp(0.5 * variance)
         tail = np.expm1(variance)
         if self.kind == "log":
-            middle = grown * np.exp(mean)
-            return middle, tail * middle**2
-        middle = grown * np.sinh(mean)
-        relative = 0.5 * np.expm1(2 * variance) + tail * middle**2
-        return self.centre + self.spread * middle, self.spread**2 * relative
+            expected = growth * np.exp(mean)
+            return expected, tail * expected**2
+        expected = growth * np.sinh(mean)
+        relative = 0.5 * np.expm1(2 * variance) + tail * expected**2
+        return self.centre + self.spread * expected, self.spread**2 * relative
 
     def name(self, target: str) -> str:
         """Return a name for z."""
-        if self.kind == "asinh":
-            return f"asinh(({target} − {self.centre:.3g})/{self.spread:.3g})"
-        return target if self.kind == "none" else f"log({target})"
+        if self.kind == "none":
+            return target
+        if self.kind == "log":
+            return f"log({target})"
+        return f"asinh(({target} − {self.centre:.3g})/{self.spread:.3g})"
 
 
 AS_IT_IS = TargetMap()
@@ -263,7 +288,7 @@ class Scaling(DeclaredState):
     x_scale: Float
     t_shift: Float
     t_scale: Float
-    features: "FeatureMap | None" = None
+    features: FeatureMap | None = None
     target: TargetMap = AS_IT_IS
     blank: Float | None = None
     regressions: Float | None = None
@@ -287,23 +312,32 @@ class Scaling(DeclaredState):
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
-        return np.arange(self.n_inputs) if self.features is None else self.features.sources
+        if self.features is None:
+            return np.arange(self.n_inputs)
+        return self.features.sources
 
     @property
     def embedded(self) -> list[int]:
         """Positions of the categorical features whose levels are coordinates."""
-        return [] if self.features is None else [j for j, _ in self.features.tables]
+        if self.features is None:
+            return []
+        return [j for j, _ in self.features.tables]
 
     def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
         """Return, by name, the share of training rows without a value, for those of the features
         (d,) with gaps."""
-        gaps = [] if self.features is None else self.features.gaps.tolist()
-        shares = self.x_shift[self.n_inputs - len(gaps) :].tolist()
+        if self.features is None:
+            return {}
+        gaps = self.features.gaps.tolist()
+        first = self.n_inputs - len(gaps)
+        shares = self.x_shift[first:].tolist()
         return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs, given those of the features (d,)."""
-        return tuple(features) if self.features is None else self.features.names(features)
+        if self.features is None:
+            return tuple(features)
+        return self.features.names(features)
 
     def features_of(self, inputs: Bool) -> Bool:
         """Return the features (d,) from which these inputs (d',) are computed.
@@ -316,54 +350,74 @@ class Scaling(DeclaredState):
         inputs = inputs.copy()
         if self.regressions is not None:
             gaps = self.features.gaps.tolist()
-            for j in len(gaps) * gaps:  # repeated: one may need another
+            for j in len(gaps) * gaps:  # repeated: an input may need another one
                 if inputs[j]:
                     inputs |= self.regressions[j] != 0.0
         return self.features.used(inputs)
 
     def inputs(self, X: Float) -> Float:
         """Inputs (n, d') in the kernel's coordinates."""
-        scaled = (X if self.features is None else self.features(X)) - self.x_shift
+        if self.features is not None:
+            X = self.features(X)
+        scaled = X - self.x_shift
         scaled /= self.x_scale
-        missing = np.isnan(scaled)
-        rows = missing.any(axis=1)
-        if not rows.any():
+        is_missing = np.isnan(scaled)
+        incomplete = is_missing.any(axis=1)
+        if not incomplete.any():
             return scaled
-        filled = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
-        if self.regressions is None:
-            return filled
-        incomplete = filled[rows]
-        missing = missing[rows]
-        predicted = np.flatnonzero(missing.any(axis=0) & self.regressions.any(axis=1)).tolist()
-        # each missing input is predicted from the others of its row
-        for j in SWEEPS * predicted:
-            others = incomplete[missing[:, j]] * self.regressions[j]
-            incomplete[missing[:, j], j] = others.sum(axis=1)
-        filled[rows] = incomplete
-        return filled
+        blank = 0.0 if self.blank is None else self.blank
+        scaled = np.where(is_missing, blank, scaled)
+        if self.regressions is not None:
+            scaled[incomplete] = _predicted(
+                scaled[incomplete], is_missing[incomplete], self.regressions
+            )
+        return scaled
 
     @property
     def doubtful(self) -> bool:
         """True if the variance of a target also depends on how well the effect of its level is
         known."""
-        return self.features is not None and bool(self.features.doubts)
+        if self.features is None:
+            return False
+        return bool(self.features.doubts)
 
     def noise_factor(self, X: Float) -> Float:
         """Return the factors (n,) of the noise variance at raw inputs X (n, d), from the doubts
         about level effects."""
-        return np.ones(len(X)) if self.features is None else self.features.noise_factor(X)
+        if self.features is None:
+            return np.ones(len(X))
+        return self.features.noise_factor(X)
 
     def raw_gradient(self, X: Float, gradient: Float) -> Float:
         """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient``
         (n, d') in inputs."""
         gradient = gradient / self.x_scale
-        return gradient if self.features is None else pulled_back(self.features, X, gradient)
+        if self.features is None:
+            return gradient
+        return pulled_back(self.features, X, gradient)
 
     def targets(self, t: Float) -> Float:
         """Targets (n, T) in the likelihood's units; scaled targets are rounded to the nearest
         multiple of ``GRAIN``."""
         scaled = (self.target(t) - self.t_shift) / self.t_scale
-        return np.where(self.t_scale == 1.0, scaled, np.rint(scaled / GRAIN) * GRAIN)
+        rounded = np.rint(scaled / GRAIN) * GRAIN
+        return np.where(self.t_scale == 1.0, scaled, rounded)
+
+
+def _predicted(rows: Float, is_missing: Bool, regressions: Float) -> Float:
+    """Return scaled inputs whose missing ones are predicted from the others of their row.
+
+    Args:
+        rows: scaled inputs (n, d'), some value where they are missing; overwritten.
+        is_missing: (n, d'), where they are missing.
+        regressions: (d', d') of inputs on the others.
+    """
+    is_predicted = is_missing.any(axis=0) & regressions.any(axis=1)
+    for j in SWEEPS * np.flatnonzero(is_predicted).tolist():
+        gaps = is_missing[:, j]
+        terms = rows[gaps] * regressions[j]
+        rows[gaps, j] = terms.sum(axis=1)
+    return rows
 
 
 def unfolded_inputs(X: Float, scaling: Scaling) -> Float:

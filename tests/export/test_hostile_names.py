@@ -15,7 +15,7 @@ from test_exports import random_model
 
 from partirvm import RVMClassifier
 from partirvm.errors import UsageError
-from partirvm.export.c_text import c_string
+from partirvm.export.c_header import c_string
 from partirvm.model import ClassModel
 from partirvm.types import Columns
 

@@ -21,7 +21,7 @@ from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
 from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColumns, Product
-from partirvm.model.fitted import directions_json
+from partirvm.model.facts import directions_json
 from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.report.history import (
