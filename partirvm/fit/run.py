@@ -31,7 +31,6 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row with the largest error."""
@@ -203,17 +202,5 @@ def _judged(spec: FitSpec) -> dict[str, Any]:
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
-    """Return True for the last model if it has one target, or classes without class weights, and a
-    learned kernel."""
-    problem = spec.problem
-    if entry["kind"] != "final" or not entry["vectors"]:
-        return False
-    if spec.request.reference == "none":
-        return False
-    if not any(earlier["kind"] == "kernel" for earlier in spec.entries):
-        return False
-    if problem.n_rows < COMPARED_ROWS[0] or spec.plan.machine.limit < COMPARED_MEMORY:
-        return False
-    if problem.n_classes:
-        return spec.class_weights is None
-    return problem.n_targets == 1 and problem.target_variance > 0
+    """Return True for the last model if a comparison is planned and it has vectors."""
+    return spec.plan.comparison is not None and entry["kind"] == "final" and bool(entry["vectors"])

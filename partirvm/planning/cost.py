@@ -271,7 +271,7 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     With local noise, the log variance is fitted, and then the kept columns once more.
     """
     compared = work.compared * comparison_operations(work.shape.n_rows) / work.rates.product
-    if work.shape.n_classes:
+    if not work.shape.settled:
         return last + RoundCost(kept, 0, 0.0, compared)
     n_rows = work.shape.n_rows
     left_out = min(work.shape.n_rows, LEFT_OUT_ROWS)

@@ -44,7 +44,7 @@ LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
 
 SKLEARN_TREES = 100
-"""Number of boosted trees, per class if there are more than two, that scikit-learn fits by
+"""Maximum number of boosted trees, per class if there are any, that scikit-learn fits by
 default."""
 
 STORE_FRACTION = 0.25
@@ -224,8 +224,7 @@ class Plan:
             "rounds": len(self.rounds),
             "workers": self.machine.workers,
         }
-        if shape.n_classes:
-            facts["classes"] = shape.n_classes
+        facts["classes"] = shape.n_classes
         facts["seconds"] = round(self.seconds, 2)
         facts["memory_limit"] = self.machine.limit
         facts["memory_peak"] = self.peak
@@ -265,11 +264,11 @@ class Plan:
 
     def _data_text(self) -> str:
         shape = self.shape
-        rows = counted(shape.n_rows, "row")
-        features = counted(shape.n_features, "feature")
-        classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
-        tiles = counted(shape.n_tiles, "tile")
-        return f"{rows} × {features}, {classes}{tiles} of {shape.tile_rows:,} rows"
+        counts = {"row": shape.n_rows, "feature": shape.n_features}
+        table = " × ".join(counted(count, name) for name, count in counts.items())
+        parts = {"class": shape.n_classes, "tile": shape.n_tiles}
+        split = ", ".join(counted(count, name) for name, count in parts.items() if count)
+        return f"{table}, {split} of {shape.tile_rows:,} rows"
 
     def _strategy_text(self) -> str:
         request = self.request
@@ -547,13 +546,9 @@ def _with_kernel_store(plan: Plan, columns: int) -> Plan:
 
 
 def _tries_residuals(request: Request, shape: DataShape) -> bool:
-    """Return whether local residuals are tried: for numbers with an estimated constant noise."""
-    return (
-        tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-        and shape.measured
-        and not shape.n_classes
-        and request.noise_variance == "estimate"
-    )
+    """Return whether local residuals are tried: not with a given noise variance."""
+    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+    return tried and shape.corrected and request.noise_variance == "estimate"
 
 
 def _compares(request: Request, shape: DataShape, machine: Machine, learned: str | None) -> bool:
@@ -604,7 +599,7 @@ def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
     )
     if may_lack_vectors:
         rows = min(shape.n_rows, JUDGED_ROWS[1])
-        trees = SKLEARN_TREES * (shape.n_classes if shape.n_classes > 2 else 1)
+        trees = SKLEARN_TREES * max(shape.n_classes, 1)
         comparisons.append(memory.comparison_bytes(shape, rows, libraries, trees))
     if work.compared:
         rows = min(shape.n_rows, COMPARED_ROWS[1])

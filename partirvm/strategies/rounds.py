@@ -272,9 +272,8 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
         more = fit.n - state.fit.n
         seen = intermediate_rows(problem, options)
         evidence = fit.log_evidence
-    elif (
-        problem.n_classes and problem.likelihood.dense
-    ):  # the log density of left-out rows grows with their number
+    elif problem.likelihood.rounds.left_out:
+        # the log density of left-out rows grows with their number
         evidence = state.evidence * count / max(fit.n, 1)
     work = state.work + more * len(fit.labels) ** 2
     return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
