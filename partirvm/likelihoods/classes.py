@@ -58,15 +58,12 @@ class ClassLikelihood(Likelihood):
     classifies: bool = True
     dense: bool = False
     at_once: int = 10**6
+    loss_name: str = "log loss"
 
     rounds = ClassRounds(draws_errors=True)
     newton = True
-    predictor_per_class = True
-    moderates = True
-    scales_target = False
     takes = OF_CLASSES
     prediction_without_vectors = "class frequencies"
-    loss_name = "log loss"
 
     def model(
         self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool

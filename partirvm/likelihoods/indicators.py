@@ -53,15 +53,13 @@ class IndicatorLikelihood(GaussianLikelihood):
     words: tuple[str, ...] = ("auto", "pooled")
     classifies: bool = True
     at_once: int = 600**2
+    has_noise: bool = False
+    has_ramp: bool = True
+    loss_name: str = "log loss"
 
-    scales_target = False
-    left_out_errors = False
-    rounds = ClassRounds(
-        left_out=True, ranks_gains=True, draws_errors=True, slope=LEAST_FALL, most=1.0
-    )
+    rounds = ClassRounds(ranks_gains=True, draws_errors=True, slope=LEAST_FALL, most=1.0)
     takes = OF_CLASSES
     prediction_without_vectors = "class frequencies"
-    loss_name = "log loss"
 
     def model(
         self, design: Design, fit: HyperState, columns: Columns, moderate: bool

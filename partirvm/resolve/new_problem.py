@@ -264,12 +264,12 @@ def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Probl
     )
     require_distances(request, empty)
     variances = np.ones(1)
-    if likelihood.scales_target:
+    if likelihood.has_noise:
         variances = scaled_variances(moments.targets, scaling)
     require_no_constant_target(source, variances)
     scales = scaling.t_scale
     noise: Any = None
-    if likelihood.scales_target and not isinstance(request.noise_variance, str):
+    if likelihood.has_noise and not isinstance(request.noise_variance, str):
         noise = np.clip(request.noise_variance / scales**2, *NOISE)
         noise = of_several(noise, float(noise[0]))
     return Problem(
@@ -348,7 +348,7 @@ def _scaling(
         x_scale = np.where(inputs.deviation > 0, inputs.deviation, 1.0)
     t_shift = np.zeros(len(moments.targets.mean))
     t_scale = np.ones(len(moments.targets.mean))
-    if likelihood.scales_target:
+    if likelihood.has_noise:
         t_shift, t_scale = _target_scaling(moments.targets, request)
     levels = np.array([len(columns.categories.get(name, ())) for name in columns.features])
     blank = (np.where(levels > 0, levels + 1.0, inputs.mean) - x_shift) / x_scale

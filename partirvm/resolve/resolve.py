@@ -446,7 +446,7 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     """Return the sizes of the data and the model."""
     likelihood = problem.likelihood
-    settled = likelihood.left_out_errors
+    settled = likelihood.has_noise
     estimated = settled and problem.noise_variance is None
     noise_rows = 0
     if estimated and problem.n_targets == 1 and request.noise != CONSTANT:
@@ -493,7 +493,6 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         size: partition size in candidates
     """
     n_rows = problem.n_rows
-    likelihood = problem.likelihood
     fit_rows, sample = resolve_fit_rows(
         request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled
     )
@@ -502,7 +501,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         selection = "error" if request.selection == "auto" else request.selection
     moderate = bool(request.moderate)
     if request.moderate == "auto":
-        moderate = likelihood.binary and n_rows <= MODERATE_ROWS
+        moderate = problem.likelihood.binary and n_rows <= MODERATE_ROWS
     if learns(request):
         request = replace(
             request, kernel=problem.empty.kernel, gamma="learn", gamma_multiples=(1.0,)
@@ -514,7 +513,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         selection=selection,
         fit_rows=fit_rows,
         sample_rows=sample,
-        moderate=likelihood.moderates and moderate,
+        moderate=moderate,
     )
 
 

@@ -120,8 +120,7 @@ class Problem:
     def n_outputs(self) -> int:
         """C, the number of linear predictors with their own posterior; class indicators, as one
         target, have one."""
-        likelihood = self.likelihood
-        per_class = likelihood.predictor_per_class and not likelihood.binary
+        per_class = self.likelihood.newton and not self.likelihood.binary
         return self.n_classes if per_class else 1
 
     @property
@@ -309,8 +308,6 @@ class RoundTraits:
     likelihood.
 
     Attributes:
-        left_out: True if rounds raise the log density of left-out rows, which follows from
-            ``settling`` after each fit, and not the evidence
         ranks_gains: True if candidates can be ranked by ``Likelihood.gain_pass``
         draws_errors: True if candidates with large errors are drawn at random, because the largest
             are those of wrong labels
@@ -319,18 +316,17 @@ class RoundTraits:
             evidences of the same columns
     """
 
-    left_out: bool = False
     ranks_gains: bool = False
     draws_errors: bool = False
     fewer_candidates: bool = False
     learns_again: bool = False
 
     def least_gain(self, loss: float, effort: str) -> float:
-        """Return the gain, in nats per row, below which twice the work (or, if it is that of
-        left-out rows, twice the vectors) is not worth it.
+        """Return the gain, in nats per row, below which twice the work (with ``has_ramp``, twice
+        the vectors) is not worth it.
 
         Args:
-            loss: minus what rounds raise, per row
+            loss: minus ``Likelihood.objective``, per row
             effort: value of the option
         """
         return LEAST_GAIN[effort]
@@ -356,27 +352,24 @@ class Likelihood(Protocol):
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
     single fit."""
+    has_noise: bool = False
+    """True if the target is the linear predictor plus noise of a variance σ²."""
+    has_ramp: bool = False
+    """True if left-out rows turn the predictors of each dense fit into probabilities; small rounds
+    then end with fewer vectors and the same loss."""
+    loss_name: str = "RMSE"
+    """Name of the loss by which its models are compared, in ``fit.judged`` and
+    ``fit.comparison``."""
     rounds: RoundTraits = RoundTraits()
     """How rounds choose candidates and when they end."""
     newton: bool = False
     """True if each step of a fit is a pass for one matrix per linear predictor, and a fit starts
     from the weights of columns with the same labels."""
-    predictor_per_class: bool = False
-    """True if each of more than two classes has a linear predictor with its own posterior."""
-    moderates: bool = False
-    """True if probabilities can be moderated, that is, averaged over the posterior."""
-    scales_target: bool = True
-    """True if the target is standardised."""
-    left_out_errors: bool = False
-    """True if ``settling`` gives the left-out errors of a last fit, from which noise that depends
-    on the inputs and local residuals are learned."""
     takes: frozenset[str] = frozenset()
     """Which of the options ``class_weight``, ``residual``, ``solver`` and ``warp_target`` it takes
     with values other than their defaults."""
     prediction_without_vectors: str = "mean"
     """Name of what a model without vectors predicts."""
-    loss_name: str = "RMSE"
-    """Name of the loss by which its models are compared."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction.

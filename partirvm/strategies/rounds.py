@@ -272,7 +272,7 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
         more = fit.n - state.fit.n
         seen = intermediate_rows(problem, options)
         evidence = fit.log_evidence
-    elif problem.likelihood.rounds.left_out:
+    elif problem.likelihood.has_ramp:
         # the log density of left-out rows grows with their number
         evidence = state.evidence * count / max(fit.n, 1)
     work = state.work + more * len(fit.labels) ** 2

@@ -185,7 +185,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
     """Request a fit; if its statistics have lost digits, continue with those of the residual
     target.
 
-    If rounds raise the log density of left-out rows, it is then computed.
+    A ramp is then chosen on left-out rows.
     """
     problem = state.problem
     options = state.options
@@ -204,7 +204,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
-    if likelihood.rounds.left_out:
+    if likelihood.has_ramp:
         passes = likelihood.settling(
             problem, state.design, state.fit, rows, last=False, left_out=True
         )
@@ -221,10 +221,11 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
     hundredth. Where classes overlap, it is accurate, and a rise of ``least_gain`` would be a tenth
     of the loss (magic); hence the limit ``RISE``.
     """
-    rounds = state.problem.likelihood.rounds
-    if rounds.left_out and state.problem.n_classes > 2:
+    likelihood = state.problem.likelihood
+    if likelihood.has_ramp and state.problem.n_classes > 2:
         loss = state.fit.ramp.loss
         effort = state.options.effort
+        rounds = likelihood.rounds
         most = loss + min(rounds.least_gain(1.5 * loss, effort), RISE * CLASS_GAIN[effort])
         while state.fit.n_vectors >= FEWEST_PRUNED:
             fit = state.fit.reduced(PRUNED)

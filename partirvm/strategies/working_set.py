@@ -288,10 +288,10 @@ def least_gain(state: RoundsState, work: float) -> float | None:
         state: before the last round is judged
         work: work of all rounds
     """
-    rounds = state.problem.likelihood.rounds
+    likelihood = state.problem.likelihood
     loss = max(-state.evidence / state.fit.n, 0.0)
-    least = rounds.least_gain(loss, state.options.effort)
+    least = likelihood.rounds.least_gain(loss, state.options.effort)
     growth = work / state.work
-    if rounds.left_out:
+    if likelihood.has_ramp:
         growth = max(state.fit.n_vectors / max(state.kept, 1), 1.0)
     return least * log2(growth) if least > 0 else None
