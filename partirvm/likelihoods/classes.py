@@ -56,10 +56,10 @@ class ClassLikelihood(Likelihood):
     words: tuple[str, ...]
     binary: bool = False
     classifies: bool = True
-    dense: bool = False
+    dense: bool = False  # stored in checkpoints of 0.1
     at_once: int = 10**6
-    loss_name: str = "log loss"
 
+    loss_name = "log loss"
     rounds = ClassRounds(draws_errors=True)
     newton = True
     takes = OF_CLASSES

@@ -67,8 +67,8 @@ class GaussianLikelihood(Likelihood):
 
     name: str = "gaussian"
     words: tuple[str, ...] = ("estimate",)
-    has_noise: bool = True
 
+    has_noise = True
     rounds = RoundTraits(ranks_gains=True, fewer_candidates=True, learns_again=True)
     takes = frozenset({"residual", "solver", "warp_target"})
 

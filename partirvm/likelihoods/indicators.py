@@ -53,10 +53,10 @@ class IndicatorLikelihood(GaussianLikelihood):
     words: tuple[str, ...] = ("auto", "pooled")
     classifies: bool = True
     at_once: int = 600**2
-    has_noise: bool = False
-    has_ramp: bool = True
-    loss_name: str = "log loss"
 
+    has_noise = False
+    has_ramp = True
+    loss_name = "log loss"
     rounds = ClassRounds(ranks_gains=True, draws_errors=True, slope=LEAST_FALL, most=1.0)
     takes = OF_CLASSES
     prediction_without_vectors = "class frequencies"

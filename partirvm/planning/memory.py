@@ -126,8 +126,8 @@ class DataShape:
         n_classes: the number of classes; 0 for numbers.
         local_noise_rows: the number of rows to which a local noise variance is fitted; 0 if the
             noise is constant.
-        settled: True if a last fit ends with passes for its residuals and left-out errors.
-        corrected: True if local residuals can be learned from left-out errors.
+        measured: True if the kernel measures distances between rows, and local residuals can be
+            learned from left-out errors.
     """
 
     n_rows: int
@@ -140,8 +140,7 @@ class DataShape:
     newton: bool = False
     n_classes: int = 0
     local_noise_rows: int = 0
-    settled: bool = True
-    corrected: bool = True
+    measured: bool = True
 
     @property
     def n_candidates(self) -> int:

@@ -464,6 +464,7 @@ def make_plan(
     read: RowsRead,
     *,
     held_out: bool = False,
+    settled: bool = True,
     shrink_partition: bool = False,
     joining: int | None = None,
     notes: tuple[str, ...] = (),
@@ -485,6 +486,7 @@ def make_plan(
         schedule: how candidates join.
         read: the rows that intermediate fits read.
         held_out: True if validation rows are read in each pass.
+        settled: True if a last fit ends with passes for its residuals and left-out errors.
         shrink_partition: True if there may be fewer candidates if memory is short.
         joining: the number of rows that are split into partitions; None for all rows.
         notes: notes that precede the plan's own.
@@ -504,7 +506,7 @@ def make_plan(
     require_memory_for_residuals(request, shape, machine)
     tried = _tries_residuals(request, shape)
     compared = _compares(request, shape, machine, learned)
-    work = Work(shape, read, rates, size.threads * machine.workers, tried, compared)
+    work = Work(shape, read, rates, size.threads * machine.workers, tried, compared, settled)
     rows = joining or shape.n_rows
     costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), size.max_columns)
@@ -548,7 +550,7 @@ def _with_kernel_store(plan: Plan, columns: int) -> Plan:
 def _tries_residuals(request: Request, shape: DataShape) -> bool:
     """Return whether local residuals are tried: not with a given noise variance."""
     tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    return tried and shape.corrected and request.noise_variance == "estimate"
+    return tried and shape.measured and request.noise_variance == "estimate"
 
 
 def _compares(request: Request, shape: DataShape, machine: Machine, learned: str | None) -> bool:

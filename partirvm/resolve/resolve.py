@@ -400,7 +400,15 @@ def _plan(
     rates = calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
     return make_plan(
-        shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how
+        shape,
+        machine,
+        rates,
+        request,
+        schedule,
+        read,
+        held_out=problem.held_out,
+        settled=problem.likelihood.has_noise,
+        **how,
     )
 
 
@@ -446,8 +454,8 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     """Return the sizes of the data and the model."""
     likelihood = problem.likelihood
-    settled = likelihood.has_noise
-    estimated = settled and problem.noise_variance is None
+    has_noise = likelihood.has_noise
+    estimated = has_noise and problem.noise_variance is None
     noise_rows = 0
     if estimated and problem.n_targets == 1 and request.noise != CONSTANT:
         noise_rows = rows_of_fit(source.n_rows, source.n_features)
@@ -462,8 +470,7 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
         newton=likelihood.newton,
         n_classes=problem.n_classes,
         local_noise_rows=noise_rows,
-        settled=settled,
-        corrected=settled and Metric.of(problem.empty, source.columns) is not None,
+        measured=has_noise and Metric.of(problem.empty, source.columns) is not None,
     )
 
 

@@ -346,9 +346,6 @@ class Likelihood(Protocol):
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per
     class."""
-    dense: bool = True
-    """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed
-    form."""
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
     single fit."""
