@@ -346,10 +346,7 @@ def _scaling(
     if request.standardize:
         x_shift = inputs.mean
         x_scale = np.where(inputs.deviation > 0, inputs.deviation, 1.0)
-    t_shift = np.zeros(len(moments.targets.mean))
-    t_scale = np.ones(len(moments.targets.mean))
-    if likelihood.has_noise:
-        t_shift, t_scale = _target_scaling(moments.targets, request)
+    t_shift, t_scale = _target_scaling(moments.targets, request, likelihood)
     levels = np.array([len(columns.categories.get(name, ())) for name in columns.features])
     blank = (np.where(levels > 0, levels + 1.0, inputs.mean) - x_shift) / x_scale
     gaps = np.flatnonzero(inputs.missing)
@@ -361,10 +358,14 @@ def _scaling(
     return Scaling(x_shift, x_scale, t_shift, t_scale, features, blank=blanks)
 
 
-def _target_scaling(targets: ColumnMoments, request: Request) -> tuple[Float, Float]:
-    """Return the shift and the scale (T,) of targets."""
+def _target_scaling(
+    targets: ColumnMoments, request: Request, likelihood: Likelihood
+) -> tuple[Float, Float]:
+    """Return the shift and the scale (T,) of targets; those without noise stay as they are."""
     zeros = np.zeros(len(targets.mean))
     scale = np.ones(len(targets.mean))
+    if not likelihood.has_noise:
+        return zeros, scale
     if request.standardize:
         scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
     size = np.abs(targets.mean)
