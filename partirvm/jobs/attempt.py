@@ -210,12 +210,24 @@ def run_attempt(
     requests.require_code_allowed(store.location, stored, allow_code)
     with _ending(store, client):
         restored = _restored(store, stored["fingerprint"]["n_rows"], allow_code)
-        begun = _begun(store, restored, watcher or Watcher())
+        state = store.folded()
+        running = Attempt(
+            journal=JobJournal(
+                store=store, history=list(state.history), keep_cells=store.keep_cells
+            ),
+            number=state.attempt,
+            watcher=watcher or Watcher(),
+            restored=restored,
+            elapsed=float(state.history[-1]["seconds"]) if state.history else 0.0,
+            source=requests.open_unchanged(stored["data"], stored["fingerprint"]),
+            held_out=requests.open_held_out(stored),
+            request=check_parameters(requests.parameters_of(stored)),
+        )
         with (
             closing(executor_for(client)) as executor,
             _recorded_losses(store, executor) as record_losses,
         ):
-            return begun.run(executor, record_losses)
+            return running.run(executor, record_losses)
 
 
 @dataclass(frozen=True)
@@ -299,28 +311,6 @@ class Attempt:
         """The folder for kernel blocks; None for a temporary one."""
         location = self.journal.store.location
         return None if "://" in location else Path(location, "kernel")
-
-
-def _begun(store: JobStore, restored: Checkpoint | None, watcher: Watcher) -> Attempt:
-    """Return the attempt that the job's last event began, with its data.
-
-    Args:
-        store: the job's store
-        restored: the last checkpoint, if any
-        watcher: is told of the progress, and may abort
-    """
-    state = store.folded()
-    stored = state.request
-    return Attempt(
-        journal=JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells),
-        number=state.attempt,
-        watcher=watcher,
-        restored=restored,
-        elapsed=float(state.history[-1]["seconds"]) if state.history else 0.0,
-        source=requests.open_unchanged(stored["data"], stored["fingerprint"]),
-        held_out=requests.open_held_out(stored),
-        request=check_parameters(requests.parameters_of(stored)),
-    )
 
 
 def _restored(store: JobStore, n_rows: int, allow_code: bool) -> Checkpoint | None:
