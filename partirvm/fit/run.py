@@ -197,8 +197,8 @@ def neighbours_of_target(parts: Iterable[Any], target: int) -> list[Any]:
 
 def _judged(spec: FitSpec) -> dict[str, Any]:
     """Return what rows that taught nothing said of the kernel; empty if it was not judged."""
-    choices = [each["choice"] or {} for each in spec.entries if each["kind"] == "kernel"]
-    return next((each["judged"] for each in choices if "rival" in each.get("judged", {})), {})
+    choices = [entry["choice"] or {} for entry in spec.entries if entry["kind"] == "kernel"]
+    return next((choice["judged"] for choice in choices if "rival" in choice.get("judged", {})), {})
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:

@@ -222,9 +222,9 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
     probably numbers."""
     target = quoted(source.columns.target)
     if there < 2:
-        found = "only one class" if there else "no classes"
+        classes = "only one class" if there else "no classes"
         raise DataError(
-            f"the target {target} has {found} among the rows with positive weight: at least two "
+            f"the target {target} has {classes} among the rows with positive weight: at least two "
             "are needed"
         )
     if there > MANY and rows < 2 * there:

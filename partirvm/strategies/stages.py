@@ -11,6 +11,7 @@ under the new kernel, which is kept if the evidence at the current α and β is 
 updates α and β. The evidence over these rows therefore never falls.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, cast
@@ -289,11 +290,11 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
     if not left_out or state.options.residual == "none":
         return state
     try:
-        (found,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
+        (local,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
-    return replace(state, local=found)
+    return replace(state, local=local)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -309,8 +310,8 @@ def corrected(state: RoundsState) -> Steps[float]:
         problem, state.design, state.fit, rows, last=True, left_out=True, corrected=True
     )
     left_out = left_out_of((yield passes[: problem.n_targets]))
-    (found,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
-    return float(found.error())
+    (trial,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
+    return float(trial.error())
 
 
 def with_noise(
@@ -394,22 +395,25 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
     fit = state.fit
     scores = state.scores
     noise = state.design.noise
-    left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
-    found = left_out if scores is None else scores.diagnostics
-    given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
-    given |= {
+    diagnostics: Sequence[Any] = state.local.diagnostics or left_out_diagnostics(problem, fit)
+    if scores is not None:
+        diagnostics = scores.diagnostics
+    if facts["kind"] not in ("round", "early", "final"):
+        diagnostics = ()
+    values = {
+        **problem.likelihood.record(problem, fit, scores),
+        "candidates": state.candidates,
+        "selection": state.selection,
+        "dropped": state.dropped,
         "number": state.round,
         "termination": state.reason,
         "fit_rows": state.seen or state.options.last_rows,
+        "noise_vectors": None if noise is None else len(noise.weights),
+        "diagnostics": [to_json(table) for table in diagnostics],
     }
-    given["residuals"] = (
-        None if state.local == NO_RESIDUALS else state.local.facts(problem.empty.scaling.t_scale)
-    )
-    given["noise_vectors"] = None if noise is None else len(noise.weights)
-    given["diagnostics"] = (
-        [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    )
-    return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})
+    if state.local != NO_RESIDUALS:
+        values["residuals"] = state.local.facts(problem.empty.scaling.t_scale)
+    return Record(**{**values, **facts})
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
@@ -448,20 +452,20 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     old = state.fit
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
-    (found,) = yield (LearnKernel(state.design, old, rows),)
-    facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}
+    (search,) = yield (LearnKernel(state.design, old, rows),)
+    facts = {"candidates": old.n_vectors, "rows": search.rows, "iterations": search.evaluations}
     state = replace(state, learned=old.n_vectors)
     gain = 0.0
     taken = False
-    if found.better:
-        design = replace(state.design, kernel=found.kernel)
-        moved = replace(state, problem=problem.with_kernel(found.kernel), design=design, seen="")
+    if search.better:
+        design = replace(state.design, kernel=search.kernel)
+        moved = replace(state, problem=problem.with_kernel(search.kernel), design=design, seen="")
         moved = yield from extended(moved, design.take(NONE, leading=NONE), state.seen)
         gain = moved.fit.log_evidence - old.log_evidence
         if taken := gain > options.tol * moved.fit.n:
             state = yield from scored(moved)
     line = line_of(
-        state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts
+        state, kind="kernel", kernel=search.kernel.spec(), gain=gain, taken=taken, **facts
     )
     yield (Save(state.design, state.fit, line, options.moderate, model=taken),)
     return state
