@@ -163,10 +163,11 @@ def moment(seconds: float, *, utc: bool = False) -> str:
 def counted(number: int, noun: str) -> str:
     """Format a number with its noun in the singular or plural.
 
-    >>> counted(1, "tile"), counted(1200, "row")
-    ('1 tile', '1,200 rows')
+    >>> counted(1, "tile"), counted(1200, "row"), counted(3, "class")
+    ('1 tile', '1,200 rows', '3 classes')
     """
-    return f"{number:,} {noun}" + "s" * (number != 1)
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}" + plural * (number != 1)
 
 
 def format_bytes(number: float) -> str:

@@ -230,43 +230,45 @@ class Driver:
                     self.source, self.executor, tell, self._spent, self._journal.keep_cells
                 )
                 return (fit_residuals(instructions[0], reader),)
-            case LearnKernel() as asked:
+            case LearnKernel() as request:
                 with gathered(
-                    self.source, asked.rows, self.executor, self._on_passes, self._spent
+                    self.source, request.rows, self.executor, self._on_passes, self._spent
                 ) as sample:
-                    return (learn_again(sample, asked),)
+                    return (learn_again(sample, request),)
             case _:  # Gather
-                found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
-                return tuple((rows[tile.present], tile.X[tile.present]) for rows, tile in found)
+                row_numbers = [gather.rows for gather in instructions]
+                tiles = map(self.source.gather, row_numbers)
+                pairs = zip(row_numbers, tiles, strict=True)
+                return tuple((rows[tile.present], tile.X[tile.present]) for rows, tile in pairs)
 
     def _write(self, instructions: Sequence[Save]) -> None:
         """Save the models and write the lines of history."""
-        for number, each in enumerate(instructions):
-            if each.model:
+        for number, save in enumerate(instructions):
+            if save.model:
                 # the model chooses its own origin, as when it is loaded, so that both make
                 # bit-identical predictions
-                design = replace(each.design, origin=None)
+                design = replace(save.design, origin=None)
                 model: Any = self._likelihood.model(
-                    design, each.fit, self.source.columns, each.moderate
+                    design, save.fit, self.source.columns, save.moderate
                 )
-                if each.residuals is not None:
+                if save.residuals is not None:
                     model = replace(
-                        model, residuals=replace(each.residuals, n_rows=self.source.n_rows)
+                        model, residuals=replace(save.residuals, n_rows=self.source.n_rows)
                     )
                 model = model.with_reach_of(self._relevance_rows)
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
                 self._journal.save(model)
                 self.usable = True
             entry = line(
-                each.record,
+                save.record,
                 self._spent.share(len(instructions) - number),
                 self._began,
-                saved=each.model,
+                saved=save.model,
             )
-            entry |= self.for_readers(entry, each.fit)
+            entry |= self.for_readers(entry, save.fit)
             self._journal.record(entry)
             self.watcher.on_record(entry)
-            self._last = each.record
+            self._last = save.record
 
     @cached_property
     def _relevance_rows(self) -> Float:

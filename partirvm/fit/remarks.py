@@ -94,7 +94,7 @@ def warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
     problem = spec.problem
     if not problem.target_variance or problem.empty.functions is not None:
         return
-    predicted = "class frequencies" if problem.n_classes else "mean"
+    predicted = problem.likelihood.prediction_without_vectors
     verdict: Verdict | None = None
     judges = spec.request.reference != "none" and spec.plan.machine.limit >= COMPARED_MEMORY
     if judges and driver.interrupted() is None:
@@ -107,7 +107,7 @@ def warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
             errors.DataWarning,
         )
         return
-    loss = "log loss" if problem.n_classes else "RMSE"
+    loss = problem.likelihood.loss_name
     if not verdict.better:
         others = ", ".join(f"{name} {each:.3g}" for name, each in verdict.losses.items())
         errors.warn(

@@ -31,7 +31,6 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row with the largest error."""
@@ -198,22 +197,10 @@ def neighbours_of_target(parts: Iterable[Any], target: int) -> list[Any]:
 
 def _judged(spec: FitSpec) -> dict[str, Any]:
     """Return what rows that taught nothing said of the kernel; empty if it was not judged."""
-    choices = [each["choice"] or {} for each in spec.entries if each["kind"] == "kernel"]
-    return next((each["judged"] for each in choices if "rival" in each.get("judged", {})), {})
+    choices = [entry["choice"] or {} for entry in spec.entries if entry["kind"] == "kernel"]
+    return next((choice["judged"] for choice in choices if "rival" in choice.get("judged", {})), {})
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
-    """Return True for the last model if it has one target, or classes without class weights, and a
-    learned kernel."""
-    problem = spec.problem
-    if entry["kind"] != "final" or not entry["vectors"]:
-        return False
-    if spec.request.reference == "none":
-        return False
-    if not any(earlier["kind"] == "kernel" for earlier in spec.entries):
-        return False
-    if problem.n_rows < COMPARED_ROWS[0] or spec.plan.machine.limit < COMPARED_MEMORY:
-        return False
-    if problem.n_classes:
-        return spec.class_weights is None
-    return problem.n_targets == 1 and problem.target_variance > 0
+    """Return True for the last model if a comparison is planned and it has vectors."""
+    return spec.plan.comparison is not None and entry["kind"] == "final" and bool(entry["vectors"])

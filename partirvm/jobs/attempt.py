@@ -8,7 +8,7 @@ fails, the job is ``interrupted``.
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from partirvm.core.termination import Termination
+from partirvm.data import Source
 from partirvm.errors import (
     ChangedDataError,
     ClusterError,
@@ -113,20 +114,20 @@ def plan(
     >>> folder = tempfile.TemporaryDirectory()
     >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
     >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20)
-    >>> found = plan(model, f"{folder.name}/rows.zarr")
-    >>> found.partition_size
+    >>> plan(model, f"{folder.name}/rows.zarr").partition_size
     20
     >>> folder.cleanup()
     """
-    asked, client = requests.request_of(estimator, client)
-    return _plan(asked, data, validation, client, lambda: None, (watcher or Watcher()).on_learning)
+    request, client = requests.request_of(estimator, client)
+    on_step = (watcher or Watcher()).on_learning
+    return _plan(request, data, validation, client, lambda: None, on_step)
 
 
-def _plan(asked: Request, data: Any, validation: Place, client: Any, *how: Any) -> Plan:
+def _plan(request: Request, data: Any, validation: Place, client: Any, *how: Any) -> Plan:
     """Return the plan of a fit to DATA.
 
     Args:
-        asked: the options
+        request: the options
         data: path or URL of DATA
         validation: path or URL of held-out DATA, or None
         client: dask client, or None for this process
@@ -134,7 +135,7 @@ def _plan(asked: Request, data: Any, validation: Place, client: Any, *how: Any) 
     """
     source, held_out = requests.open_sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(asked), executor, held_out, *how).plan
+        return resolve(source, check_parameters(request), executor, held_out, *how).plan
 
 
 def fit(
@@ -203,7 +204,6 @@ def run_attempt(
         watcher: is told of the progress, and may abort
     """
     state = store.folded()
-    watcher = watcher or Watcher()
     if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
         return None
     stored = state.request
@@ -211,48 +211,106 @@ def run_attempt(
     with _ending(store, client):
         restored = _restored(store, stored["fingerprint"]["n_rows"], allow_code)
         state = store.folded()
-        journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
-        seconds = float(state.history[-1]["seconds"]) if state.history else 0.0
-        source = requests.open_unchanged(stored["data"], stored["fingerprint"])
-        held_out = requests.open_held_out(stored)
-        request = check_parameters(requests.parameters_of(stored))
-        poll = _poll(store, state.attempt, watcher)
+        running = Attempt(
+            journal=JobJournal(
+                store=store, history=list(state.history), keep_cells=store.keep_cells
+            ),
+            number=state.attempt,
+            watcher=watcher or Watcher(),
+            restored=restored,
+            elapsed=float(state.history[-1]["seconds"]) if state.history else 0.0,
+            source=requests.open_unchanged(stored["data"], stored["fingerprint"]),
+            held_out=requests.open_held_out(stored),
+            request=check_parameters(requests.parameters_of(stored)),
+        )
         with (
             closing(executor_for(client)) as executor,
             _recorded_losses(store, executor) as record_losses,
         ):
-            began = time.monotonic() - seconds
-            over = timer(request.time_limit)
+            return running.run(executor, record_losses)
 
-            def interrupted() -> Termination | None:
-                record_losses()
-                return poll() or over()
 
-            try:
-                if restored is None:
-                    on_step = _step_teller(store, watcher)
-                    spec = resolve(source, request, executor, held_out, interrupted, on_step)
-                else:
-                    spec = continued(
-                        restored.spec, source, request, executor, held_out, interrupted
-                    )
-            except Stopped:
-                outcome = Outcome(Termination.ABORTED, None, time.monotonic() - began)
-                return _end(journal, state.attempt, outcome)
-            journal.spec = spec
-            cast(Lease, store.lease).doing = ""
-            checkpoint = _checkpoint(restored, spec)
-            # after the time limit, the spec may lack learned values
-            if checkpoint is None and over() is None:
-                store.checkpoint(Checkpoint(spec, None, 0))
-            _tell_plan(store, watcher, spec, state.history)
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt at a job whose lease this process holds.
+
+    Attributes:
+        journal: writes to the job
+        number: of the attempt
+        watcher: is told of the progress, and may abort
+        restored: the last checkpoint, if any
+        request: the checked options
+        source: the training data
+        held_out: the held-out data, or None
+        elapsed: seconds that earlier attempts took
+    """
+
+    journal: JobJournal
+    number: int
+    watcher: Watcher
+    restored: Checkpoint | None
+    request: Request
+    source: Source
+    held_out: Source | None
+    elapsed: float
+
+    def run(self, executor: Executor, record_losses: Callable[[], None]) -> Outcome:
+        """Run the fit to its end, and record that.
+
+        Args:
+            executor: runs the passes
+            record_losses: records the loss of workers, if any
+        """
+        journal = self.journal
+        began = time.monotonic() - self.elapsed
+        poll = _poll(journal.store, self.number, self.watcher)
+        over = timer(self.request.time_limit)
+
+        def interrupted() -> Termination | None:
+            record_losses()
+            return poll() or over()
+
+        try:
+            journal.spec = self.specified(executor, interrupted)
+        except Stopped:
+            outcome = Outcome(Termination.ABORTED, None, time.monotonic() - began)
+        else:
+            state = self.begin(complete=over() is None)
+            elapsed = time.monotonic() - began
             driver = Driver(
-                executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began
+                executor, self.source, self.held_out, self.watcher, interrupted, elapsed=elapsed
             )
-            driver.usable = checkpoint is not None and store.has_model()
-            beside = None if "://" in store.location else Path(store.location, "kernel")
+            driver.usable = state is not None and journal.store.has_model()
             # nobody waits for tiles that are still being read
-            return _end(journal, state.attempt, run(driver, spec, journal, checkpoint, beside))
+            outcome = run(driver, journal.spec, journal, state, self.kernel_folder)
+        return _end(journal, self.number, outcome)
+
+    def specified(self, executor: Executor, interrupted: Interrupted) -> FitSpec:
+        """Return the specification of the fit. Raises ``Stopped`` if it is aborted."""
+        data = (self.source, self.request, executor, self.held_out, interrupted)
+        if self.restored is None:
+            return resolve(*data, _step_teller(self.journal.store, self.watcher))
+        return continued(self.restored.spec, *data)
+
+    def begin(self, *, complete: bool) -> Any:
+        """Return the stored state from which the fit starts, if any; otherwise store its spec.
+
+        Args:
+            complete: False after the time limit, when the spec may lack learned values
+        """
+        journal = self.journal
+        cast(Lease, journal.store.lease).doing = ""
+        state = _checkpoint(self.restored, journal.spec)
+        if state is None and complete:
+            journal.store.checkpoint(Checkpoint(journal.spec, None, 0))
+        _tell_plan(self.watcher, journal)
+        return state
+
+    @property
+    def kernel_folder(self) -> Path | None:
+        """The folder for kernel blocks; None for a temporary one."""
+        location = self.journal.store.location
+        return None if "://" in location else Path(location, "kernel")
 
 
 def _restored(store: JobStore, n_rows: int, allow_code: bool) -> Checkpoint | None:
@@ -282,18 +340,12 @@ def _step_teller(store: JobStore, watcher: Watcher) -> OnStep:
     return tell
 
 
-def _tell_plan(store: JobStore, watcher: Watcher, spec: FitSpec, history: Sequence[Entry]) -> None:
-    """Record the plan, and tell the watcher of it and of the entries so far.
-
-    Args:
-        store: the store of the job
-        watcher: receives the plan and the entries
-        spec: the spec with the plan
-        history: entries of earlier attempts
-    """
-    store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
-    watcher.on_plan(spec.plan)
-    for entry in history:
+def _tell_plan(watcher: Watcher, journal: JobJournal) -> None:
+    """Record the plan, and tell the watcher of it and of the entries of earlier attempts."""
+    plan = journal.spec.plan
+    journal.store.record({"event": "plan", **plan.to_json(), "text": str(plan)})
+    watcher.on_plan(plan)
+    for entry in journal.history:
         watcher.on_record(entry)
 
 
@@ -310,18 +362,18 @@ def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
 def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
     """Return a function that returns ``ABORTED`` after a request to end the job, and raises if the
     lease is lost."""
-    found = False
+    aborted = False
     polled = -POLL_SECONDS
 
     def poll() -> Termination | None:
-        nonlocal found, polled
-        found = found or watcher.aborted()
-        if not found and time.monotonic() - polled >= POLL_SECONDS:
+        nonlocal aborted, polled
+        aborted = aborted or watcher.aborted()
+        if not aborted and time.monotonic() - polled >= POLL_SECONDS:
             polled = time.monotonic()
             if store.lease is not None and store.lease.lost:
                 store.lease.check()
-            found = store.requested(attempt) is not None
-        return Termination.ABORTED if found else None
+            aborted = store.requested(attempt) is not None
+        return Termination.ABORTED if aborted else None
 
     return poll
 

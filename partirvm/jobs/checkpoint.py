@@ -69,11 +69,9 @@ def stored(value: Any) -> Any:
     if isinstance(value, Checkpoint):
         return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
-        fit = value.fit
         scores = cast(Any, value.scores)
         scores = scores and replace(scores, diagnostics=())
-        if isinstance(fit, HyperState):
-            fit = replace(fit, left_out=None, found=fit.posterior)
+        fit = value.problem.likelihood.stored(value.fit)
         local = replace(
             value.local, residuals=None, diagnostics=()
         )  # as large as the data; not for resumed runs

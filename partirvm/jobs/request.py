@@ -22,9 +22,9 @@ from partirvm.process import package_versions, warn_of_versions
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
+from partirvm.spec.problem import LEAST_GAIN
 from partirvm.storage.address import Where, absolute, reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
-from partirvm.strategies.stages import LEAST_GAIN
 
 Json: TypeAlias = dict[str, Any]
 Place: TypeAlias = Where | None

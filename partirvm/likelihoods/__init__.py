@@ -1,9 +1,12 @@
 """Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds
 them by name."""
 
+from typing import Any
+
 from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.likelihoods.indicators import IndicatorLikelihood
+from partirvm.options import Request
 from partirvm.spec.problem import Likelihood
 
 GAUSSIAN = GaussianLikelihood()
@@ -37,6 +40,21 @@ def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likeli
         if fits and (word in likelihood.words or not isinstance(word, str)):
             return likelihood
     raise KeyError(word)
+
+
+def requested_likelihood(
+    classes: tuple[Any, ...] | None, request: Request, n_rows: int
+) -> Likelihood:
+    """Return the likelihood of a request.
+
+    Args:
+        classes: of the target, None for a number
+        request: the options, of which multi_class and noise_variance are read
+        n_rows: number of rows
+    """
+    if classes is None:
+        return likelihood_for(0, request.noise_variance)
+    return likelihood_for(max(len(classes), 1), request.multi_class, n_rows)
 
 
 def words_of(*, classes: bool) -> tuple[str, ...]:

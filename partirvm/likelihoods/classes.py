@@ -3,6 +3,7 @@ weights, pass by pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -16,8 +17,35 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.model import ClassModel
 from partirvm.spec.passes import Pass, positions
-from partirvm.spec.problem import Draw, Likelihood, Options, PassFit, Problem, Start, survivors
+from partirvm.spec.problem import (
+    Draw,
+    Likelihood,
+    Options,
+    PassFit,
+    Problem,
+    RoundTraits,
+    Start,
+    survivors,
+)
 from partirvm.types import Columns, Float, Int
+
+CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
+"""By ``effort``, the minimum gain of a classification in rounds; see ``ClassRounds``."""
+
+OF_CLASSES = frozenset({"class_weight"})
+"""The options that likelihoods of classes take."""
+
+
+@dataclass(frozen=True)
+class ClassRounds(RoundTraits):
+    """Rounds of a classification: the minimum gain is ``CLASS_GAIN`` times min(slope · log loss,
+    most)."""
+
+    slope: float = 1.0
+    most: float = inf
+
+    def least_gain(self, loss: float, effort: str) -> float:
+        return min(self.slope * loss, self.most) * CLASS_GAIN[effort]
 
 
 @dataclass(frozen=True)
@@ -28,8 +56,14 @@ class ClassLikelihood(Likelihood):
     words: tuple[str, ...]
     binary: bool = False
     classifies: bool = True
-    dense: bool = False
+    dense: bool = False  # stored in checkpoints of 0.1
     at_once: int = 10**6
+
+    loss_name = "log loss"
+    rounds = ClassRounds(draws_errors=True)
+    newton = True
+    takes = OF_CLASSES
+    prediction_without_vectors = "class frequencies"
 
     def model(
         self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool

@@ -24,7 +24,16 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import AnyModel, Model
 from partirvm.spec.passes import Pass, Rows, positions
-from partirvm.spec.problem import DenseFit, Draw, Likelihood, OnStep, Options, Problem, Start
+from partirvm.spec.problem import (
+    DenseFit,
+    Draw,
+    Likelihood,
+    OnStep,
+    Options,
+    Problem,
+    RoundTraits,
+    Start,
+)
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
@@ -58,6 +67,10 @@ class GaussianLikelihood(Likelihood):
 
     name: str = "gaussian"
     words: tuple[str, ...] = ("estimate",)
+
+    has_noise = True
+    rounds = RoundTraits(ranks_gains=True, fewer_candidates=True, learns_again=True)
+    takes = frozenset({"residual", "solver", "warp_target"})
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> AnyModel:
         return Model.from_fit(design, fit, columns)
@@ -135,16 +148,18 @@ class GaussianLikelihood(Likelihood):
         *,
         last: bool,
         left_out: bool,
+        corrected: bool = False,
     ) -> tuple[Pass, ...]:
         """Return passes for leave-one-out errors and a residual pass; with many rows, a precise
         residual needs none."""
         current = fit.posterior
         precise = np.all(np.asarray(current.rounding) <= PRECISE * np.asarray(current.residual))
         passes: list[Pass] = []
-        if left_out and not fit.fixed_noise:
+        one_target = problem.n_targets == 1
+        if left_out and not fit.fixed_noise and (one_target or corrected):
             sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
             # with several targets, their mean is used
-            least = problem.left_out_square if problem.n_targets == 1 else 0.0
+            least = problem.left_out_square if one_target else 0.0
             betas = np.atleast_1d(fit.beta).tolist()
             for k, target in enumerate(current.targets or (current,)):
                 passes.append(
@@ -212,6 +227,10 @@ class GaussianLikelihood(Likelihood):
             facts["held_out_rmse"] = scores.loss
             facts["held_out_nlpd"] = scores.figures()["nlpd"]
         return facts
+
+    def stored(self, fit: HyperState) -> HyperState:
+        """Return the fit with its posterior and without its left-out errors."""
+        return replace(fit, left_out=None, found=fit.posterior)
 
 
 def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:

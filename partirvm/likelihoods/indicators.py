@@ -22,7 +22,7 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.classes import class_record
+from partirvm.likelihoods.classes import OF_CLASSES, ClassRounds, class_record
 from partirvm.likelihoods.gaussian import FIRST_NOISE, GaussianLikelihood, Solve
 from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
@@ -40,6 +40,10 @@ LOOSE = 100.0
 """Tolerance of each output, as a multiple of the usual one: tighter fits take ten times as long and
 gain nothing on left-out rows."""
 
+LEAST_FALL = 10.0
+"""Twice the vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats, or by this
+multiple of it as a fraction."""
+
 
 @dataclass(frozen=True)
 class IndicatorLikelihood(GaussianLikelihood):
@@ -49,6 +53,13 @@ class IndicatorLikelihood(GaussianLikelihood):
     words: tuple[str, ...] = ("auto", "pooled")
     classifies: bool = True
     at_once: int = 600**2
+
+    has_noise = False
+    has_ramp = True
+    loss_name = "log loss"
+    rounds = ClassRounds(ranks_gains=True, draws_errors=True, slope=LEAST_FALL, most=1.0)
+    takes = OF_CLASSES
+    prediction_without_vectors = "class frequencies"
 
     def model(
         self, design: Design, fit: HyperState, columns: Columns, moderate: bool
@@ -91,6 +102,7 @@ class IndicatorLikelihood(GaussianLikelihood):
         *,
         last: bool,
         left_out: bool,
+        corrected: bool = False,
     ) -> tuple[Pass, ...]:
         """Return the residual pass of a fit that lost digits, or that of left-out rows; a last fit
         needs no more."""
@@ -111,3 +123,7 @@ class IndicatorLikelihood(GaussianLikelihood):
 
     def record(self, problem: Problem, fit: HyperState, scores: Any) -> dict[str, Any]:
         return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)
+
+    def objective(self, fit: HyperState) -> float:
+        """Return the log density of left-out rows."""
+        return float(-fit.ramp.loss * fit.n)

@@ -144,6 +144,7 @@ class Work:
         threads: the number of threads of all processes.
         residuals: True if local residuals are tried.
         compared: True if the model is compared with boosted trees.
+        settled: True if a last fit ends with passes for its residuals and left-out errors.
     """
 
     shape: DataShape
@@ -152,6 +153,7 @@ class Work:
     threads: int
     residuals: bool = False
     compared: bool = False
+    settled: bool = True
 
     def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
         """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all
@@ -271,7 +273,7 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     With local noise, the log variance is fitted, and then the kept columns once more.
     """
     compared = work.compared * comparison_operations(work.shape.n_rows) / work.rates.product
-    if work.shape.n_classes:
+    if not work.settled:
         return last + RoundCost(kept, 0, 0.0, compared)
     n_rows = work.shape.n_rows
     left_out = min(work.shape.n_rows, LEFT_OUT_ROWS)

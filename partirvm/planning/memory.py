@@ -122,11 +122,12 @@ class DataShape:
         n_kernels: the number of kernels of each candidate row.
         n_leading: the number of columns besides the candidates: the bias (reserved even if there is
             none) and basis functions.
-        newton: True for classification by Newton steps.
+        newton: True if each step of a fit is a pass for one matrix per linear predictor.
         n_classes: the number of classes; 0 for numbers.
         local_noise_rows: the number of rows to which a local noise variance is fitted; 0 if the
             noise is constant.
-        measured: True if the kernel measures distances between rows.
+        measured: True if the kernel measures distances between rows, and local residuals can be
+            learned from left-out errors.
     """
 
     n_rows: int

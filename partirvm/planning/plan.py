@@ -44,7 +44,7 @@ LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
 
 SKLEARN_TREES = 100
-"""Number of boosted trees, per class if there are more than two, that scikit-learn fits by
+"""Maximum number of boosted trees, per class if there are any, that scikit-learn fits by
 default."""
 
 STORE_FRACTION = 0.25
@@ -224,8 +224,7 @@ class Plan:
             "rounds": len(self.rounds),
             "workers": self.machine.workers,
         }
-        if shape.n_classes:
-            facts["classes"] = shape.n_classes
+        facts["classes"] = shape.n_classes
         facts["seconds"] = round(self.seconds, 2)
         facts["memory_limit"] = self.machine.limit
         facts["memory_peak"] = self.peak
@@ -265,11 +264,11 @@ class Plan:
 
     def _data_text(self) -> str:
         shape = self.shape
-        rows = counted(shape.n_rows, "row")
-        features = counted(shape.n_features, "feature")
-        classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
-        tiles = counted(shape.n_tiles, "tile")
-        return f"{rows} × {features}, {classes}{tiles} of {shape.tile_rows:,} rows"
+        counts = {"row": shape.n_rows, "feature": shape.n_features}
+        table = " × ".join(counted(count, name) for name, count in counts.items())
+        parts = {"class": shape.n_classes, "tile": shape.n_tiles}
+        split = ", ".join(counted(count, name) for name, count in parts.items() if count)
+        return f"{table}, {split} of {shape.tile_rows:,} rows"
 
     def _strategy_text(self) -> str:
         request = self.request
@@ -465,6 +464,7 @@ def make_plan(
     read: RowsRead,
     *,
     held_out: bool = False,
+    settled: bool = True,
     shrink_partition: bool = False,
     joining: int | None = None,
     notes: tuple[str, ...] = (),
@@ -486,6 +486,7 @@ def make_plan(
         schedule: how candidates join.
         read: the rows that intermediate fits read.
         held_out: True if validation rows are read in each pass.
+        settled: True if a last fit ends with passes for its residuals and left-out errors.
         shrink_partition: True if there may be fewer candidates if memory is short.
         joining: the number of rows that are split into partitions; None for all rows.
         notes: notes that precede the plan's own.
@@ -505,7 +506,7 @@ def make_plan(
     require_memory_for_residuals(request, shape, machine)
     tried = _tries_residuals(request, shape)
     compared = _compares(request, shape, machine, learned)
-    work = Work(shape, read, rates, size.threads * machine.workers, tried, compared)
+    work = Work(shape, read, rates, size.threads * machine.workers, tried, compared, settled)
     rows = joining or shape.n_rows
     costs = schedule.costs(work, size.candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), size.max_columns)
@@ -547,13 +548,9 @@ def _with_kernel_store(plan: Plan, columns: int) -> Plan:
 
 
 def _tries_residuals(request: Request, shape: DataShape) -> bool:
-    """Return whether local residuals are tried: for numbers with an estimated constant noise."""
-    return (
-        tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-        and shape.measured
-        and not shape.n_classes
-        and request.noise_variance == "estimate"
-    )
+    """Return whether local residuals are tried: not with a given noise variance."""
+    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+    return tried and shape.measured and request.noise_variance == "estimate"
 
 
 def _compares(request: Request, shape: DataShape, machine: Machine, learned: str | None) -> bool:
@@ -604,7 +601,7 @@ def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
     )
     if may_lack_vectors:
         rows = min(shape.n_rows, JUDGED_ROWS[1])
-        trees = SKLEARN_TREES * (shape.n_classes if shape.n_classes > 2 else 1)
+        trees = SKLEARN_TREES * max(shape.n_classes, 1)
         comparisons.append(memory.comparison_bytes(shape, rows, libraries, trees))
     if work.compared:
         rows = min(shape.n_rows, COMPARED_ROWS[1])

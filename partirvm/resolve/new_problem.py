@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,16 +21,16 @@ from partirvm.execution import Executor
 from partirvm.execution.local import MomentsPass
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import labels_by_name
-from partirvm.likelihoods import likelihood_for
+from partirvm.likelihoods import requested_likelihood
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.metric import Metric
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.process import KEPT, return_freed_memory
 from partirvm.quoting import quoted
-from partirvm.resolve.kernel import resolve_basis, resolve_kernel
+from partirvm.resolve.kernel import input_variance, resolve_basis, resolve_kernel
 from partirvm.scaling.maps import GRAIN, FeatureMap, Scaling
-from partirvm.spec.problem import Codes, Problem
+from partirvm.spec.problem import Codes, Likelihood, Problem
 from partirvm.strategies.instructions import Stopped
 from partirvm.types import Columns, Float
 
@@ -58,19 +58,38 @@ def check_aborted(interrupted: Interrupted, *done: int) -> None:
         raise Stopped(Termination.ABORTED)
 
 
+@dataclass(frozen=True)
+class CheckedData:
+    """The checked data of a fit.
+
+    Attributes:
+        source: the rows, with class weights applied
+        moments: of inputs (d,) and targets (T,)
+        codes: class of each row (N,), None for numbers
+        weights: of the classes (K,), None without class weights
+    """
+
+    source: Source
+    moments: Moments
+    codes: Codes | None
+    weights: Float | None
+
+    def input_variance(self, problem: Problem) -> Float:
+        """Return the variance (d',) of the inputs as the problem scales them."""
+        return input_variance(self.source.columns, self.moments, problem.empty.scaling)
+
+
 def checked_data(
     source: Source,
     request: Request,
     executor: Executor,
     held_out: Source | None,
     interrupted: Interrupted,
-) -> tuple[Source, Moments, Codes | None, Float | None]:
-    """Check the data of a fit and read their moments and classes. Raises ``Stopped`` if an abort
-    was requested.
+) -> CheckedData:
+    """Check the data of a fit and read their moments and classes.
 
-    Return the source with class weights applied, its moments, the class codes (N,), if any, and
-    weights (K,). Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for
-    data that cannot be fitted.
+    Raises ``Stopped`` if an abort was requested, ``UsageError`` for options that do not fit the
+    data, and ``DataError`` for data that cannot be fitted.
 
     Args:
         source: the training data, N rows
@@ -90,9 +109,9 @@ def checked_data(
     if labels is not None:
         count = partial(_classes_of_tile, len(labels))
         progress = partial(check_aborted, interrupted)
-        tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-        codes = np.concatenate([each for each, _ in tiles])
-        totals = np.sum([each for _, each in tiles], axis=0)
+        tiles = [tile for _, tile in executor.map(count, source, range(source.n_tiles), progress)]
+        codes = np.concatenate([tile_codes for tile_codes, _ in tiles])
+        totals = np.sum([tile_totals for _, tile_totals in tiles], axis=0)
         if request.class_weight is not None:
             weights = class_weights(request.class_weight, labels, totals)
             source = source.with_class_weights(weights)
@@ -101,7 +120,7 @@ def checked_data(
     check_range(moments, source.columns)
     if labels is not None:
         _check_classes(source, int(np.count_nonzero(totals)), moments.targets.n)
-    return source, moments, codes, weights
+    return CheckedData(source, moments, codes, weights)
 
 
 def _classes_of_tile(
@@ -112,7 +131,7 @@ def _classes_of_tile(
     tile = source.tile(number)
     codes = tile.t[:, 0].astype(np.int64)
     totals = np.bincount(codes, tile.weights, minlength=n_classes).astype(np.float64)
-    return codes.astype(np.int8 if n_classes <= np.iinfo(np.int8).max else np.int16), totals
+    return codes.astype(np.min_scalar_type(-1 - n_classes)), totals
 
 
 def check_request(source: Source, request: Request, held_out: Source | None = None) -> None:
@@ -122,30 +141,19 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     columns = source.columns
     several = source.n_targets > 1
     target = f"the target {quoted(source.columns.target)}"
-    classes = columns.classes is not None
-    fast = request.solver == "fast"
+    kinds = {
+        True: f"{target} is a number: ingest the data with classes=True (`--classes`)",
+        False: f"{target} is a class: use RVMClassifier, or ingest a number",
+    }
+    if request.classify not in (None, columns.classes is not None):
+        raise UsageError(f"{source}: {kinds[bool(request.classify)]}")
+    takes = requested_likelihood(columns.classes, request, source.n_rows).takes
     priors = any(request.alpha_prior) or any(request.noise_prior)
-    slow = classes or several or priors or bool(request.fixed_alpha)
-    changed = (
-        several
-        or classes
-        or priors
-        or request.noise_variance != "estimate"
-        or not request.standardize
-    )
-    warps = request.warp_target != "none"
-    one = "a warped target must be one number, standardized"
+    plain = not several and not priors
+    estimated = request.noise_variance == "estimate"
     for wrong, message in (
         (
-            request.classify and not classes,
-            f"{target} is a number: ingest the data with classes=True (`--classes`)",
-        ),
-        (
-            request.classify is False and classes,
-            f"{target} is a class: use RVMClassifier, or ingest a number",
-        ),
-        (
-            not classes and request.class_weight is not None,
+            request.class_weight is not None and "class_weight" not in takes,
             "class_weight needs a target that is a class",
         ),
         (
@@ -153,24 +161,27 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
             "noise='local' needs one target: leave noise='auto'",
         ),
         (
-            classes and request.residual == "local",
+            request.residual == "local" and "residual" not in takes,
             "residual='local' needs numeric targets: leave residual='auto'",
         ),
         (
-            request.residual == "local" and request.noise_variance != "estimate",
+            request.residual == "local" and not estimated,
             "residual='local' needs an estimated noise variance: leave noise out, or "
             "residual='auto'",
         ),
         (
-            warps and changed,
-            f"{one}, whose noise variance is estimated without a prior: leave warp_target='none'",
+            request.warp_target != "none"
+            and not ("warp_target" in takes and plain and estimated and request.standardize),
+            "a warped target must be one number, standardized, whose noise variance is estimated "
+            "without a prior: leave warp_target='none'",
         ),
         (
             several and priors,
             "alpha_prior and noise_prior need one target: fit each target separately",
         ),
         (
-            slow and fast,
+            request.solver == "fast"
+            and not ("solver" in takes and plain and not request.fixed_alpha),
             "solver 'fast' supports one numeric target without priors and fixed_alpha: use "
             "'fixed-point'",
         ),
@@ -211,9 +222,9 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
     probably numbers."""
     target = quoted(source.columns.target)
     if there < 2:
-        found = "only one class" if there else "no classes"
+        classes = "only one class" if there else "no classes"
         raise DataError(
-            f"the target {target} has {found} among the rows with positive weight: at least two "
+            f"the target {target} has {classes} among the rows with positive weight: at least two "
             "are needed"
         )
     if there > MANY and rows < 2 * there:
@@ -227,20 +238,19 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
         )
 
 
-def new_problem(
-    source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool
-) -> Problem:
+def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Problem:
     """Make the problem of a fit; a kernel to be learned starts as the initial one.
 
     Args:
-        source: the training data, N rows
-        moments: moments of their inputs (d,) and targets (T,)
-        codes: class of each row (N,), None for regression
+        data: the training data
         request: the options
         held_out: True if the fit has held-out data
     """
-    n_classes = len(source.columns.classes or ())
-    scaling = _scaling(moments, source.columns, request)
+    source = data.source
+    moments = data.moments
+    classes = source.columns.classes
+    likelihood = requested_likelihood(classes, request, source.n_rows)
+    scaling = _scaling(moments, source.columns, request, likelihood)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
     functions = resolve_basis(request, source, scaling)
     empty = Design(
@@ -253,16 +263,15 @@ def new_problem(
         functions,
     )
     require_distances(request, empty)
-    several = not n_classes and source.n_targets > 1
-    variances = np.ones(1) if n_classes else scaled_variances(moments.targets, scaling)
-    if several:
-        require_no_constant_target(source, variances)
+    variances = np.ones(1)
+    if likelihood.has_noise:
+        variances = scaled_variances(moments.targets, scaling)
+    require_no_constant_target(source, variances)
     scales = scaling.t_scale
     noise: Any = None
-    if not n_classes and not isinstance(request.noise_variance, str):
+    if likelihood.has_noise and not isinstance(request.noise_variance, str):
         noise = np.clip(request.noise_variance / scales**2, *NOISE)
-        noise = noise if several else float(noise[0])
-    likelihood = request.multi_class if n_classes else request.noise_variance
+        noise = of_several(noise, float(noise[0]))
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
@@ -272,12 +281,17 @@ def new_problem(
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out,
-        likelihood=likelihood_for(n_classes, likelihood, source.n_rows),
-        n_classes=n_classes,
-        codes=codes,
+        likelihood=likelihood,
+        n_classes=len(classes or ()),
+        codes=data.codes,
         prior=_prior(request, float(scales[0]), labels_by_name(functions, source.columns.features)),
-        target_variances=np.where(variances > 0, variances, 1.0) if several else None,
+        target_variances=of_several(np.where(variances > 0, variances, 1.0), None),
     )
+
+
+def of_several(values: Float, single: Any) -> Any:
+    """Return the values (T,) of several targets; for one target, ``single``."""
+    return values if len(values) > 1 else single
 
 
 def require_distances(request: Request, empty: Design) -> None:
@@ -307,7 +321,9 @@ def require_no_constant_target(source: Source, variances: Float) -> None:
         )
 
 
-def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
+def _scaling(
+    moments: Moments, columns: Columns, request: Request, likelihood: Likelihood
+) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard
     deviation (ddof 0).
 
@@ -316,6 +332,12 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     target mean is subtracted, for numerical accuracy, and without a bias not even that. Class codes
     are not scaled. A missing number becomes the mean, a missing label is a separate level, and a
     feature with gaps gets an indicator column.
+
+    Args:
+        moments: of inputs (d,) and targets (T,)
+        columns: names of the features, and their levels
+        request: the options
+        likelihood: of the target
     """
     inputs = moments.inputs
     d = len(inputs.mean)
@@ -324,9 +346,7 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     if request.standardize:
         x_shift = inputs.mean
         x_scale = np.where(inputs.deviation > 0, inputs.deviation, 1.0)
-    t_shift, t_scale = _target_scaling(
-        moments.targets, request, classes=columns.classes is not None
-    )
+    t_shift, t_scale = _target_scaling(moments.targets, request, likelihood)
     levels = np.array([len(columns.categories.get(name, ())) for name in columns.features])
     blank = (np.where(levels > 0, levels + 1.0, inputs.mean) - x_shift) / x_scale
     gaps = np.flatnonzero(inputs.missing)
@@ -339,12 +359,12 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
 
 
 def _target_scaling(
-    targets: ColumnMoments, request: Request, *, classes: bool
+    targets: ColumnMoments, request: Request, likelihood: Likelihood
 ) -> tuple[Float, Float]:
-    """Return the shift and the scale (T,) of targets, or of class codes."""
+    """Return the shift and the scale (T,) of targets; those without noise stay as they are."""
     zeros = np.zeros(len(targets.mean))
     scale = np.ones(len(targets.mean))
-    if classes:
+    if not likelihood.has_noise:
         return zeros, scale
     if request.standardize:
         scale = np.where(targets.deviation > 0, targets.deviation, 1.0)

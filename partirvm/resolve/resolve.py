@@ -29,8 +29,8 @@ from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
-from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
-from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
+from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, learns
+from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.resolve.samples import Samples
 from partirvm.resolve.small_fits import (
     LearnedKernel,
@@ -134,11 +134,68 @@ def resolve(
             measuring
         on_step: is called with the number, total and text of each step of kernel learning
     """
-    source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
-    problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
+    data = checked_data(source, request, executor, held_out, interrupted)
+    problem = new_problem(data, request, held_out=held_out is not None)
+    source = data.source
     machine = machine_for(request, executor, source)
     shape = _shape(source, problem, request)
     samples = Samples(source, shape, machine, request, executor, interrupted, on_step)
+    small_fits = run_small_fits(samples, problem, data.moments)
+    after = machine_for(request, executor, source)
+    grown = max(after.base - machine.base, 0)
+    plan = _plan_of(small_fits, data, request, replace(machine, libraries=after.libraries), grown)
+    problem = small_fits.kernel.problem
+    return FitSpec(
+        problem,
+        _options(plan, small_fits.kernel.centres),
+        plan,
+        data.weights,
+        data.input_variance(problem),
+        small_fits.entries_of(plan),
+        small_fits.notes,
+    )
+
+
+@dataclass(frozen=True)
+class SmallFits:
+    """What fits of random rows have decided.
+
+    Attributes:
+        kernel: the problem with its kernel
+        schedule: of the strategy
+        measured: the partition size
+        notes: of all of them
+    """
+
+    kernel: LearnedKernel
+    schedule: Schedule
+    measured: MeasuredSize
+    notes: tuple[str, ...]
+
+    @property
+    def entries(self) -> tuple[dict[str, Any], ...]:
+        """The history entries."""
+        return self.kernel.entries + self.measured.entries
+
+    def entries_of(self, plan: Plan) -> tuple[dict[str, Any], ...]:
+        """Return the history entries; that of the heuristic's fit with what the plan made of it."""
+        entries = self.entries
+        if self.measured.rho is None:
+            return entries
+        decided = {"partition_size": plan.partition_size, "notes": list(plan.notes)}
+        return (*entries[:-1], entries[-1] | decided)
+
+
+def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> SmallFits:
+    """Warp the target, learn the kernel and measure the partition size, as far as requested.
+
+    Args:
+        samples: gives random rows
+        problem: has the kernel from which learning starts
+        moments: of features and targets
+    """
+    request = samples.request
+    source = samples.source
     warped = with_warped_target(samples, problem, float(moments.targets.minimum.min()))
     kernel = kernel_of(samples, warped.problem, moments)
     problem = kernel.problem
@@ -146,32 +203,37 @@ def resolve(
     if problem.mean_only:
         schedule = STRATEGIES["basic"].schedule
     # the likelihood may have changed
-    shape = _shape(source, problem, request)
-    samples = replace(samples, source=kernel.source, shape=shape)
+    samples = replace(samples, source=kernel.source, shape=_shape(source, problem, request))
     measured = size_of(samples, kernel, schedule)
-    automatic = request.partition_size == "auto" and not schedule.one_fit
-    entries = kernel.entries + measured.entries
-    notes = warped.notes + kernel.notes + measured.notes
-    after = machine_for(request, executor, source)
-    plan = _plan(
-        source,
+    return SmallFits(kernel, schedule, measured, warped.notes + kernel.notes + measured.notes)
+
+
+def _plan_of(
+    small_fits: SmallFits, data: CheckedData, request: Request, machine: Machine, grown: int
+) -> Plan:
+    """Plan a new fit.
+
+    Args:
+        small_fits: what they have decided
+        data: the checked data
+        request: the options
+        machine: threads and memory of the processes
+        grown: bytes by which this process has grown during the small fits
+    """
+    problem = small_fits.kernel.problem
+    schedule = small_fits.schedule
+    return _plan(
+        data.source,
         problem,
-        _resolved(request, problem, schedule, measured.size),
-        shape,
-        replace(machine, libraries=after.libraries),
-        shrink_partition=automatic,
-        rho=measured.rho,
-        learned=kernel.text,
-        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
-        notes=notes,
-        grown=max(after.base - machine.base, 0),
+        _resolved(request, problem, schedule, small_fits.measured.size),
+        machine,
+        shrink_partition=request.partition_size == "auto" and not schedule.one_fit,
+        rho=small_fits.measured.rho,
+        learned=small_fits.kernel.text,
+        learning_seconds=max((entry["seconds"] for entry in small_fits.entries), default=0.0),
+        notes=small_fits.notes,
+        grown=grown,
     )
-    if measured.rho is not None:
-        decided = {"partition_size": plan.partition_size, "notes": list(plan.notes)}
-        entries = (*entries[:-1], entries[-1] | decided)
-    variance = input_variance(source.columns, moments, problem.empty.scaling)
-    options = _options(plan, kernel.centres)
-    return FitSpec(problem, options, plan, weights, variance, entries, notes)
 
 
 def size_of(samples: Samples, kernel: LearnedKernel, schedule: Schedule) -> MeasuredSize:
@@ -213,7 +275,7 @@ def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKe
 def continued(
     spec: FitSpec,
     source: Source,
-    asked: Request,
+    limits: Request,
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
@@ -231,36 +293,79 @@ def continued(
     Args:
         spec: the spec of the earlier fit
         source: the training data: the earlier rows and any new ones behind them
-        asked: the request with the new limits
+        limits: the request with the new limits
         executor: runs the passes over the tiles
         held_out: the held-out data, or None
         interrupted: returns the reason to end the fit, or None
     """
-    source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
+    data = checked_data(source, limits, executor, held_out, interrupted)
+    source = data.source
     before = spec.problem
-    new = source.n_rows - before.n_rows
-    require_positive(before.empty.scaling.target, float(moments.targets.minimum.min()))
-    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
-    request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
-    if new:
-        request = _with_new_rows(request, spec, asked, new)
-    shape = _shape(source, problem, request)
-    machine = machine_for(asked, executor, source)
-    joining = spec.plan.joining
-    if new:
-        joining = new if spec.in_order else None
-    plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
-    variance = input_variance(source.columns, moments, before.empty.scaling)
-    if new:
-        problem = _joined(spec, problem, plan)
-        return FitSpec(problem, _options(plan), plan, weights, variance, (), spec.notes)
-    unchanged = ["rho", "learned", "learning_seconds", "comparison"]
-    if machine.limit == spec.plan.machine.limit:
-        unchanged += ["max_columns", "batch_elements", "learning_columns"]
-    fields_before = {name: getattr(spec.plan, name) for name in unchanged}
-    plan = replace(plan, request=request, **fields_before)
+    require_positive(before.empty.scaling.target, float(data.moments.targets.minimum.min()))
+    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
+    request = replace(spec.request, **{name: getattr(limits, name) for name in LIMITS})
+    machine = machine_for(limits, executor, source)
+    extend = _resumed
+    if source.n_rows > before.n_rows:
+        request = _with_new_rows(request, spec, limits, source.n_rows - before.n_rows)
+        extend = _extended
+    return extend(spec, data, problem, request, machine)
+
+
+def _resumed(
+    spec: FitSpec, data: CheckedData, problem: Problem, request: Request, machine: Machine
+) -> FitSpec:
+    """Return the spec of a fit of the same rows.
+
+    Args:
+        spec: the earlier spec
+        data: the checked data
+        problem: the problem
+        request: the resolved options with the new limits
+        machine: threads and memory of the processes
+    """
+    earlier = spec.plan
+    plan = _plan(
+        data.source,
+        problem,
+        request,
+        machine,
+        joining=earlier.joining,
+        notes=spec.notes,
+        rho=earlier.rho,
+        learned=earlier.learned,
+        learning_seconds=earlier.learning_seconds,
+    )
+    plan = replace(plan, request=request)
+    if machine.limit == earlier.machine.limit:
+        plan = replace(
+            plan,
+            max_columns=earlier.max_columns,
+            batch_elements=earlier.batch_elements,
+            learning_columns=earlier.learning_columns,
+        )
     options = _options(plan, spec.options.centres)
-    return FitSpec(problem, options, plan, weights, variance, spec.entries, spec.notes)
+    variance = data.input_variance(problem)
+    return FitSpec(problem, options, plan, data.weights, variance, spec.entries, spec.notes)
+
+
+def _extended(
+    spec: FitSpec, data: CheckedData, problem: Problem, request: Request, machine: Machine
+) -> FitSpec:
+    """Return the spec of a fit that new rows join.
+
+    Args:
+        spec: the earlier spec
+        data: the checked data
+        problem: the problem of all rows
+        request: the resolved options for all rows
+        machine: threads and memory of the processes
+    """
+    joining = problem.n_rows - spec.problem.n_rows if spec.in_order else None
+    plan = _plan(data.source, problem, request, machine, joining=joining, notes=spec.notes)
+    joined_problem = _joined(spec, problem, plan)
+    variance = data.input_variance(problem)
+    return FitSpec(joined_problem, _options(plan), plan, data.weights, variance, (), spec.notes)
 
 
 def _joined(spec: FitSpec, problem: Problem, plan: Plan) -> Problem:
@@ -278,7 +383,6 @@ def _plan(
     source: Source,
     problem: Problem,
     request: Request,
-    shape: DataShape,
     machine: Machine,
     **how: Any,
 ) -> Plan:
@@ -288,40 +392,48 @@ def _plan(
         source: the training data, to measure the rates of this machine
         problem: the problem of the fit
         request: the resolved options
-        shape: sizes of the data and the model
         machine: threads and memory of the processes
         how: further ``make_plan`` arguments
     """
+    shape = _shape(source, problem, request)
     read = rows_read(request, shape, shuffled=problem.shuffled)
     rates = calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
     return make_plan(
-        shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how
+        shape,
+        machine,
+        rates,
+        request,
+        schedule,
+        read,
+        held_out=problem.held_out,
+        settled=problem.likelihood.has_noise,
+        **how,
     )
 
 
-def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
+def _with_new_rows(request: Request, spec: FitSpec, limits: Request, n_new: int) -> Request:
     """Return the request for more rows; the earlier fit's statistics cover all rows, so no sample
     grows.
 
     Args:
         request: the resolved options of the earlier fit, with the new limits
         spec: the spec of the earlier fit
-        asked: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are read
-        new: number of new rows
+        limits: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are read
+        n_new: number of new rows
     """
-    n_rows = spec.problem.n_rows + new
+    n_rows = spec.problem.n_rows + n_new
     K = spec.problem.n_kernels
     size = int(request.partition_size)
     fit_rows = "full" if request.fit_rows == GROWING else request.fit_rows
     schedule = spec.plan.schedule
     if spec.in_order:
-        size = size if schedule.has_rounds else min(size, new * K)
+        size = size if schedule.has_rounds else min(size, n_new * K)
         schedule = STRATEGIES["incremental"].schedule
         request = replace(request, strategy=schedule.name, selection="order", partition_size=size)
-        fit_rows = "auto" if asked.fit_rows == "auto" else fit_rows
+        fit_rows = "auto" if limits.fit_rows == "auto" else fit_rows
     fit_rows, sample = resolve_fit_rows(
-        replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new
+        replace(limits, fit_rows=fit_rows), schedule, n_rows, size, K, n_new
     )
     return (
         request
@@ -340,20 +452,31 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
 
 
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
-    local_noise = not problem.n_classes and problem.n_targets == 1
-    local_noise = local_noise and problem.noise_variance is None and request.noise != CONSTANT
-    noise_rows = rows_of_fit(source.n_rows, source.n_features) if local_noise else 0
-    data = source.n_rows, source.n_features, source.n_targets, source.tile_rows
-    columns = problem.n_outputs * problem.n_targets, problem.n_kernels, max(len(problem.leading), 1)
-    measured = Metric.of(problem.empty, source.columns) is not None
+    """Return the sizes of the data and the model."""
+    likelihood = problem.likelihood
+    has_noise = likelihood.has_noise
+    estimated = has_noise and problem.noise_variance is None
+    noise_rows = 0
+    if estimated and problem.n_targets == 1 and request.noise != CONSTANT:
+        noise_rows = rows_of_fit(source.n_rows, source.n_features)
     return DataShape(
-        *data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows, measured
+        n_rows=source.n_rows,
+        n_features=source.n_features,
+        n_targets=source.n_targets,
+        tile_rows=source.tile_rows,
+        n_outputs=problem.n_outputs * problem.n_targets,
+        n_kernels=problem.n_kernels,
+        n_leading=max(len(problem.leading), 1),
+        newton=likelihood.newton,
+        n_classes=problem.n_classes,
+        local_noise_rows=noise_rows,
+        measured=has_noise and Metric.of(problem.empty, source.columns) is not None,
     )
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:
     """Make the strategy options from a plan and its resolved request."""
-    names = {each.name for each in fields(Options)}
+    names = {field.name for field in fields(Options)}
     request = plan.request
     options = {
         name: value for name, value in vars(request).items() if name in names and value is not None
@@ -362,6 +485,8 @@ def _options(plan: Plan, centres: int = 0) -> Options:
         options["max_passes"] = request.max_iterations
     options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements, "centres": centres}
     options["learning_columns"] = plan.learning_columns
+    if plan.residuals is None:
+        options["residual"] = "none"
     return Options(**options, residual_bytes=plan.machine.limit // RESIDUAL_SHARE)
 
 
@@ -375,26 +500,28 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         size: partition size in candidates
     """
     n_rows = problem.n_rows
-    K = problem.n_classes
     fit_rows, sample = resolve_fit_rows(
         request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled
     )
     selection = "all" if schedule.one_fit else "order"
     if schedule.selects:
         selection = "error" if request.selection == "auto" else request.selection
-    moderate = (
-        K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else bool(request.moderate)
-    )
-    moderate = moderate and not problem.likelihood.dense
+    moderate = bool(request.moderate)
+    if request.moderate == "auto":
+        moderate = problem.likelihood.binary and n_rows <= MODERATE_ROWS
     if learns(request):
         request = replace(
             request, kernel=problem.empty.kernel, gamma="learn", gamma_multiples=(1.0,)
         )
-    request = replace(
-        request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate
+    return replace(
+        request,
+        strategy=schedule.name,
+        partition_size=size,
+        selection=selection,
+        fit_rows=fit_rows,
+        sample_rows=sample,
+        moderate=moderate,
     )
-    multi_class = problem.likelihood.name if K and problem.likelihood.dense else request.multi_class
-    return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)
 
 
 def schedule_for(

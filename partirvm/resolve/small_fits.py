@@ -293,7 +293,7 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
         record = sparseness(sample, problem, samples.request.tol)
         log.add(record)
         rho = record.vectors / record.rows
-        if problem.n_classes > 0 and problem.likelihood.dense:
+        if problem.likelihood.has_ramp:
             heuristic, size = partition_size(n_rows, d, 0.5 if rho <= OVERLAP else 0.0)
         else:
             heuristic, size = partition_size(n_rows, d, rho, centres)
@@ -351,7 +351,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     kept = survivors(design, found.fit)
     small = replace(problem, n_rows=sample.rows.n_rows)
     passes = likelihood.settling(
-        small, kept, found.fit, None, last=False, left_out=problem.n_classes > 0
+        small, kept, found.fit, None, last=False, left_out=likelihood.has_ramp
     )
     fit = likelihood.settle(found.fit, *sample.run(*passes), last=True)
     return Record(

@@ -120,7 +120,8 @@ class Problem:
     def n_outputs(self) -> int:
         """C, the number of linear predictors with their own posterior; class indicators, as one
         target, have one."""
-        return 1 if self.likelihood.dense or self.likelihood.binary else self.n_classes
+        per_class = self.likelihood.newton and not self.likelihood.binary
+        return self.n_classes if per_class else 1
 
     @property
     def leading(self) -> Int:
@@ -170,7 +171,7 @@ class Options:
         learning_columns: number of columns for which there is memory to learn the kernel again
         solver: name of the solver of dense fits
         noise: "constant" or "local"
-        residual: "none", "auto" or "local"
+        residual: "none" if local residuals are not tried, otherwise "auto" or "local"
         neighbours: number of neighbours of a local residual
         residual_family: kernel family of local residuals
         residual_bytes: greatest size of the rows of local residuals
@@ -297,6 +298,40 @@ def survivors(design: Design, fit: Any) -> Design:
     return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
 
 
+LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
+"""By ``effort``, the minimum gain of the log evidence for twice the work, in nats per row."""
+
+
+@dataclass(frozen=True)
+class RoundTraits:
+    """What decides how rounds of fits choose candidates and when they end; the defaults suit any
+    likelihood.
+
+    Attributes:
+        ranks_gains: True if candidates can be ranked by ``Likelihood.gain_pass``
+        draws_errors: True if candidates with large errors are drawn at random, because the largest
+            are those of wrong labels
+        fewer_candidates: True if late rounds, in which few candidates stay, have fewer of them
+        learns_again: True if a learned kernel is learned again between rounds, which compares
+            evidences of the same columns
+    """
+
+    ranks_gains: bool = False
+    draws_errors: bool = False
+    fewer_candidates: bool = False
+    learns_again: bool = False
+
+    def least_gain(self, loss: float, effort: str) -> float:
+        """Return the gain, in nats per row, below which twice the work (with ``has_ramp``, twice
+        the vectors) is not worth it.
+
+        Args:
+            loss: minus ``Likelihood.objective``, per row
+            effort: value of the option
+        """
+        return LEAST_GAIN[effort]
+
+
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
@@ -311,12 +346,27 @@ class Likelihood(Protocol):
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per
     class."""
-    dense: bool = True
-    """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed
-    form."""
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
     single fit."""
+    has_noise: bool = False
+    """True if the target is the linear predictor plus noise of a variance σ²."""
+    has_ramp: bool = False
+    """True if left-out rows turn the predictors of each dense fit into probabilities; small rounds
+    then end with fewer vectors and the same loss."""
+    loss_name: str = "RMSE"
+    """Name of the loss by which its models are compared, in ``fit.judged`` and
+    ``fit.comparison``."""
+    rounds: RoundTraits = RoundTraits()
+    """How rounds choose candidates and when they end."""
+    newton: bool = False
+    """True if each step of a fit is a pass for one matrix per linear predictor, and a fit starts
+    from the weights of columns with the same labels."""
+    takes: frozenset[str] = frozenset()
+    """Which of the options ``class_weight``, ``residual``, ``solver`` and ``warp_target`` it takes
+    with values other than their defaults."""
+    prediction_without_vectors: str = "mean"
+    """Name of what a model without vectors predicts."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction.
@@ -399,6 +449,7 @@ class Likelihood(Protocol):
         *,
         last: bool,
         left_out: bool,
+        corrected: bool = False,
     ) -> tuple[Pass, ...]:
         """Return the passes that compute the residual of a fit.
 
@@ -410,8 +461,9 @@ class Likelihood(Protocol):
             last: True if the residual gives the final noise variance; otherwise it replaces
                 statistics that lost digits to cancellation
             left_out: True if, with an estimated noise variance, the first passes are for left-out
-                errors, one for each target; those of a dense fit of classes, unless it is a last
-                one, choose its ramp
+                errors; those of a fit of indicators, unless it is a last one, choose its ramp
+            corrected: True if left-out errors are for local residuals, which need those of each of
+                several targets, and not only those of one target
         """
         return ()
 
@@ -450,3 +502,11 @@ class Likelihood(Protocol):
     def record(self, problem: Problem, fit: Any, scores: Any) -> dict[str, Any]:
         """Return the fields of a history line (``spec.history.Record``) in the target's
         units."""
+
+    def objective(self, fit: Any) -> float:
+        """Return what rounds should raise, in nats: by default, the log evidence."""
+        return float(fit.log_evidence)
+
+    def stored(self, fit: Any) -> Any:
+        """Return the fit as it is stored in a checkpoint."""
+        return fit

@@ -125,9 +125,9 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
     else:
         return NONE
     if codes is not None:
-        here = codes[start : batch.stop]
+        codes = codes[start : batch.stop]
         return start + stratified_partition(
-            here, problem.n_classes, count, number, seed=seed, shuffled=shuffled
+            codes, problem.n_classes, count, number, seed=seed, shuffled=shuffled
         )
     rows = np.arange(number * n_rows // count, (number + 1) * n_rows // count, dtype=np.int64)
     return start + (
@@ -187,24 +187,12 @@ def drawn_rows(
         purpose: candidates or a sample
     """
     drawing = RowDrawing(problem.shuffled, seed, purpose, draw)
+    if problem.codes is not None:
+        return drawing.of_classes(problem.codes, problem.n_classes, used, count)
     n_rows = problem.n_rows
-    codes = problem.codes
-    if codes is None:
-        count = min(count, n_rows - len(used))
-        rows = drawing.ranks(n_rows, draw * count, min(count + len(used), n_rows))
-        return np.sort(rows[~np.isin(rows, used, assume_unique=True)][:count])
-    free = np.ones(len(codes), dtype=bool)
-    free[used] = False
-    of_class = [(codes == k) & free for k in range(problem.n_classes)]
-    sizes = np.array([np.count_nonzero(members) for members in of_class], dtype=np.int64)
-    turn = draw * count % problem.n_classes
-    even, least = (0.0, LEAST) if purpose is Purpose.SAMPLE else (0.5, 1)
-    shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn).tolist()
-    chosen = []
-    for k, members in enumerate(of_class):
-        ranks = drawing.ranks(int(sizes[k]), draw * shares[k], shares[k], k)
-        chosen.append(ranked(members, np.sort(ranks)))
-    return np.sort(np.concatenate(chosen))
+    count = min(count, n_rows - len(used))
+    rows = drawing.ranks(n_rows, draw * count, min(count + len(used), n_rows))
+    return np.sort(rows[~np.isin(rows, used, assume_unique=True)][:count])
 
 
 @dataclass(frozen=True)
@@ -231,6 +219,28 @@ class RowDrawing:
         generator = stream(self.seed, self.purpose, self.draw, *class_number)
         return generator.choice(n, size=size, replace=False).astype(np.int64)
 
+    def of_classes(self, codes: Codes, n_classes: int, used: Int, count: int) -> Int:
+        """Return ``count`` random rows of all classes, in increasing order; see ``drawn_rows``.
+
+        Args:
+            codes: class of each row (N,)
+            n_classes: number K of classes
+            used: rows that are not drawn
+            count: number of rows to draw
+        """
+        free = np.ones(len(codes), dtype=bool)
+        free[used] = False
+        members = [(codes == k) & free for k in range(n_classes)]
+        sizes = np.array([np.count_nonzero(rows) for rows in members], dtype=np.int64)
+        turn = self.draw * count % n_classes
+        even, least = (0.0, LEAST) if self.purpose is Purpose.SAMPLE else (0.5, 1)
+        shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn).tolist()
+        chosen = []
+        for k in range(n_classes):
+            ranks = self.ranks(int(sizes[k]), self.draw * shares[k], shares[k], k)
+            chosen.append(ranked(members[k], np.sort(ranks)))
+        return np.sort(np.concatenate(chosen))
+
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     """Return how many rows (K,) each class contributes; see ``drawn_rows``.
@@ -244,29 +254,29 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     count = min(count, int(sizes.sum()))
     present = sizes > 0
     shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)
-    found: Int = np.minimum(
+    rows: Int = np.minimum(
         np.maximum(np.floor(count * shares).astype(np.int64), least * present), sizes
     )
-    for _ in range(int(found.sum()) - count):
-        found[np.argmax(found)] -= 1
-    for _ in range(count - int(found.sum())):
-        room = np.flatnonzero(found < sizes)
-        found[room[np.argmax(count * shares[room] - found[room])]] += 1
-    return found
+    for _ in range(int(rows.sum()) - count):
+        rows[np.argmax(rows)] -= 1
+    for _ in range(count - int(rows.sum())):
+        room = np.flatnonzero(rows < sizes)
+        rows[room[np.argmax(count * shares[room] - rows[room])]] += 1
+    return rows
 
 
 def ranked(members: Bool, ranks: Int) -> Int:
     """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in
     memory at once."""
-    found = [NONE]
+    positions = [NONE]
     before = 0
     for start in range(0, len(members), SPAN):
         span = slice(start, start + SPAN)
-        here = np.flatnonzero(members[span])
-        inside = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + len(here))]
-        found.append(start + here[inside - before])
-        before += len(here)
-    return np.concatenate(found)
+        block = np.flatnonzero(members[span])
+        inside = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + len(block))]
+        positions.append(start + block[inside - before])
+        before += len(block)
+    return np.concatenate(positions)
 
 
 def fresh(new: Design, present: Design) -> Int:

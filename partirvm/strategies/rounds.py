@@ -97,19 +97,19 @@ class Rounds:
         may."""
         options = state.options
         problem = state.problem
-        each = state.problem.n_kernels
+        n_kernels = problem.n_kernels
         if problem.mean_only:
             return 0, Termination.CONVERGED
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
         least, most = self.joining(state)
-        proposed = each * min(problem.rows_of(options.partition_size), most)
+        proposed = n_kernels * min(problem.rows_of(options.partition_size), most)
         if not proposed:
             return 0, self.used_up
         vectors = (
             np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
         )
-        if vectors < min(each * least, proposed):
+        if vectors < min(n_kernels * least, proposed):
             return 0, Termination.VECTORS
         beside = max(len(problem.missing_leading(state.design)), 1)
         columns = (
@@ -119,7 +119,7 @@ class Rounds:
         )
         if columns < min(proposed, vectors):
             return 0, Termination.MEMORY
-        return int(min(proposed, vectors)) // each, None
+        return int(min(proposed, vectors)) // n_kernels, None
 
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
         """Fit these candidates beside the vectors; if no further round is possible, this fit is the
@@ -221,22 +221,18 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     if options.max_vectors is not None:
         candidates = min(candidates, options.max_vectors // max(problem.n_kernels, 1))
     size = min(candidates, rows) * problem.n_kernels
-    tol = INTERMEDIATE * options.tol
-    how: dict[str, Any] = {
-        "max_rounds": 1,
-        "max_iterations": STEPS,
-        "max_passes": STEPS,
-        "tol": tol,
-    }
     few = Options(
         size,
         "random",
         "sample",
         "sample",
         rows,
+        max_rounds=1,
+        max_iterations=STEPS,
+        max_passes=STEPS,
+        tol=INTERMEDIATE * options.tol,
         moderate=options.moderate,
         seed=options.seed,
-        **how,
     )
     return stages.first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
@@ -272,9 +268,8 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
         more = fit.n - state.fit.n
         seen = intermediate_rows(problem, options)
         evidence = fit.log_evidence
-    elif (
-        problem.n_classes and problem.likelihood.dense
-    ):  # the log density of left-out rows grows with their number
+    elif problem.likelihood.has_ramp:
+        # the log density of left-out rows grows with their number
         evidence = state.evidence * count / max(fit.n, 1)
     work = state.work + more * len(fit.labels) ** 2
     return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)

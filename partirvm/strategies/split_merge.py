@@ -100,9 +100,12 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     partitions = [partition(problem, options, number) for number in numbers]
     ((present, points),) = yield (Gather(np.concatenate(partitions)),)
     masks = [np.isin(present, rows) for rows in partitions]
-    chosen = [problem.empty.with_centres(points[own], present[own]) for own in masks]
-    designs = [each.take(fresh(each, problem.empty), leading=problem.leading) for each in chosen]
-    designs = [each for each in designs if len(each.labels)]
+    designs = []
+    for mask in masks:
+        design = problem.empty.with_centres(points[mask], present[mask])
+        design = design.take(fresh(design, problem.empty), leading=problem.leading)
+        if len(design.labels):
+            designs.append(design)
     state = replace(state, partitions=numbers.stop)
     return (yield from _fits(state, designs, [None] * len(designs))) if designs else state
 
@@ -210,15 +213,15 @@ def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]
     the same time."""
     answers: list[Any] = [None] * len(parts)
     while True:
-        asked = list[tuple[Instruction, ...]]()
+        instructions = list[tuple[Instruction, ...]]()
         results = list[RoundsState]()
         for part in parts:
             try:
-                asked.append(part.send(answers.pop(0)))
+                instructions.append(part.send(answers.pop(0)))
             except StopIteration as end:
                 results.append(end.value)
         if results:
             return results
         # no name refers to the answers sent: statistics are freed before the fits
-        found = list((yield tuple(chain(*asked))))
-        answers = [tuple(found.pop(0) for _ in own) for own in asked]
+        statistics = list((yield tuple(chain(*instructions))))
+        answers = [tuple(statistics.pop(0) for _ in group) for group in instructions]

@@ -11,6 +11,7 @@ under the new kernel, which is kept if the evidence at the current α and β is 
 updates α and β. The evidence over these rows therefore never falls.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, cast
@@ -24,10 +25,10 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import without
 from partirvm.kernels.design import NONE, Design
+from partirvm.likelihoods.classes import CLASS_GAIN
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
-from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import trial_bytes
 from partirvm.spec.history import Record
 from partirvm.spec.problem import Fit, Options, Problem, survivors
@@ -126,22 +127,6 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
     return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem), **facts)
 
 
-LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
-CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
-"""By ``effort``, the minimum gain for twice the work: in nats per row; for classes, as a fraction
-of the log loss."""
-
-LEAST_FALL = 10.0
-"""In dense classification, twice the vectors must lower the log loss of left-out rows by
-``CLASS_GAIN`` nats, or by this multiple of it as a fraction."""
-
-
-def least_fall(loss: float, options: Options) -> float:
-    """Return by how many nats doubling the vectors of dense classes must lower the log loss of
-    left-out rows."""
-    return min(LEAST_FALL * loss, 1.0) * CLASS_GAIN[options.effort]
-
-
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
     """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; it thins near
     ``max_vectors``."""
@@ -201,7 +186,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
     """Request a fit; if its statistics have lost digits, continue with those of the residual
     target.
 
-    The ramp of a dense classification is then chosen on left-out rows.
+    A ramp is then chosen on left-out rows.
     """
     problem = state.problem
     options = state.options
@@ -220,7 +205,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
-    if problem.n_classes and likelihood.dense:
+    if likelihood.has_ramp:
         passes = likelihood.settling(
             problem, state.design, state.fit, rows, last=False, left_out=True
         )
@@ -234,17 +219,19 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
 
     The loss without own columns overstates the rise, because the remaining vectors have fewer
     substitutes: on digits, from 824 to 282 vectors, it rises by a half, that of new rows by a
-    hundredth. Where classes overlap, it is accurate, and a rise of ``least_fall`` would be a tenth
+    hundredth. Where classes overlap, it is accurate, and a rise of ``least_gain`` would be a tenth
     of the loss (magic); hence the limit ``RISE``.
     """
-    if state.problem.n_classes > 2 and state.problem.likelihood.dense:
+    likelihood = state.problem.likelihood
+    if likelihood.has_ramp and state.problem.n_classes > 2:
         loss = state.fit.ramp.loss
-        options = state.options
-        most = loss + min(least_fall(1.5 * loss, options), RISE * CLASS_GAIN[options.effort])
+        effort = state.options.effort
+        rounds = likelihood.rounds
+        most = loss + min(rounds.least_gain(1.5 * loss, effort), RISE * CLASS_GAIN[effort])
         while state.fit.n_vectors >= FEWEST_PRUNED:
             fit = state.fit.reduced(PRUNED)
             trial = replace(state, fit=fit, design=survivors(state.design, fit))
-            trial = yield from solved(trial, final_rule(options))
+            trial = yield from solved(trial, final_rule(state.options))
             if not trial.fit.ramp.loss <= most:
                 break
             state = trial
@@ -271,7 +258,7 @@ def limited(state: RoundsState) -> Steps[RoundsState]:
         gone = least_loss(model.alpha, model.mean.reshape(len(model.mean), -1), roots, first, count)
         centres = np.delete(np.arange(len(state.design.centres)), gone - first)
         state = replace(state, design=state.design.take(centres))
-        if state.problem.likelihood.dense:
+        if not state.problem.likelihood.newton:
             state = replace(state, fit=without(state.fit, gone))
         state = yield from solved(state, final_rule(state.options))
     return state
@@ -285,12 +272,14 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     """
     problem = state.problem
     rows = posterior_rows(state.problem, state.options, state.seen)
-    needed = problem.n_targets == 1 or tries_residuals(
-        state.options.residual, problem.n_rows, problem.n_targets
-    )
-    left_out = needed and last and state.seen != "sample"
     passes = problem.likelihood.settling(
-        problem, state.design, state.fit, rows, last=last, left_out=left_out
+        problem,
+        state.design,
+        state.fit,
+        rows,
+        last=last,
+        left_out=last and state.seen != "sample",
+        corrected=state.options.residual != "none",
     )
     return list((yield passes) if passes else ())
 
@@ -298,16 +287,14 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 def settled(state: RoundsState) -> Steps[RoundsState]:
     """Settle the noise of a last fit, and then request its local residuals."""
     state, left_out = yield from with_noise(state)
-    if not left_out or not tries_residuals(
-        state.options.residual, state.problem.n_rows, state.problem.n_targets
-    ):
+    if not left_out or state.options.residual == "none":
         return state
     try:
-        (found,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
+        (local,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
-    return replace(state, local=found)
+    return replace(state, local=local)
 
 
 def corrected(state: RoundsState) -> Steps[float]:
@@ -316,18 +303,15 @@ def corrected(state: RoundsState) -> Steps[float]:
     problem = state.problem
     options = state.options
     room = options.residual_bytes >= trial_bytes(options.neighbours)
-    few = problem.n_rows < RESIDUAL_ROWS
-    tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
-    estimated = not problem.n_classes and problem.noise_variance is None
-    if not tried or few or not room or not estimated:
+    if options.residual == "none" or problem.n_rows < RESIDUAL_ROWS or not room:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
     passes = problem.likelihood.settling(
-        problem, state.design, state.fit, rows, last=True, left_out=True
+        problem, state.design, state.fit, rows, last=True, left_out=True, corrected=True
     )
     left_out = left_out_of((yield passes[: problem.n_targets]))
-    (found,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
-    return float(found.error())
+    (trial,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
+    return float(trial.error())
 
 
 def with_noise(
@@ -411,22 +395,25 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
     fit = state.fit
     scores = state.scores
     noise = state.design.noise
-    left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
-    found = left_out if scores is None else scores.diagnostics
-    given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
-    given |= {
+    diagnostics: Sequence[Any] = state.local.diagnostics or left_out_diagnostics(problem, fit)
+    if scores is not None:
+        diagnostics = scores.diagnostics
+    if facts["kind"] not in ("round", "early", "final"):
+        diagnostics = ()
+    values = {
+        **problem.likelihood.record(problem, fit, scores),
+        "candidates": state.candidates,
+        "selection": state.selection,
+        "dropped": state.dropped,
         "number": state.round,
         "termination": state.reason,
         "fit_rows": state.seen or state.options.last_rows,
+        "noise_vectors": None if noise is None else len(noise.weights),
+        "diagnostics": [to_json(table) for table in diagnostics],
     }
-    given["residuals"] = (
-        None if state.local == NO_RESIDUALS else state.local.facts(problem.empty.scaling.t_scale)
-    )
-    given["noise_vectors"] = None if noise is None else len(noise.weights)
-    given["diagnostics"] = (
-        [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    )
-    return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})
+    if state.local != NO_RESIDUALS:
+        values["residuals"] = state.local.facts(problem.empty.scaling.t_scale)
+    return Record(**{**values, **facts})
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
@@ -444,7 +431,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
         fit: the fit with its vectors
         centres: number of centres from which the kernel was learned
     """
-    if not options.centres or problem.n_classes:
+    if not options.centres or not problem.likelihood.rounds.learns_again:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
     times = 3.2 if problem.n_rows < 4 * rows else 2.4
@@ -465,20 +452,20 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     old = state.fit
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
-    (found,) = yield (LearnKernel(state.design, old, rows),)
-    facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}
+    (search,) = yield (LearnKernel(state.design, old, rows),)
+    facts = {"candidates": old.n_vectors, "rows": search.rows, "iterations": search.evaluations}
     state = replace(state, learned=old.n_vectors)
     gain = 0.0
     taken = False
-    if found.better:
-        design = replace(state.design, kernel=found.kernel)
-        moved = replace(state, problem=problem.with_kernel(found.kernel), design=design, seen="")
+    if search.better:
+        design = replace(state.design, kernel=search.kernel)
+        moved = replace(state, problem=problem.with_kernel(search.kernel), design=design, seen="")
         moved = yield from extended(moved, design.take(NONE, leading=NONE), state.seen)
         gain = moved.fit.log_evidence - old.log_evidence
         if taken := gain > options.tol * moved.fit.n:
             state = yield from scored(moved)
     line = line_of(
-        state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts
+        state, kind="kernel", kernel=search.kernel.spec(), gain=gain, taken=taken, **facts
     )
     yield (Save(state.design, state.fit, line, options.moderate, model=taken),)
     return state

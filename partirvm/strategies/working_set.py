@@ -8,10 +8,11 @@ candidates, when every row has been a candidate, or at a limit. If the held-out 
 it ends with the model of the best round.
 
 A round is *slow* if, at its rate, twice the work would raise the evidence by less than
-``LEAST_GAIN`` nats per row: g nats lower the error by about a fraction g. In a classification,
-gains are fractions of −log evidence per row so far. Work is counted in multiplications rather than
-time, so that results are reproducible. If the nearest rows correct the predictions (``residual``),
-the run also ends when twice the work lowers the corrected error by less than that share.
+``RoundTraits.least_gain`` nats per row: g nats lower the error by about a fraction g. In a
+classification, gains are fractions of −log evidence per row so far. Work is counted in
+multiplications rather than time, so that results are reproducible. If the nearest rows correct the
+predictions (``residual``), the run also ends when twice the work lowers the corrected error by less
+than that share.
 """
 
 from collections.abc import Callable
@@ -23,10 +24,9 @@ import numpy as np
 
 from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import Termination
-from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Schedule
-from partirvm.spec.problem import Options, Problem
+from partirvm.spec.problem import LEAST_GAIN, Options, Problem
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import (
     GROWING,
@@ -41,11 +41,8 @@ from partirvm.strategies.instructions import Steps
 from partirvm.strategies.rounds import Rounds, enlarge
 from partirvm.strategies.stages import (
     BETTER,
-    CLASS_GAIN,
-    LEAST_GAIN,
     LEAST_WORK,
     RoundsState,
-    least_fall,
 )
 from partirvm.types import LEARNING_ROWS, Int
 
@@ -133,7 +130,7 @@ class WorkingSetRounds(Rounds):
         if not checks:
             room = _fewer(state, room)
         selection = "random" if checks else state.options.selection
-        if selection == "gain" and not state.problem.likelihood.dense:
+        if selection == "gain" and not state.problem.likelihood.rounds.ranks_gains:
             selection = "error"
         state = replace(state, selection=selection, kept=state.fit.n_vectors)
         state, chosen = yield from SELECTIONS[selection](state, room)
@@ -184,7 +181,8 @@ def _fewer(state: RoundsState, room: int) -> int:
     """Return the number of candidates where rounds are expensive: few of them stayed in the last
     round."""
     problem = state.problem
-    if state.stayed is None or state.fit.n_vectors < CHEAP or problem.n_classes:
+    cheap = state.fit.n_vectors < CHEAP or not problem.likelihood.rounds.fewer_candidates
+    if state.stayed is None or cheap:
         return room
     least = problem.rows_of(state.options.partition_size) // LEAST_SHARE
     return min(room, max(HOPEFUL * state.stayed // problem.n_kernels, least, 1))
@@ -198,7 +196,7 @@ def by_error(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]
     if problem.shuffled and not largest:
         compared = _random(state, NONE, SPREAD * room)
     draw = None
-    if problem.n_classes and not largest:
+    if problem.likelihood.rounds.draws_errors and not largest:
         draw = draw_key(state.options.seed, Purpose.POOL, state.round)
     request = problem.likelihood.errors(
         state.design, state.fit, room, state.used, compared, draw=draw
@@ -256,7 +254,8 @@ def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore
     the best round)."""
-    gain = objective(state) - state.evidence
+    objective = state.problem.likelihood.objective(state.fit)
+    gain = objective - state.evidence
     level = gain < FLAT * state.options.tol * state.fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
     work = state.work + work_of_round(state)
@@ -264,7 +263,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     if np.isfinite(state.evidence):  # there is an evidence to compare with
         least = least_gain(state, work)
         slow = slow + 1 if least is not None and gain / state.fit.n <= least else 0
-    evidence = max(objective(state), state.evidence)
+    evidence = max(objective, state.evidence)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
     if flat >= FLAT_ROUNDS:
         return state, Termination.CONVERGED
@@ -273,15 +272,6 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     if state.best_round is not None and state.round - state.best_round.round >= PATIENCE:
         return state, Termination.VALIDATION
     return state, None
-
-
-def objective(state: RoundsState) -> float:
-    """Return what rounds should raise: on class indicators, the log density of left-out rows; the
-    evidence otherwise."""
-    fit = state.fit
-    if isinstance(fit, HyperState) and fit.n_classes:
-        return float(-fit.ramp.loss * fit.n)
-    return float(fit.log_evidence)
 
 
 def work_of_round(state: RoundsState) -> float:
@@ -298,14 +288,10 @@ def least_gain(state: RoundsState, work: float) -> float | None:
         state: before the last round is judged
         work: work of all rounds
     """
-    problem = state.problem
-    gains = CLASS_GAIN if problem.n_classes else LEAST_GAIN
-    least = gains[state.options.effort]
+    likelihood = state.problem.likelihood
     loss = max(-state.evidence / state.fit.n, 0.0)
-    doublings = log2(work / state.work)
-    if not problem.likelihood.dense:
-        least *= loss
-    elif problem.n_classes:
-        least = least_fall(loss, state.options)
-        doublings = log2(max(state.fit.n_vectors / max(state.kept, 1), 1.0))
-    return least * doublings if least > 0 else None
+    least = likelihood.rounds.least_gain(loss, state.options.effort)
+    growth = work / state.work
+    if likelihood.has_ramp:
+        growth = max(state.fit.n_vectors / max(state.kept, 1), 1.0)
+    return least * log2(growth) if least > 0 else None

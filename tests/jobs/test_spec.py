@@ -86,6 +86,26 @@ def test_a_stored_spec_is_the_same_to_the_bit(options, tmp_path):
     assert isinstance(request.sample_rows, int)
 
 
+@pytest.mark.parametrize(
+    ("resolved", "options"),
+    [
+        ("local", {"residual": "local"}),
+        ("none", {"residual": "auto"}),  # 150 rows are too few
+        ("none", {"residual": "auto", "noise_variance": 0.01}),
+        ("none", {"residual": "auto", "classes": 3}),
+        ("none", {"residual": "none"}),
+    ],
+)
+def test_a_spec_says_whether_local_residuals_are_tried(resolved, options):
+    options = dict(options)
+    rows = source(classes=options.pop("classes", 0))
+    executor = LocalExecutor(1)
+    spec = resolve(rows, replace(ASKED, **options), executor)
+    executor.close()
+    assert spec.options.residual == resolved
+    assert (spec.plan.residuals is None) == (resolved == "none")
+
+
 def data(folder, n=150):
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(n, 2))

@@ -310,11 +310,9 @@ def test_cancellation_needs_a_residual_pass_and_another_solve(name):
         assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
 
 
-def test_a_given_noise_needs_no_pass_for_local_residuals():
-    simulator = Simulator(
-        np.arange(2000.0)[:, None], np.sin(np.arange(2000.0)), noise_variance=0.01
-    )
-    options = Options(50, "random", residual="auto", residual_bytes=1 << 40, effort="balanced")
+def test_no_left_out_errors_are_requested_without_local_residuals():
+    simulator = Simulator(np.arange(2000.0)[:, None], np.sin(np.arange(2000.0)))
+    options = Options(50, "random", residual="none", residual_bytes=1 << 40, effort="balanced")
     assert list(stages.corrected(stages.first_state(simulator.problem, options))) == []
 
 
