@@ -439,7 +439,7 @@ def embedded(
     notes: tuple[str, ...] = ()
     noise = 0.0
     others = other_categories(columns, levels)
-    if levels or (others and has_numeric_target(problem)):
+    if levels or (others and has_one_noise(problem)):
         features, notes, noise = effects_of(
             tile, folds, problem, columns, levels, others, seed, sums
         )
@@ -462,9 +462,9 @@ def other_categories(columns: Columns, levels: dict[int, int]) -> dict[int, int]
     return {j: count for j, count in counts.items() if count and j not in levels}
 
 
-def has_numeric_target(problem: Problem) -> bool:
-    """Return whether the problem has a single target, which is no class."""
-    return not problem.n_classes and len(problem.empty.scaling.t_scale) == 1
+def has_one_noise(problem: Problem) -> bool:
+    """Return whether effects of unknown levels can raise the noise of a single target."""
+    return problem.likelihood.has_noise and problem.n_targets == 1
 
 
 def with_inputs(scaling: Scaling, features: FeatureMap, raw: Float, d: int) -> Scaling:
@@ -510,13 +510,13 @@ def effects_of(
     """
     scaling = problem.empty.scaling
     features = with_moments(scaling, columns)
-    numeric = has_numeric_target(problem)
+    numeric = has_one_noise(problem)
     counts = levels | others if numeric else levels
     rows, normal = level_rows(tile, features, scaling, counts, sums)
     present = np.flatnonzero(rows.functions[:, 0])
     rows = rows.some(present)
     folds = folds[present]
-    targets = outputs_of(tile, problem)[present]
+    targets = problem.likelihood.working.of_levels(problem, tile.t)[present]
     if targets.shape[1] > 1:
         root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
         joint = JointEffects.of(rows, root[present], folds, targets, normal, seed)
@@ -525,7 +525,7 @@ def effects_of(
     effects = FoldedEffects.of(rows, folds if levels else None, targets[:, 0], normal, seed)
     forms = {j: effects.form(f, j in levels) for f, j in enumerate(counts, start=1)}
     features = with_forms(features, forms)
-    if problem.n_classes:
+    if not numeric:
         features = replace(features, doubts=())
     return features, notes_of(columns, {j: forms[j] for j in levels}), effects.noise
 
@@ -554,15 +554,6 @@ def with_forms(features: FeatureMap, forms: dict[int, LevelForm]) -> FeatureMap:
 def notes_of(columns: Columns, forms: dict[int, LevelForm]) -> tuple[str, ...]:
     """Return a note on each feature."""
     return tuple(f"{columns.features[j]}: {form.note}" for j, form in forms.items())
-
-
-def outputs_of(tile: Tile, problem: Problem) -> Float:
-    """Return the scaled targets (n, C) of rows, or indicators of classes; two classes have one
-    column."""
-    if not problem.n_classes:
-        return problem.empty.scaling.targets(tile.t)
-    indicators = np.eye(problem.n_classes)[tile.t[:, 0].astype(np.int64)]
-    return indicators[:, 1:] if problem.n_classes == 2 else indicators - indicators.mean(axis=0)
 
 
 def level_rows(

@@ -36,7 +36,7 @@ from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, MEAN, learn, wit
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.screening import jittered, screened
-from partirvm.learning.search import LOSS, KernelSearch, LearningOptions, kernel_record, reductions
+from partirvm.learning.search import LOSS, KernelSearch, SearchSettings, kernel_record, reductions
 from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.learning.turning import directions, promising
 from partirvm.process import in_threads
@@ -318,27 +318,17 @@ class RegressionSearch:
     Attributes:
         sample: holds the rows.
         problem: has the scaling of the inputs, and the kernel from which the search starts.
-        learning: options of kernel learning.
+        settings: settings of the search.
         order: (n,), row numbers in random order.
         most: maximum number of rows of the first search.
-        columns: maximum number of columns of a fit.
-        families: whether the family of the kernel is chosen.
-        seed: draws rows and centres.
-        judged: whether rivals may be grown: they take memory.
-        residuals: whether the fit may have local residuals.
         facts: what was compared, for the history.
     """
 
     sample: SampledRows
     problem: Problem
-    learning: LearningOptions
+    settings: SearchSettings
     order: Int
     most: int
-    columns: int
-    families: bool
-    seed: int
-    judged: bool
-    residuals: bool
     facts: dict[str, Any]
 
     @property
@@ -352,9 +342,11 @@ class RegressionSearch:
 
     def judge(self) -> LeftOutJudge | None:
         """Return the judge of kernels if their form is chosen."""
-        if not self.judged or self.learning.metric != "auto" or not self.problem.target_variance:
+        settings = self.settings
+        chosen = settings.learning.metric == "auto"
+        if not settings.judged or not chosen or not self.problem.target_variance:
             return None
-        return judge_of(self.sample, self.problem, self.order, self.residuals)
+        return judge_of(self.sample, self.problem, self.order, settings.residuals)
 
     def continued(
         self, judge: LeftOutJudge | None, fits: Sequence[ProcessFit | None], rows: int
@@ -362,9 +354,8 @@ class RegressionSearch:
         """Continue the search from ``fits``, learned from ``rows`` rows, if rivals are better."""
         if judge is None:
             return None
-        escalation = escalated(
-            judge, self.order, [fit for fit in fits if fit is not None], rows, self.families
-        )
+        known = [fit for fit in fits if fit is not None]
+        escalation = escalated(judge, self.order, known, rows, self.settings.family)
         self.facts["judged"] = escalation.facts()
         return escalation
 
@@ -375,40 +366,20 @@ class RegressionSearch:
         return self.problem.with_kernel(best.kernel)
 
 
-def learn_regression(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    seed: int,
-    *,
-    family: bool,
-    warp: bool,
-    columns: int,
-    judged: bool = True,
-    residuals: bool = False,
-) -> Problem:
-    """Learn the kernel of a regression, and return the problem with it; the last logged record
-    holds the kernel.
-
-    sample : holds the rows
-    problem : has the kernel from which the search starts
-    learning : options of kernel learning
-    seed : draws rows and centres
-    family : whether the family of the kernel is chosen
-    warp : whether features may be warped
-    columns : maximum number of columns of a fit
-    judged : whether rivals judge the kernel, which takes memory
-    residuals : whether the fit may have local residuals
-    """
+def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
+    """Learn the kernel of a regression, from that of the problem on, and return the problem with
+    it; the last logged record holds the kernel."""
     d = problem.empty.scaling.n_inputs
-    order = in_order(sample, seed)
+    order = in_order(sample, settings.seed)
+    columns = settings.columns
+    family = settings.family
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
-    turn = learning.metric != "widths"
+    turn = settings.learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
     warp_errors: dict[str, float] = {}
-    if warp:
+    if settings.warp:
         problem, widths, warp_errors = warped_if_better(
-            sample, problem, order, most, widths, judged
+            sample, problem, order, most, widths, settings.judged
         )
     widths, turned, evidence = search(
         sample, problem, order, most, widths, family=family, turned=turn
@@ -417,9 +388,7 @@ def learn_regression(
     facts: dict[str, Any] = {"families": evidence, "family": chosen} if family else {}
     if warp_errors:
         facts["warps"] = warp_errors
-    run = RegressionSearch(
-        sample, problem, learning, order, most, columns, family, seed, judged, residuals, facts
-    )
+    run = RegressionSearch(sample, problem, settings, order, most, facts)
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:
@@ -436,7 +405,7 @@ def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
     otherwise."""
     if not explains_little(run.rows(run.order[: run.most]), widths):
         return None
-    steep = steep_directions(run.sample, run.problem, run.order, run.columns, widths)
+    steep = steep_directions(run.sample, run.problem, run.order, run.settings.columns, widths)
     if steep is not None:
         run.sample.on_best(run.problem.with_kernel(steep.kernel).empty)
     return steep
@@ -451,7 +420,7 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
     best = form.fit
     square = form.square
     choice = form.choice
-    last = max(min(run.columns, LAST_ROWS), most)
+    last = max(min(run.settings.columns, LAST_ROWS), most)
     judge = None if choice.get("form") == MEAN else run.judge()
     rows = run.rows(order[:last])
     taught = most
@@ -497,7 +466,7 @@ def chosen_form(
         turned: the best directions, if any
         most: number of rows that taught both
     """
-    metric = run.learning.metric
+    metric = run.settings.learning.metric
     if metric == "auto" and not promising(widths, turned, run.d):
         turned = None
     run.sample.on_step("left-out rows")
@@ -546,14 +515,14 @@ def by_tied_evidence(
     problem = (
         problem.with_kernel(with_family(problem.empty.kernel, family, run.d)) if family else problem
     )
-    warm = replace(run.learning, warm=widths.kernel.logs)
+    warm = replace(run.settings.learning, warm=widths.kernel.logs)
     directed = None if turned is None else turned.kernel
     if judge is None or escalation is None or not escalation.first.lost:
         return problem.with_kernel(
-            learn(replace(sample, log=log), problem, warm, run.seed, directed).kernel
+            learn(replace(sample, log=log), problem, warm, run.settings.seed, directed).kernel
         )
     teachers = sample.only(np.setdiff1d(sample.rows.rows, judge.new))
-    stage = learn(replace(teachers, log=log), problem, warm, run.seed, directed)
+    stage = learn(replace(teachers, log=log), problem, warm, run.settings.seed, directed)
     return problem.with_kernel(confirmed(run, stage, judge, [widths.kernel, directed]))
 
 
@@ -648,7 +617,7 @@ def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) 
     """Make the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n = len(rows.X)
-    variance = None if rows.problem.n_classes else rows.noise_of(best)
+    variance = rows.noise_of(best)
     facts = {
         "number": 1,
         "candidates": n,

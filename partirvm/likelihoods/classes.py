@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from partirvm.core.laplace import LaplaceState, init
-from partirvm.core.link import LogisticBlock
+from partirvm.core.link import LogisticBlock, targets
 from partirvm.core.newton import NewtonSearch, begin, enter, receive
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
@@ -16,8 +16,55 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.model import ClassModel
 from partirvm.spec.passes import Pass, positions
-from partirvm.spec.problem import Draw, Likelihood, Options, PassFit, Problem, Start, survivors
+from partirvm.spec.problem import (
+    Draw,
+    Likelihood,
+    Options,
+    PassFit,
+    Problem,
+    Start,
+    WorkingTargets,
+    survivors,
+)
 from partirvm.types import Columns, Float, Int
+
+INDICATOR_VARIANCE = 0.1
+"""Variance of indicators from which the first noise variance of a tied RVM follows."""
+
+
+@dataclass(frozen=True)
+class Indicators(WorkingTargets):
+    """The indicators of classes, which share their noise."""
+
+    search: str = "classes"
+
+    def of_process(self, problem: Problem, t: Float) -> Float:
+        """Return standardised indicators (n, C) for class codes (n, 1), for two classes only that
+        of the second."""
+        K = problem.n_classes
+        counts = np.bincount(np.asarray(problem.codes), minlength=K)
+        first = int(K == 2)
+        shares = counts / counts.sum()
+        indicators = (t == np.arange(K)) - shares
+        return np.asarray(indicators[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
+
+    def of_levels(self, problem: Problem, t: Float) -> Float:
+        """Return indicators (n, C) for class codes (n, 1), for two classes only that of the
+        second."""
+        indicators = targets(t[:, 0], problem.n_classes)
+        if problem.n_classes == 2:
+            return indicators[:, 1:]
+        return np.asarray(indicators - indicators.mean(axis=0))
+
+    def first_variances(self, problem: Problem) -> float:
+        return INDICATOR_VARIANCE
+
+    def variances(self, problem: Problem) -> None:
+        return None
+
+
+INDICATORS = Indicators()
+"""What every likelihood of classes learns the kernel from."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +77,8 @@ class ClassLikelihood(Likelihood):
     classifies: bool = True
     dense: bool = False
     at_once: int = 10**6
+    working: WorkingTargets = INDICATORS
+    loss: str = "log loss"
 
     def model(
         self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool

@@ -58,6 +58,7 @@ class GaussianLikelihood(Likelihood):
 
     name: str = "gaussian"
     words: tuple[str, ...] = ("estimate",)
+    has_noise: bool = True
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> AnyModel:
         return Model.from_fit(design, fit, columns)

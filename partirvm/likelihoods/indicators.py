@@ -22,12 +22,12 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.classes import class_record
+from partirvm.likelihoods.classes import INDICATORS, class_record
 from partirvm.likelihoods.gaussian import FIRST_NOISE, GaussianLikelihood, Solve
 from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
 from partirvm.spec.passes import Pass
-from partirvm.spec.problem import Options, Problem, Start
+from partirvm.spec.problem import Options, Problem, Start, WorkingTargets
 from partirvm.types import Columns, Int
 
 ROWS = 5000
@@ -49,6 +49,11 @@ class IndicatorLikelihood(GaussianLikelihood):
     words: tuple[str, ...] = ("auto", "pooled")
     classifies: bool = True
     at_once: int = 600**2
+    working: WorkingTargets = INDICATORS
+    has_noise: bool = False
+    has_ramp: bool = True
+    small_rounds: bool = True
+    loss: str = "log loss"
 
     def model(
         self, design: Design, fit: HyperState, columns: Columns, moderate: bool

@@ -112,6 +112,11 @@ class Problem:
         return replace(self, empty=replace(self.empty, scaling=scaling))
 
     @property
+    def variances(self) -> float | Float:
+        """Variances of the scaled targets: a number, or (T,) for several targets."""
+        return self.target_variance if self.target_variances is None else self.target_variances
+
+    @property
     def n_targets(self) -> int:
         """T, the number of targets of a regression."""
         return 1 if self.target_variances is None else len(self.target_variances)
@@ -297,6 +302,37 @@ def survivors(design: Design, fit: Any) -> Design:
     return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
 
 
+@dataclass(frozen=True)
+class WorkingTargets:
+    """Numbers that stand for the target while the kernel is learned by least squares: the scaled
+    targets.
+
+    Attributes:
+        search: word of the kernel search in ``learning.SEARCHES``, also of the variances of levels
+    """
+
+    search: str = "numbers"
+
+    def of_process(self, problem: Problem, t: Float) -> Float:
+        """Return the numbers (n, C) of an exact process, with mean 0 and mean square 1, for targets
+        (n, T)."""
+        return problem.empty.scaling.targets(t)
+
+    def of_levels(self, problem: Problem, t: Float) -> Float:
+        """Return the numbers (n, C) that effects of levels explain, for targets (n, T)."""
+        return problem.empty.scaling.targets(t)
+
+    def first_variances(self, problem: Problem) -> float | Float:
+        """Return the mean squares of numbers from which the first noise variance of a tied RVM
+        follows."""
+        return problem.variances
+
+    def variances(self, problem: Problem) -> float | Float | None:
+        """Return the mean squares that limit the noise of a tied RVM from below; None if the
+        numbers share their noise, which is then limited by their own mean square."""
+        return problem.variances
+
+
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
@@ -317,6 +353,16 @@ class Likelihood(Protocol):
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
     single fit."""
+    working: WorkingTargets = WorkingTargets()
+    """Numbers that stand for the target while the kernel is learned."""
+    has_noise: bool = False
+    """True if the target is the linear predictor plus noise of a variance σ²."""
+    has_ramp: bool = False
+    """True if left-out rows turn the predictors of each dense fit into probabilities."""
+    small_rounds: bool = False
+    """True if rounds of few candidates end with fewer vectors and the same loss."""
+    loss: str = "squared error"
+    """Loss by which predictions are compared with those of other methods, in ``fit.judged``."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction.
