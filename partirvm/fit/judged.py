@@ -8,6 +8,7 @@ where s_m is the root mean square of the other rows. They are reported if they a
 of the sum of squares: then the fit has little to do with the other rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from partirvm.core.sampling import Purpose, stream
+from partirvm.core.held_back import compared_rows, judging
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.learning.sample import gathered
@@ -89,7 +90,8 @@ def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
     """Return a sentence on the outliers of a numeric target, or "" if there are none."""
     problem = spec.problem
     moments = source.moments
-    if problem.n_classes or not problem.target_variance or problem.empty.scaling.target != AS_IT_IS:
+    plain = problem.likelihood.has_noise and problem.empty.scaling.target == AS_IT_IS
+    if not plain or not problem.target_variance:
         return ""
     for target in range(problem.n_targets):
         if moments is not None:
@@ -155,33 +157,32 @@ class Verdict:
 def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there
     are too few rows."""
-    classes = spec.problem.n_classes
-    X, t = _sampled(spec, source, executor)
+    rivals = RIVALS[spec.problem.likelihood.loss_name]
+    numbers, X, t = _sampled(spec, source, executor)
     if len(t) < JUDGED_ROWS[0]:
         return None
-    new = np.arange(len(t)) % 5 == 0
-    losses_of = _class_losses if classes else _losses
+    new = judging(numbers)
     with threadpool_limits(1, "openmp"):
-        losses = losses_of(X[~new], t[~new], X[new], t[new])
+        losses = rivals.losses(X[~new], t[~new], X[new], t[new])
     by_mean = losses.pop("mean")
     means = {name: float(loss.mean()) for name, loss in losses.items()}
     best = min(means, key=means.__getitem__)
     gain = by_mean - losses[best]
-    lower = means[best] < (RIVAL if classes else RIVAL**2) * by_mean.mean()
+    lower = means[best] < RIVAL ** (1 / rivals.power) * by_mean.mean()
     clear = lower and gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
-    power = 1.0 if classes else 0.5
-    shown = {name: loss**power for name, loss in means.items()}
-    return Verdict(len(by_mean), float(by_mean.mean() ** power), shown, best if clear else "")
+    shown = {name: loss**rivals.power for name, loss in means.items()}
+    own = float(by_mean.mean() ** rivals.power)
+    return Verdict(len(by_mean), own, shown, best if clear else "")
 
 
-def _sampled(spec: FitSpec, source: Source, executor: Executor) -> tuple[Float, Float]:
-    """Return the inputs (n, d') and targets (n, T) of random rows with positive weight."""
-    count = min(JUDGED_ROWS[1], source.n_rows)
-    numbers = stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)
-    order = np.sort(numbers[:count])
+def _sampled(spec: FitSpec, source: Source, executor: Executor) -> tuple[Int, Float, Float]:
+    """Return the numbers (n,), inputs (n, d') and targets (n, T) of random rows with positive
+    weight."""
+    order = compared_rows(source.n_rows, JUDGED_ROWS[1], spec.request.seed)
     with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
         rows = sample.rows.gather(order)
-    return spec.problem.empty.scaling.inputs(rows.X[rows.present]), rows.t[rows.present]
+    present = rows.present
+    return order[present], spec.problem.empty.scaling.inputs(rows.X[present]), rows.t[present]
 
 
 def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
@@ -239,3 +240,20 @@ def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, F
         probabilities = rival.fit(X, codes).predict_proba(new_X[known])
         losses[name] = -np.log(np.maximum(probabilities[np.arange(len(places)), places], 1e-12))
     return losses
+
+
+@dataclass(frozen=True)
+class RivalLosses:
+    """Losses of simple methods.
+
+    Attributes:
+        losses: returns the losses of left-out rows by method
+        power: exponent with which a mean loss is shown
+    """
+
+    losses: Callable[[Float, Float, Float, Float], dict[str, Float]]
+    power: float
+
+
+RIVALS = {"RMSE": RivalLosses(_losses, 0.5), "log loss": RivalLosses(_class_losses, 1.0)}
+"""Losses of simple methods by the name of the likelihood's loss."""

@@ -17,7 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import Calibration, quantiles, sampled_rows
+from partirvm.core.held_back import alternate_halves, sampled_rows
+from partirvm.core.left_out import Calibration, quantiles
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.fit.residual_folds import LeftOutFolds, left_out_folds, nearest
@@ -328,9 +329,7 @@ def _trial(
     rises = np.empty(m)
     after = np.empty(m)
     kernels = list[LocalKernel]()
-    for first in (0, 1):
-        taught = slice(first, None, 2)
-        judged = slice(1 - first, None, 2)
+    for taught, judged in alternate_halves(request.left_out[0].rows[folds.rows[:m]]):
         panels = _panels(own[taught], near[taught], rank)[target]
         kernel, *_ = learned(panels, starts_of(panels), progress)
         kernel = replace(kernel, inflation=inflation)

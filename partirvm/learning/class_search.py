@@ -33,6 +33,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from partirvm.core.held_back import search_splits
 from partirvm.core.laplace import init
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.ramp import LeftOutClasses, Ramp
@@ -48,7 +49,6 @@ from partirvm.learning.process_search import (
     better_than_mean,
     in_order,
     process_record,
-    splits,
     without_weak_features,
 )
 from partirvm.learning.sample import SampledRows
@@ -269,7 +269,10 @@ def are_clear(rows: ProcessRows, one: ProcessFit, order: Int, most: int) -> bool
     """
     if rows.t.shape[1] > 1 or np.exp(one.noise) >= CLEAR:
         return False
-    parts = [LinkedRows.of(rows.sample, rows.problem, one, *split) for split in splits(order, most)]
+    parts = [
+        LinkedRows.of(rows.sample, rows.problem, one, *split)
+        for split in search_splits(order, most)
+    ]
     codes = np.concatenate([part.codes for part in parts])
     weights = np.concatenate([part.weights for part in parts])
     squares = np.concatenate([part.squares for part in parts])
@@ -315,7 +318,7 @@ def left_out(
             widths
     """
     squares = []
-    for kept, outside in splits(order, most):
+    for kept, outside in search_splits(order, most):
         rows = ProcessRows.of(sample, problem, kept)
         new = ProcessRows.of(sample, problem, outside)
         if each is None:

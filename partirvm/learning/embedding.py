@@ -23,9 +23,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from partirvm.core.held_back import LEVEL_FOLDS, level_folds, level_halves
 from partirvm.core.predictive import quantile
-from partirvm.core.sampling import Purpose, stream
-from partirvm.data.folds import FOLDS, folded_inputs, folds_of_rows
+from partirvm.data.folds import folded_inputs
 from partirvm.data.source import Tile
 from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
@@ -262,6 +262,24 @@ def enough(gains: Sequence[float]) -> int:
 
 
 @dataclass(frozen=True)
+class RowFolds:
+    """How rows judge effects of levels that other rows teach.
+
+    Attributes:
+        folds: the fold of each row (n,)
+        halves: positions of the rows in two random halves
+    """
+
+    folds: Int
+    halves: list[Int]
+
+    @classmethod
+    def of(cls, numbers: Int, seed: int) -> RowFolds:
+        """Return the folds and halves of rows with these numbers (n,)."""
+        return cls(level_folds(numbers), level_halves(numbers, seed))
+
+
+@dataclass(frozen=True)
 class JointEffects:
     """The effects of levels on several outputs, whose coordinates are common: ``outputs`` has those
     on each.
@@ -274,22 +292,19 @@ class JointEffects:
 
     @classmethod
     def of(
-        cls, rows: LevelRows, root: Float, folds: Int, targets: Float, normal: Float, seed: int
+        cls, rows: LevelRows, root: Float, folds: RowFolds, targets: Float, normal: Float
     ) -> JointEffects:
-        """Learn the effects on ``targets`` (n, C) from rows in these ``folds`` (n,).
+        """Learn the effects on ``targets`` (n, C) from rows in these ``folds``.
 
         Parameters
         ----------
         rows : the rows, whose own targets do not count
         root : (n,), roots of the row weights
-        folds : (n,), the fold of each row
+        folds : the folds and halves of the rows
         targets : (n, C), targets or indicators of classes
         normal : (p, p), makes functions orthonormal
-        seed : determines the halves of the rows
         """
-        each = (
-            FoldedEffects.of(replace(rows, t=root * t), folds, t, normal, seed) for t in targets.T
-        )
+        each = (FoldedEffects.of(replace(rows, t=root * t), folds, t, normal) for t in targets.T)
         return cls(tuple(each))
 
     def form(self, f: int) -> LevelForm:
@@ -354,23 +369,22 @@ class FoldedEffects:
 
     @classmethod
     def of(
-        cls, rows: LevelRows, folds: Int | None, targets: Float, normal: Float, seed: int
+        cls, rows: LevelRows, folds: RowFolds | None, targets: Float, normal: Float
     ) -> FoldedEffects:
         """Learn the effects of all features' levels.
 
         Args:
             rows: the n rows
-            folds: (n,), the fold of each row, or None to learn only from all rows
+            folds: the folds and halves of the rows, or None to learn only from all rows
             targets: (n,), the targets without weights
             normal: (p, p), makes functions orthonormal
-            seed: draws the two halves of the rows
         """
         whole = rows.fitted()
         if folds is None:
             return cls(rows, (whole,), (), [], targets, normal)
-        without = [rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS)]
-        order = stream(seed, Purpose.LEVELS).permutation(len(rows.t))
-        halves = tuple(rows.some(half) for half in np.array_split(order, 2))
+        others = [np.flatnonzero(folds.folds != fold) for fold in range(LEVEL_FOLDS)]
+        without = [rows.some(places).fitted(whole) for places in others]
+        halves = tuple(rows.some(half) for half in folds.halves)
         tried = [effects.mean for effects in halves[0].fitted()]
         return cls(rows, (whole, *without), halves, tried, targets, normal)
 
@@ -433,7 +447,7 @@ def embedded(
     indicators : features that become an indicator of each level, with their numbers of levels
     """
     tile = sample.rows.gather(sample.rows.rows)
-    folds = folds_of_rows(sample.rows.rows)
+    numbers = sample.rows.rows
     scaling = problem.empty.scaling
     features = scaling.features or FeatureMap.plain(len(columns.features))
     notes: tuple[str, ...] = ()
@@ -441,7 +455,7 @@ def embedded(
     others = other_categories(columns, levels)
     if levels or (others and has_one_noise(problem)):
         features, notes, noise = effects_of(
-            tile, folds, problem, columns, levels, others, seed, sums
+            tile, numbers, problem, columns, levels, others, seed, sums
         )
     elif not indicators:
         return Embedding(scaling, (), 0.0)
@@ -449,7 +463,7 @@ def embedded(
         identity = np.eye(count + 2, count)[None]
         features = replace(features, tables=(*features.tables, (j, identity)))
         notes += (f"{columns.features[j]}: an indicator of each of {count:,} levels",)
-    inputs = folded_inputs(tile.X, features, folds)
+    inputs = folded_inputs(tile.X, features, level_folds(numbers))
     mean = float(np.mean(features.noise_factor(inputs))) - 1.0
     features = features.with_doubts(1.0, mean)
     scaling = with_inputs(scaling, features, inputs, len(columns.features))
@@ -492,7 +506,7 @@ def with_inputs(scaling: Scaling, features: FeatureMap, raw: Float, d: int) -> S
 
 def effects_of(
     tile: Tile,
-    folds: Int,
+    numbers: Int,
     problem: Problem,
     columns: Columns,
     levels: dict[int, int],
@@ -504,7 +518,7 @@ def effects_of(
 
     Parameters
     ----------
-    tile, folds : the rows and the fold (n,) of each
+    tile, numbers : the rows and their numbers (n,)
     problem, columns, levels, seed, sums : as in ``embedded``
     others : further categorical features, for which only the variance of unknown levels is found
     """
@@ -515,14 +529,14 @@ def effects_of(
     rows, normal = level_rows(tile, features, scaling, counts, sums)
     present = np.flatnonzero(rows.functions[:, 0])
     rows = rows.some(present)
-    folds = folds[present]
+    folds = RowFolds.of(numbers[present], seed)
     targets = problem.likelihood.working.of_levels(problem, tile.t)[present]
     if targets.shape[1] > 1:
         root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
-        joint = JointEffects.of(rows, root[present], folds, targets, normal, seed)
+        joint = JointEffects.of(rows, root[present], folds, targets, normal)
         forms = {j: joint.form(f) for f, j in enumerate(counts, start=1)}
         return with_forms(features, forms), notes_of(columns, forms), 0.0
-    effects = FoldedEffects.of(rows, folds if levels else None, targets[:, 0], normal, seed)
+    effects = FoldedEffects.of(rows, folds if levels else None, targets[:, 0], normal)
     forms = {j: effects.form(f, j in levels) for f, j in enumerate(counts, start=1)}
     features = with_forms(features, forms)
     if not numeric:

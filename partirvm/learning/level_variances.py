@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from partirvm.core.held_back import LEVEL_FOLDS, level_folds
 from partirvm.core.link import LOGIT_VARIANCES, logit_variance
-from partirvm.data.folds import FOLDS, folds_of_rows
 from partirvm.learning.embedding import (
     LevelRows,
     RandomEffects,
@@ -89,7 +89,7 @@ class LevelSample:
         levels = self.rows.levels[f]
         total = 0.0
         informed = 0
-        for fold in range(FOLDS):
+        for fold in range(LEVEL_FOLDS):
             inside = self.folds == fold
             others = self.rows.some(np.flatnonzero(~inside))
             sums = others.sums(f, others.t)
@@ -159,7 +159,7 @@ def with_level_variances(
     levels = LevelSample(
         rows.some(present),
         root[present],
-        folds_of_rows(sample.rows.rows)[present],
+        level_folds(sample.rows.rows)[present],
         kinds_of(scaling, counts),
     )
     tables = TABLES[problem.likelihood.working.search](levels, problem, tile.t[present])

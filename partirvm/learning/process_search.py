@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.held_back import keeps_nearly_all, search_splits
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
@@ -95,13 +96,6 @@ FOLD_STEPS = 5
 LAST_STEPS = 10
 """Maximum number of L-BFGS steps at the end."""
 
-FOLDS = 5
-"""Number of folds in which directions are compared with widths."""
-
-LEFT_OUT = 400
-"""Number of left-out rows after which no fold follows."""
-
-
 WIDE = 10
 """Rows per feature below which folds start the search again, and the mean alone is a candidate."""
 
@@ -160,7 +154,7 @@ def warped_if_better(
         judge = judge_of(sample, problem, order, most=WARP_ROWS)
     if judge is None or most + len(judge.new) > len(order):
         return *warped(sample, problem, order, most, widths), {}
-    teachers = order[: -len(judge.new)]
+    teachers = order[~np.isin(order, judge.new)]
     warped_problem, warped_widths = warped(sample, problem, teachers, most, widths)
     if warped_problem is problem:
         return problem, widths, {}
@@ -268,7 +262,7 @@ def left_out(
     (3, 2, n) or (2, 2, n).
     """
     found = []
-    parts = splits(order, most)
+    parts = search_splits(order, most)
     d = problem.empty.scaling.n_inputs
     for kept, outside in parts:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
@@ -300,15 +294,6 @@ def in_order(sample: SampledRows, seed: int) -> Int:
     """Return the numbers of the rows with positive weight, in random order."""
     order = stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     return np.asarray(order[sample.rows.gather(order).present])
-
-
-def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
-    """Return kept rows, at most ``most``, and left-out rows: one split if there are many rows,
-    folds if few."""
-    if len(order) >= most + LEFT_OUT:
-        return [(order[:most], order[most : 3 * most])]
-    folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
-    return [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
 
 
 @dataclass(frozen=True)
@@ -433,7 +418,7 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
         square = escalation.best.losses
         taught = escalation.best.rows
         choice["form"] = DIRECTIONS if inside(best.kernel, run.d, Directions) else EACH
-    if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in each fit
+    if keeps_nearly_all(len(order), most):
         choice["left_out_rmse"] = run.problem.target_scale * float(np.sqrt(square.mean()))
     if len(rows.X) > taught:
         best = climb(rows, best, LAST_STEPS)

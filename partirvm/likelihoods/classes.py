@@ -78,7 +78,7 @@ class ClassLikelihood(Likelihood):
     dense: bool = False
     at_once: int = 10**6
     working: WorkingTargets = INDICATORS
-    loss: str = "log loss"
+    loss_name: str = "log loss"
 
     def model(
         self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.left_out import sampled_rows
+from partirvm.core.held_back import sampled_rows
 from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
@@ -52,8 +52,7 @@ class IndicatorLikelihood(GaussianLikelihood):
     working: WorkingTargets = INDICATORS
     has_noise: bool = False
     has_ramp: bool = True
-    small_rounds: bool = True
-    loss: str = "log loss"
+    loss_name: str = "log loss"
 
     def model(
         self, design: Design, fit: HyperState, columns: Columns, moderate: bool

@@ -294,7 +294,7 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
         record = sparseness(sample, problem, samples.request.tol)
         log.add(record)
         rho = record.vectors / record.rows
-        if problem.likelihood.small_rounds:
+        if problem.likelihood.has_ramp:
             heuristic, size = partition_size(n_rows, d, 0.5 if rho <= OVERLAP else 0.0)
         else:
             heuristic, size = partition_size(n_rows, d, rho, centres)

@@ -358,11 +358,11 @@ class Likelihood(Protocol):
     has_noise: bool = False
     """True if the target is the linear predictor plus noise of a variance σ²."""
     has_ramp: bool = False
-    """True if left-out rows turn the predictors of each dense fit into probabilities."""
-    small_rounds: bool = False
-    """True if rounds of few candidates end with fewer vectors and the same loss."""
-    loss: str = "squared error"
-    """Loss by which predictions are compared with those of other methods, in ``fit.judged``."""
+    """True if left-out rows turn the predictors of each dense fit into probabilities; small rounds
+    then end with fewer vectors and the same loss."""
+    loss_name: str = "RMSE"
+    """Name of the loss by which its models are compared, in ``fit.judged`` and
+    ``fit.comparison``."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction.

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from partirvm.core.left_out import Calibration, LeftOut, sampled_rows
+from partirvm.core.held_back import sampled_rows
+from partirvm.core.left_out import Calibration, LeftOut
 from partirvm.errors import UsageError
 from partirvm.types import LEFT_OUT_ROWS
 

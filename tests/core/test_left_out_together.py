@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from partirvm.core.left_out_together import FOLDS, folds_of, left_out_together
+from partirvm.core.held_back import FOLDS, folds_of
+from partirvm.core.left_out_together import left_out_together
 
 
 def fit_of(block, t, weights, alpha, beta):
@@ -63,7 +64,7 @@ def test_a_fold_has_the_errors_of_a_fit_to_the_other_rows(n_targets, with_own):
 
 @pytest.mark.parametrize("count", [1, 7, 10, 93])
 def test_folds_hold_each_row_once(count):
-    folds = folds_of(count)
+    folds = folds_of(np.arange(count))
     np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
     assert len(folds) == min(count, FOLDS)
     assert max(map(len, folds)) - min(map(len, folds)) <= 1

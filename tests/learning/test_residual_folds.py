@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMRegressor
-from partirvm.core.left_out_together import FOLDS
+from partirvm.core.held_back import FOLDS
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.fit import local_residuals as neighbours
