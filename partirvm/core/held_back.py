@@ -134,6 +134,7 @@ def judging(rows: Int) -> Bool:
 
 def alternate_halves(rows: Int) -> list[Split]:
     """Return two splits of the positions of rows (n,), of which each has every other row."""
-    even = np.arange(0, len(rows), 2)
-    odd = np.arange(1, len(rows), 2)
+    positions = np.arange(len(rows))
+    even = positions[::2]
+    odd = positions[1::2]
     return [Split(even, odd), Split(odd, even)]

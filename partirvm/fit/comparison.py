@@ -8,7 +8,7 @@ the classes.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
@@ -67,19 +67,45 @@ class ComparedRows:
 
     Attributes:
         X: inputs (n, d)
-        y: targets or class codes (n,)
-        weights: row weights (n,)
-        weighted: False if all weights are one
+        t: targets or class codes (n, T)
+        weights: row weights (n,), or None
         numbers: row numbers (n,)
         new: mask of the rows that are left out (n,)
     """
 
     X: Float
-    y: Float
-    weights: Float
-    weighted: bool
+    t: Float
+    weights: Float | None
     numbers: Int
     new: Bool
+
+    @classmethod
+    def of(cls, source: Source, executor: Executor, most: int, seed: int) -> Self:
+        """Draw rows of a source.
+
+        Args:
+            source: the rows
+            executor: reads them
+            most: maximum number of rows
+            seed: of the drawing
+        """
+        order = compared_rows(source.n_rows, most, seed)
+        with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
+            tile = sample.rows.gather(order)
+        present = tile.present
+        numbers = order[present]
+        weights = None if tile.weights is None else tile.weights[present]
+        return cls(tile.X[present], tile.t[present], weights, numbers, judging(numbers))
+
+    @property
+    def y(self) -> Float:
+        """The values (n,) of the first target."""
+        return self.t[:, 0]
+
+    @property
+    def factors(self) -> Float:
+        """The row weights (n,), by default one."""
+        return np.ones(len(self.t)) if self.weights is None else self.weights
 
 
 @dataclass(frozen=True)
@@ -87,14 +113,45 @@ class Comparison:
     """How losses of left-out rows are computed and described.
 
     Attributes:
-        of_trees: returns those of trees that learn from inputs (n, d) of the other rows
-        of_model: returns those of the model, given β of the posterior
-        described: describes those of the model and of the trees, and what else was tried
+        trees: name of the class of trees
+        loss: name of the mean loss
+        key: of the mean loss of the model in the result
+        transformed: what could be transformed
+        power: exponent that turns what is computed into a loss
+        mean: returns the mean loss of rows
+        of_trees: returns what trees that learn from inputs (n, d) of the other rows have
+        of_model: returns what the model has, given β of the posterior
     """
 
+    trees: str
+    loss: str
+    key: str
+    transformed: str
+    power: int
+    mean: Callable[[Float], Any]
     of_trees: Callable[[Float, ComparedRows], Float]
     of_model: Callable[[Any, float, ComparedRows], Float]
-    described: Callable[[Float, Float, str], dict[str, Any]]
+
+    def described(self, own: Float, other: Float, tried: str) -> dict[str, Any]:
+        """Describe the errors or losses (n,) of the model and of the trees, and what else was
+        ``tried``."""
+        loss = float(self.mean(own))
+        by_trees = float(self.mean(other))
+        better = is_lower(other**self.power, own**self.power, BETTER**self.power)
+        remarks = []
+        if better:
+            remarks.append(
+                f"boosting (scikit-learn's {self.trees}) has {self.loss} of {by_trees:.3g} on "
+                f"{len(own):,} left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%})"
+                f"{tried}: more vectors (effort='thorough', max_vectors), transformed "
+                f"{self.transformed}, or declaring categories as such may help"
+            )
+        return {
+            "rows": len(own),
+            self.key: loss,
+            "boosting": by_trees,
+            "remarks": remarks,
+        }
 
 
 def compared(
@@ -120,19 +177,7 @@ def compared(
     """
     comparison = COMPARISONS[spec.problem.likelihood.loss_name]
     most = min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
-    order = compared_rows(source.n_rows, most, spec.request.seed)
-    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
-        tile = sample.rows.gather(order)
-    weights = np.ones(most) if tile.weights is None else tile.weights
-    present = np.flatnonzero(weights > 0)
-    rows = ComparedRows(
-        X=tile.X[present],
-        y=tile.t[present, 0],
-        weights=weights[present],
-        weighted=tile.weights is not None,
-        numbers=order[present],
-        new=judging(order[present]),
-    )
+    rows = ComparedRows.of(source, executor, most, spec.request.seed)
     trees = comparison.of_trees(unfolded_inputs(rows.X, model.design.scaling), rows)
     with one_blas_thread():
         losses = comparison.of_model(model, beta, rows)
@@ -143,40 +188,9 @@ def compared(
     return comparison.described(losses, trees, tried)
 
 
-def _number_remarks(own: Float, other: Float, tried: str) -> dict[str, Any]:
-    """Describe the errors (n,) of the model and of the trees, and what else was ``tried``."""
-    rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
-    remarks = [
-        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} "
-        f"on {len(own):,} left-out rows, this model {rmse:.3g} "
-        f"(+{rmse / by_trees - 1:.0%}){tried}: more vectors (effort='thorough', max_vectors), "
-        "transformed features or target, or declaring categories as such may help"
-    ]
-    return {
-        "rows": len(own),
-        "rmse": rmse,
-        "boosting": by_trees,
-        "remarks": remarks if is_better(other, own) else [],
-    }
-
-
-def _class_remarks(own: Float, other: Float, tried: str) -> dict[str, Any]:
-    """Describe the log losses (n,) of the model and of the trees, and what else was ``tried``."""
-    loss = float(own.mean())
-    by_trees = float(other.mean())
-    remarks = [
-        "boosting (scikit-learn's HistGradientBoostingClassifier) has a log loss of "
-        f"{by_trees:.3g} on {len(own):,} left-out rows, this model {loss:.3g} "
-        f"(+{loss / by_trees - 1:.0%}){tried}: more vectors (effort='thorough', max_vectors), "
-        "transformed features, or declaring categories as such may help"
-    ]
-    found = {"rows": len(own), "log_loss": loss, "boosting": by_trees}
-    return {**found, "remarks": remarks if is_lower(other, own, BETTER) else []}
-
-
-def is_better(other: Float, own: Float) -> bool:
-    """Return True if errors (n,) of the trees are significantly lower."""
-    return is_lower(other**2, own**2, BETTER**2)
+def root_mean_square(errors: Float) -> float:
+    """Return the root mean square of errors (n,)."""
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 def is_lower(other: Float, own: Float, ratio: float) -> bool:
@@ -204,7 +218,7 @@ def _taught(trees: Any, X: Float, rows: ComparedRows) -> Any:
     """Return trees that have learned from inputs X (n, d) of the rows that are not left out; with
     weights, binning takes longer than the trees."""
     known = ~rows.new
-    weights = (rows.weights[known],) if rows.weighted else ()
+    weights = () if rows.weights is None else (rows.weights[known],)
     # on a busy machine its threads spin: ten times the CPU seconds
     with threadpool_limits(1, "openmp"):
         return trees.fit(X[known], rows.y[known], *weights)
@@ -272,7 +286,7 @@ def _errors(model: Model, beta: float, rows: ComparedRows) -> Float:
     found = np.zeros(len(rows.y))
     for fold, block, own, nearest in _folds(model, rows):
         tempered = model.design.row_weights(rows.X[fold])
-        precisions = beta * rows.weights[fold] * (1.0 if tempered is None else tempered)
+        precisions = beta * rows.factors[fold] * (1.0 if tempered is None else tempered)
         residuals = scaling.targets(rows.y[fold, None]) - (block @ model.mean)[:, None]
         together = left_out_together(
             block, residuals, precisions, model.mean[:, None], model.root, own
@@ -298,7 +312,7 @@ def _losses_of_classes(model: ClassModel, beta: float, rows: ComparedRows) -> Fl
     for fold, block, own, nearest in _folds(model, rows):
         f = block @ model.mean
         variances = np.zeros_like(f)
-        residuals, precisions = _working_targets(model, beta, rows.weights[fold], f, rows.y[fold])
+        residuals, precisions = _working_targets(model, beta, rows.factors[fold], f, rows.y[fold])
         for output in range(f.shape[1]):
             together = left_out_together(
                 block,
@@ -355,7 +369,25 @@ def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> 
 
 
 COMPARISONS = {
-    "RMSE": Comparison(_errors_of_trees, _errors, _number_remarks),
-    "log loss": Comparison(_losses_of_trees, _losses_of_classes, _class_remarks),
+    "RMSE": Comparison(
+        trees="HistGradientBoostingRegressor",
+        loss="an RMSE",
+        key="rmse",
+        transformed="features or target",
+        power=2,
+        mean=root_mean_square,
+        of_trees=_errors_of_trees,
+        of_model=_errors,
+    ),
+    "log loss": Comparison(
+        trees="HistGradientBoostingClassifier",
+        loss="a log loss",
+        key="log_loss",
+        transformed="features",
+        power=1,
+        mean=np.mean,
+        of_trees=_losses_of_trees,
+        of_model=_losses_of_classes,
+    ),
 }
 """Comparisons by the name of the likelihood's loss."""

@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from partirvm.core.held_back import compared_rows, judging
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.learning.sample import gathered
+from partirvm.fit.comparison import ComparedRows
 from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import AS_IT_IS
-from partirvm.spec.history import Spent
 from partirvm.types import JUDGED_ROWS, Float, Int
 
 FAR_OUT = 10.0
@@ -158,10 +156,12 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there
     are too few rows."""
     rivals = RIVALS[spec.problem.likelihood.loss_name]
-    numbers, X, t = _sampled(spec, source, executor)
+    rows = ComparedRows.of(source, executor, JUDGED_ROWS[1], spec.request.seed)
+    t = rows.t
     if len(t) < JUDGED_ROWS[0]:
         return None
-    new = judging(numbers)
+    X = spec.problem.empty.scaling.inputs(rows.X)
+    new = rows.new
     with threadpool_limits(1, "openmp"):
         losses = rivals.losses(X[~new], t[~new], X[new], t[new])
     by_mean = losses.pop("mean")
@@ -173,16 +173,6 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     shown = {name: loss**rivals.power for name, loss in means.items()}
     own = float(by_mean.mean() ** rivals.power)
     return Verdict(len(by_mean), own, shown, best if clear else "")
-
-
-def _sampled(spec: FitSpec, source: Source, executor: Executor) -> tuple[Int, Float, Float]:
-    """Return the numbers (n,), inputs (n, d') and targets (n, T) of random rows with positive
-    weight."""
-    order = compared_rows(source.n_rows, JUDGED_ROWS[1], spec.request.seed)
-    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
-        rows = sample.rows.gather(order)
-    present = rows.present
-    return order[present], spec.problem.empty.scaling.inputs(rows.X[present]), rows.t[present]
 
 
 def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:

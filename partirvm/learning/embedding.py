@@ -262,24 +262,6 @@ def enough(gains: Sequence[float]) -> int:
 
 
 @dataclass(frozen=True)
-class RowFolds:
-    """How rows judge effects of levels that other rows teach.
-
-    Attributes:
-        folds: the fold of each row (n,)
-        halves: positions of the rows in two random halves
-    """
-
-    folds: Int
-    halves: list[Int]
-
-    @classmethod
-    def of(cls, numbers: Int, seed: int) -> RowFolds:
-        """Return the folds and halves of rows with these numbers (n,)."""
-        return cls(level_folds(numbers), level_halves(numbers, seed))
-
-
-@dataclass(frozen=True)
 class JointEffects:
     """The effects of levels on several outputs, whose coordinates are common: ``outputs`` has those
     on each.
@@ -292,19 +274,22 @@ class JointEffects:
 
     @classmethod
     def of(
-        cls, rows: LevelRows, root: Float, folds: RowFolds, targets: Float, normal: Float
+        cls, rows: LevelRows, root: Float, numbers: Int, targets: Float, normal: Float, seed: int
     ) -> JointEffects:
-        """Learn the effects on ``targets`` (n, C) from rows in these ``folds``.
+        """Learn the effects on ``targets`` (n, C).
 
         Parameters
         ----------
         rows : the rows, whose own targets do not count
         root : (n,), roots of the row weights
-        folds : the folds and halves of the rows
+        numbers : (n,), numbers of the rows, which determine their folds
         targets : (n, C), targets or indicators of classes
         normal : (p, p), makes functions orthonormal
+        seed : determines the halves of the rows
         """
-        each = (FoldedEffects.of(replace(rows, t=root * t), folds, t, normal) for t in targets.T)
+        each = (
+            FoldedEffects.of(replace(rows, t=root * t), numbers, t, normal, seed) for t in targets.T
+        )
         return cls(tuple(each))
 
     def form(self, f: int) -> LevelForm:
@@ -369,22 +354,25 @@ class FoldedEffects:
 
     @classmethod
     def of(
-        cls, rows: LevelRows, folds: RowFolds | None, targets: Float, normal: Float
+        cls, rows: LevelRows, numbers: Int | None, targets: Float, normal: Float, seed: int
     ) -> FoldedEffects:
         """Learn the effects of all features' levels.
 
         Args:
             rows: the n rows
-            folds: the folds and halves of the rows, or None to learn only from all rows
+            numbers: (n,), numbers of the rows, which determine their folds, or None to learn only
+                from all rows
             targets: (n,), the targets without weights
             normal: (p, p), makes functions orthonormal
+            seed: draws the two halves of the rows
         """
         whole = rows.fitted()
-        if folds is None:
+        if numbers is None:
             return cls(rows, (whole,), (), [], targets, normal)
-        others = [np.flatnonzero(folds.folds != fold) for fold in range(LEVEL_FOLDS)]
+        folds = level_folds(numbers)
+        others = [np.flatnonzero(folds != fold) for fold in range(LEVEL_FOLDS)]
         without = [rows.some(places).fitted(whole) for places in others]
-        halves = tuple(rows.some(half) for half in folds.halves)
+        halves = tuple(rows.some(half) for half in level_halves(numbers, seed))
         tried = [effects.mean for effects in halves[0].fitted()]
         return cls(rows, (whole, *without), halves, tried, targets, normal)
 
@@ -529,14 +517,14 @@ def effects_of(
     rows, normal = level_rows(tile, features, scaling, counts, sums)
     present = np.flatnonzero(rows.functions[:, 0])
     rows = rows.some(present)
-    folds = RowFolds.of(numbers[present], seed)
+    numbers = numbers[present]
     targets = problem.likelihood.working.of_levels(problem, tile.t)[present]
     if targets.shape[1] > 1:
         root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
-        joint = JointEffects.of(rows, root[present], folds, targets, normal)
+        joint = JointEffects.of(rows, root[present], numbers, targets, normal, seed)
         forms = {j: joint.form(f) for f, j in enumerate(counts, start=1)}
         return with_forms(features, forms), notes_of(columns, forms), 0.0
-    effects = FoldedEffects.of(rows, folds if levels else None, targets[:, 0], normal)
+    effects = FoldedEffects.of(rows, numbers if levels else None, targets[:, 0], normal, seed)
     forms = {j: effects.form(f, j in levels) for f, j in enumerate(counts, start=1)}
     features = with_forms(features, forms)
     if not numeric:

@@ -16,7 +16,7 @@ the share, which an average over levels must give. Known levels keep their predi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -162,34 +162,24 @@ def with_level_variances(
         level_folds(sample.rows.rows)[present],
         kinds_of(scaling, counts),
     )
-    tables = TABLES[problem.likelihood.working.search](levels, problem, tile.t[present])
-    by_feature = zip(counts, tables.variances, strict=True)
+    tables_of = TABLES[problem.likelihood.working.search]
+    tables, log_shares = tables_of(levels, problem, tile.t[present])
+    by_feature = zip(counts, tables, strict=True)
     variances = tuple((j, table[None]) for j, table in by_feature if table.any())
     if not variances:
         return scaling
     features = scaling.features or FeatureMap.plain(len(columns.features))
-    features = replace(features, variances=variances, log_shares=tables.log_shares)
+    features = replace(features, variances=variances, log_shares=log_shares)
     return replace(scaling, features=features)
 
 
-@dataclass(frozen=True)
-class LevelTables:
-    """Variances of effects for each feature.
-
-    Attributes:
-        variances: (L + 2, C) for each feature, of the effects of its levels
-        log_shares: (K,), logarithms of the shares of classes; empty for numbers
-    """
-
-    variances: list[Float]
-    log_shares: Float = field(default_factory=lambda: np.zeros(0))
-
-
-def tables_of_numbers(levels: LevelSample, problem: Problem, t: Float) -> LevelTables:
-    """Return the variances (L + 2, C) of the effects on the working targets of targets (n, T)."""
+def tables_of_numbers(levels: LevelSample, problem: Problem, t: Float) -> tuple[list[Float], Float]:
+    """Return each feature's variances (L + 2, C) of the effects on the working targets of targets
+    (n, T), and no shares."""
     numbers = problem.likelihood.working.of_levels(problem, t)
     of_targets = [levels.of_target(target) for target in numbers.T]
-    return LevelTables([np.column_stack(columns) for columns in zip(*of_targets, strict=True)])
+    tables = [np.column_stack(of_feature) for of_feature in zip(*of_targets, strict=True)]
+    return tables, np.zeros(0)
 
 
 def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:
@@ -198,16 +188,16 @@ def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:
     return np.asarray(counts / counts.sum())
 
 
-def tables_of_classes(levels: LevelSample, problem: Problem, t: Float) -> LevelTables:
-    """Return the variances (L + 2, 1) of the logits of class codes (n, 1), means over the
-    classes."""
+def tables_of_classes(levels: LevelSample, problem: Problem, t: Float) -> tuple[list[Float], Float]:
+    """Return each feature's variances (L + 2, 1) of the logits of class codes (n, 1), means over
+    the classes, and the logarithms of the shares (K,) of classes."""
     codes = t[:, 0].astype(np.int64)
     shares = class_shares(codes, levels.root**2, problem.n_classes)
     indicators = np.eye(len(shares))[codes]
     classes = range(1 if len(shares) == 2 else 0, len(shares))
     of_classes = [levels.of_class(indicators[:, k], float(shares[k])) for k in classes]
     means = [np.mean(of_feature, axis=0) for of_feature in zip(*of_classes, strict=True)]
-    return LevelTables([mean[:, None] for mean in means], np.log(shares))
+    return [mean[:, None] for mean in means], np.log(shares)
 
 
 TABLES = {"numbers": tables_of_numbers, "classes": tables_of_classes}

@@ -243,7 +243,7 @@ def fitted(
     statistics = _statistics(sample, design, problem.n_classes)
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
     tied = _first_tied(problem) if tied is None else tied
-    variances = problem.likelihood.working.variances(problem)
+    variances = None if problem.likelihood.working.shared_noise else problem.variances
     return (statistics, *updates(statistics, tied, count, variances, fixed))
 
 
@@ -261,7 +261,7 @@ def _first_tied(problem: Problem) -> Tied:
     noise."""
     variance = problem.noise_variance
     if variance is None:
-        variance = FIRST_NOISE * problem.likelihood.working.first_variances(problem)
+        variance = FIRST_NOISE * problem.likelihood.working.first_share * problem.variances
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 

@@ -28,15 +28,14 @@ from partirvm.spec.problem import (
 )
 from partirvm.types import Columns, Float, Int
 
-INDICATOR_VARIANCE = 0.1
-"""Variance of indicators from which the first noise variance of a tied RVM follows."""
-
 
 @dataclass(frozen=True)
 class Indicators(WorkingTargets):
     """The indicators of classes, which share their noise."""
 
     search: str = "classes"
+    first_share: float = 0.1
+    shared_noise: bool = True
 
     def of_process(self, problem: Problem, t: Float) -> Float:
         """Return standardised indicators (n, C) for class codes (n, 1), for two classes only that
@@ -55,12 +54,6 @@ class Indicators(WorkingTargets):
         if problem.n_classes == 2:
             return indicators[:, 1:]
         return np.asarray(indicators - indicators.mean(axis=0))
-
-    def first_variances(self, problem: Problem) -> float:
-        return INDICATOR_VARIANCE
-
-    def variances(self, problem: Problem) -> None:
-        return None
 
 
 INDICATORS = Indicators()

@@ -309,9 +309,14 @@ class WorkingTargets:
 
     Attributes:
         search: word of the kernel search in ``learning.SEARCHES``, also of the variances of levels
+        first_share: of the variance of the target in the variance from which the first noise of a
+            tied RVM follows
+        shared_noise: True if all numbers have one noise variance
     """
 
     search: str = "numbers"
+    first_share: float = 1.0
+    shared_noise: bool = False
 
     def of_process(self, problem: Problem, t: Float) -> Float:
         """Return the numbers (n, C) of an exact process, with mean 0 and mean square 1, for targets
@@ -321,16 +326,6 @@ class WorkingTargets:
     def of_levels(self, problem: Problem, t: Float) -> Float:
         """Return the numbers (n, C) that effects of levels explain, for targets (n, T)."""
         return problem.empty.scaling.targets(t)
-
-    def first_variances(self, problem: Problem) -> float | Float:
-        """Return the mean squares of numbers from which the first noise variance of a tied RVM
-        follows."""
-        return problem.variances
-
-    def variances(self, problem: Problem) -> float | Float | None:
-        """Return the mean squares that limit the noise of a tied RVM from below; None if the
-        numbers share their noise, which is then limited by their own mean square."""
-        return problem.variances
 
 
 class Likelihood(Protocol):

@@ -11,7 +11,7 @@ from by_default import some
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.fit import comparison
-from partirvm.fit.comparison import is_better
+from partirvm.fit.comparison import COMPARISONS
 from partirvm.fit.remarks import lost, worse
 from partirvm.jobs import open_job
 from partirvm.options import Request
@@ -207,7 +207,8 @@ def test_who_is_named(own, other, better):
         assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, (
             "by the mean of all rows it is better"
         )
-    assert is_better(other, own) is better
+    described = COMPARISONS["RMSE"].described(own, other, "")
+    assert bool(described["remarks"]) is better
 
 
 @pytest.mark.slow
