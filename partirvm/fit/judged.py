@@ -21,7 +21,7 @@ from partirvm.execution import Executor
 from partirvm.fit.comparison import ComparedRows
 from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import AS_IT_IS
-from partirvm.types import JUDGED_ROWS, Float, Int
+from partirvm.types import JUDGED_ROWS, Bool, Float, Int
 
 FAR_OUT = 10.0
 """Distance of outliers in root mean squares of the other rows."""
@@ -157,13 +157,10 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     are too few rows."""
     rivals = RIVALS[spec.problem.likelihood.loss_name]
     rows = ComparedRows.of(source, executor, JUDGED_ROWS[1], spec.request.seed)
-    t = rows.t
-    if len(t) < JUDGED_ROWS[0]:
+    if len(rows.t) < JUDGED_ROWS[0]:
         return None
-    X = spec.problem.empty.scaling.inputs(rows.X)
-    new = rows.new
     with threadpool_limits(1, "openmp"):
-        losses = rivals.losses(X[~new], t[~new], X[new], t[new])
+        losses = rivals.losses(spec.problem.empty.scaling.inputs(rows.X), rows.t, rows.new)
     by_mean = losses.pop("mean")
     means = {name: float(loss.mean()) for name, loss in losses.items()}
     best = min(means, key=means.__getitem__)
@@ -175,48 +172,37 @@ def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     return Verdict(len(by_mean), own, shown, best if clear else "")
 
 
-def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
-    """Return the squared errors of left-out rows by the mean and by each rival, means over the
-    targets.
-
-    Args:
-        X: (n, d), inputs of the rows that teach
-        t: (n, T), their targets
-        new_X: (m, d), inputs of the left-out rows
-        new_t: (m, T), their targets
-    """
+def _losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:
+    """Return the squared errors of the ``new`` of rows with inputs X (n, d) and targets (n, T), by
+    the mean and by each rival that the others teach, means over the targets."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import LinearRegression
     from sklearn.neighbors import KNeighborsRegressor
 
+    known = X[~new], t[~new]
     trees = [
-        HistGradientBoostingRegressor(random_state=0).fit(X, each).predict(new_X) for each in t.T
+        HistGradientBoostingRegressor(random_state=0).fit(known[0], each) for each in known[1].T
     ]
     predicted = {
-        "mean": np.broadcast_to(t.mean(axis=0), new_t.shape),
-        "least squares": LinearRegression().fit(X, t).predict(new_X),
-        "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(X, t).predict(new_X),
-        "boosting": np.column_stack(trees),
+        "mean": np.broadcast_to(known[1].mean(axis=0), t[new].shape),
+        "least squares": LinearRegression().fit(*known).predict(X[new]),
+        "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(*known).predict(X[new]),
+        "boosting": np.column_stack([each.predict(X[new]) for each in trees]),
     }
-    return {name: ((each - new_t) ** 2).mean(axis=1) for name, each in predicted.items()}
+    return {name: ((each - t[new]) ** 2).mean(axis=1) for name, each in predicted.items()}
 
 
-def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
-    """Return the log losses of left-out rows by class frequencies ("mean") and by each rival.
+def _class_losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:
+    """Return the log losses of the ``new`` of rows with inputs X (n, d) and class codes (n, 1), by
+    class frequencies ("mean") and by each rival that the others teach.
 
     Left-out rows of a class without rows that teach are omitted.
-
-    Args:
-        X: (n, d), inputs of the rows that teach
-        t: (n, 1), their class codes
-        new_X: (m, d), inputs of the left-out rows
-        new_t: (m, 1), their class codes
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
 
-    codes = t[:, 0].astype(np.int64)
-    new_codes = new_t[:, 0].astype(np.int64)
+    codes = t[~new, 0].astype(np.int64)
+    new_codes = t[new, 0].astype(np.int64)
     classes = np.unique(codes)
     known = np.isin(new_codes, classes)
     places = np.searchsorted(classes, new_codes[known])
@@ -227,7 +213,7 @@ def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, F
     }
     losses = {"mean": -np.log(frequencies[places])}
     for name, rival in rivals.items():
-        probabilities = rival.fit(X, codes).predict_proba(new_X[known])
+        probabilities = rival.fit(X[~new], codes).predict_proba(X[new][known])
         losses[name] = -np.log(np.maximum(probabilities[np.arange(len(places)), places], 1e-12))
     return losses
 
@@ -241,7 +227,7 @@ class RivalLosses:
         power: exponent with which a mean loss is shown
     """
 
-    losses: Callable[[Float, Float, Float, Float], dict[str, Float]]
+    losses: Callable[[Float, Float, Bool], dict[str, Float]]
     power: float
 
 

@@ -162,8 +162,7 @@ def with_level_variances(
         level_folds(sample.rows.rows)[present],
         kinds_of(scaling, counts),
     )
-    tables_of = TABLES[problem.likelihood.working.search]
-    tables, log_shares = tables_of(levels, problem, tile.t[present])
+    tables, log_shares = TABLES[problem.likelihood.working.search](levels, problem, tile.t[present])
     by_feature = zip(counts, tables, strict=True)
     variances = tuple((j, table[None]) for j, table in by_feature if table.any())
     if not variances:

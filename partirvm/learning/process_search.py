@@ -356,9 +356,8 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     it; the last logged record holds the kernel."""
     d = problem.empty.scaling.n_inputs
     order = in_order(sample, settings.seed)
-    columns = settings.columns
     family = settings.family
-    most = min(ROWS, int(np.sqrt(WORK / d)), columns)
+    most = min(ROWS, int(np.sqrt(WORK / d)), settings.columns)
     turn = settings.learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
     warp_errors: dict[str, float] = {}
@@ -377,7 +376,7 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:
-            rows = run.rows(order[: min(columns, LAST_ROWS)])
+            rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
             return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
         turned = turned if steep is None else steep
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
@@ -602,16 +601,13 @@ def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) 
     """Make the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n = len(rows.X)
-    variance = rows.noise_of(best)
     facts = {
         "number": 1,
         "candidates": n,
         "iterations": best.evaluations,
         "fit_rows": "sample",
         "choice": choice,
-    }
-    facts |= {
         "gain": 0.0 if first is None else best.value - first[0],
         "termination": Termination.CONVERGED,
     }
-    return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)
+    return kernel_record(rows.problem, best.kernel, rows.noise_of(best), n, best.value, facts)

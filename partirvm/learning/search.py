@@ -275,12 +275,11 @@ class KernelSearch:
             "number": self.number,
             "candidates": self.count,
             "iterations": self.evaluations,
-        }
-        facts |= {
             "gain": best.value - self.first,
             "fit_rows": "full" if self.sample.whole else "sample",
+            "choice": self.choice,
+            "termination": self.reason or Termination.CONVERGED,
         }
-        facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
         variance = 1 / best.tied.beta
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 

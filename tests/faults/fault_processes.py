@@ -72,7 +72,7 @@ def carry_learning_again(job, **options):
 def make_small(set_value):
     """Make 2,000 rows too many for memory and for six cells, by a function of a place and a
     value."""
-    small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
+    small = [("core.held_back.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
     for place, value in [
         *small,
         ("local.cells.CELL_ROWS", 300),

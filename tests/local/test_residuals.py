@@ -152,7 +152,7 @@ def test_what_rows_without_room_would_bring(monkeypatch):
     no folder."""
     searched = 4096 * 2 * (2 + 6)
     (X, y) = rough(1500)
-    monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
+    monkeypatch.setattr("partirvm.core.held_back.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr(
         "partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400))
     )
