@@ -325,7 +325,7 @@ class WorkingTargets:
 
     def of_levels(self, problem: Problem, t: Float) -> Float:
         """Return the numbers (n, C) that effects of levels explain, for targets (n, T)."""
-        return problem.empty.scaling.targets(t)
+        return self.of_process(problem, t)
 
 
 class Likelihood(Protocol):
