@@ -3,7 +3,7 @@ classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,6 +45,9 @@ class NumberDiagnostics(FieldSums):
             mean and the standard deviation
         largest: the rows with the largest errors, with the same values
     """
+
+    WIDTH: ClassVar[int] = 4
+    """Length of a stored row, with its number."""
 
     n: int
     covered: Int
@@ -107,6 +110,9 @@ class ClassDiagnostics(FieldSums):
         largest: codes and probabilities of the largest losses
     """
 
+    WIDTH: ClassVar[int] = 5
+    """Length of a stored row, with its number."""
+
     n: int
     stated: Float
     rows: Int
@@ -167,9 +173,7 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
     def restored(name: str) -> Any:
         value = stored[name]
         if name in ("sample", "largest"):
-            values = np.array(value, dtype=np.float64).reshape(
-                len(value), 4 if kind is NumberDiagnostics else 5
-            )
+            values = np.array(value, dtype=np.float64).reshape(len(value), kind.WIDTH)
             return LargestErrors(values[:, 0].astype(np.int64), np.zeros(0), values[:, 1:])
         return value if name == "n" else np.array(value)
 

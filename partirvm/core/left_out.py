@@ -28,8 +28,7 @@ import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.predictive import quantile
-from partirvm.core.sampling import Purpose, draw_key, uniform
-from partirvm.types import LEFT_OUT_ROWS, Bool, Float, Int
+from partirvm.types import Bool, Float, Int
 
 LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
@@ -378,27 +377,3 @@ def _pooled(z: Float, centres: Bool) -> Float:
             return z
         pooled[group] *= np.sqrt(square / np.mean(z[group] ** 2))
     return pooled
-
-
-def sampled_rows(
-    n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool
-) -> Int | None:
-    """Return the rows that are left out, in order; None stands for all rows.
-
-    Args:
-        n_rows: number of rows of the data
-        rows: numbers of the rows of the fit, None for all
-        most: maximum number of left-out rows, ``LEFT_OUT_ROWS`` by default
-        shuffled: True takes the last rows, otherwise one is drawn from each stratum
-    """
-    n = n_rows if rows is None else len(rows)
-    most = most or LEFT_OUT_ROWS
-    if n <= most:
-        return rows
-    if shuffled:
-        places = np.arange(n - most, n)
-    else:
-        edges = np.arange(most + 1, dtype=np.int64) * n // most
-        draws = uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS))
-        places = edges[:-1] + np.floor(draws * np.diff(edges)).astype(np.int64)
-    return places if rows is None else rows[places]

@@ -26,10 +26,6 @@ from partirvm.types import Float, Int
 LEAST_REST = 1e-10
 """Added to the diagonal of I − AAᵀ: smaller eigenvalues are rounding errors."""
 
-FOLDS = 10
-"""Number of folds: with a tenth of the rows left out, the others still have nearly all
-neighbours."""
-
 
 @dataclass(frozen=True)
 class LeftOutTogether:
@@ -99,10 +95,3 @@ def _cross_covariance(part: Float, white: Float, inverse: Any, scale: Float) -> 
     cross = spread @ inverse / scale.T
     covariance = part @ part.T + spread @ inverse @ spread.T
     return cross, np.linalg.lstsq(covariance, cross, rcond=None)[0]
-
-
-def folds_of(count: int) -> list[Int]:
-    """Return the positions of ``count`` rows in at most ``FOLDS`` folds, each spread over all
-    rows."""
-    positions = np.arange(count, dtype=np.int64)
-    return [positions[start::FOLDS] for start in range(min(FOLDS, count))]

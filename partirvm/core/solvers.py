@@ -62,7 +62,7 @@ def auto(
     """Return the best fixed point of several starts, revived and improved; or the fixed point of a
     continued fit."""
     fresh = state.entered is not None and bool(state.entered.all())
-    joint = isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT
+    joint = len(state.statistics.sum_squares) > 1 or state.prior != FLAT
     if joint or (fresh and rule.vectors is not None):
         return maximise(state, rule, on_step)
     if not fresh:

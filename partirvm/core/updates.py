@@ -126,7 +126,7 @@ class HyperState:
     @property
     def sharing(self) -> int:
         """Number of targets that share Σ."""
-        return self.n_classes or 1
+        return len(self.statistics.sum_squares) // np.size(self.beta)
 
     @property
     def noise_variance(self) -> Each:

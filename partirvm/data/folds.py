@@ -12,19 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.sampling import Purpose, draw_key, uniform
+from partirvm.core.held_back import level_folds
 from partirvm.data.source import Source, Tile
 from partirvm.scaling.levels import with_folds
 from partirvm.scaling.maps import FeatureMap, Scaling
 from partirvm.types import Float, Int
-
-FOLDS = 8
-"""Number of folds: an effect that a training row sees lacks an eighth of its level's rows."""
-
-
-def folds_of_rows(numbers: Int) -> Int:
-    """Return the fold (n,) of each of these row numbers (n,)."""
-    return np.floor(FOLDS * uniform(numbers, draw_key(0, Purpose.LEVEL_FOLDS))).astype(np.int64)
 
 
 def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
@@ -80,7 +72,7 @@ class FoldedSource(Source):
         return other
 
     def _folded(self, tile: Tile, numbers: Int) -> Tile:
-        X = folded_inputs(tile.X, self._features, folds_of_rows(numbers))
+        X = folded_inputs(tile.X, self._features, level_folds(numbers))
         X.flags.writeable = False
         return replace(tile, X=X)
 

@@ -6,26 +6,28 @@ residuals by their gain on left-out rows. Losses are squared errors, or minus lo
 the classes.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
 from threadpoolctl import threadpool_limits
 
+from partirvm.core.held_back import compared_rows, folds_of, judging
 from partirvm.core.left_out import counted_share
-from partirvm.core.left_out_together import folds_of, left_out_together
+from partirvm.core.left_out_together import left_out_together
 from partirvm.core.link import LINKS, moderated, targets
-from partirvm.core.sampling import Purpose, stream
 from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.learning.sample import gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
+from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import unfolded_inputs
 from partirvm.spec.history import Spent
-from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Float, Int
+from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Bool, Float, Int
 
 MOST_BYTES = 1 << 23
 """Maximum number of bytes from which the trees learn."""
@@ -59,13 +61,106 @@ LEAST_PROBABILITY = 1e-6
 """Lower bound of the probability of a class that the trees never saw."""
 
 
+@dataclass(frozen=True)
+class ComparedRows:
+    """Rows of positive weight on which a model is compared with others.
+
+    Attributes:
+        X: inputs (n, d)
+        t: targets or class codes (n, T)
+        weights: row weights (n,), or None
+        numbers: row numbers (n,)
+        new: mask of the rows that are left out (n,)
+    """
+
+    X: Float
+    t: Float
+    weights: Float | None
+    numbers: Int
+    new: Bool
+
+    @classmethod
+    def of(cls, source: Source, executor: Executor, most: int, seed: int) -> Self:
+        """Draw rows of a source.
+
+        Args:
+            source: the rows
+            executor: reads them
+            most: maximum number of rows
+            seed: of the drawing
+        """
+        order = compared_rows(source.n_rows, most, seed)
+        with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
+            tile = sample.rows.gather(order)
+        present = tile.present
+        numbers = order[present]
+        weights = None if tile.weights is None else tile.weights[present]
+        return cls(tile.X[present], tile.t[present], weights, numbers, judging(numbers))
+
+    @property
+    def y(self) -> Float:
+        """The values (n,) of the first target."""
+        return self.t[:, 0]
+
+    @property
+    def factors(self) -> Float:
+        """The row weights (n,), by default one."""
+        return np.ones(len(self.t)) if self.weights is None else self.weights
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How losses of left-out rows are computed and described.
+
+    Attributes:
+        trees: name of the class of trees
+        loss: name of the mean loss
+        key: of the mean loss of the model in the result
+        transformed: what could be transformed
+        power: exponent that turns what is computed into a loss
+        mean: returns the mean loss of rows
+        of_trees: returns what trees that learn from inputs (n, d) of the other rows have
+        of_model: returns what the model has, given β of the posterior
+    """
+
+    trees: str
+    loss: str
+    key: str
+    transformed: str
+    power: int
+    mean: Callable[[Float], Any]
+    of_trees: Callable[[Float, ComparedRows], Float]
+    of_model: Callable[[Any, float, ComparedRows], Float]
+
+    def described(self, own: Float, other: Float, tried: str) -> dict[str, Any]:
+        """Describe the errors or losses (n,) of the model and of the trees, and what else was
+        ``tried``."""
+        loss = float(self.mean(own))
+        by_trees = float(self.mean(other))
+        better = is_lower(other**self.power, own**self.power, BETTER**self.power)
+        remarks = []
+        if better:
+            remarks.append(
+                f"boosting (scikit-learn's {self.trees}) has {self.loss} of {by_trees:.3g} on "
+                f"{len(own):,} left-out rows, this model {loss:.3g} (+{loss / by_trees - 1:.0%})"
+                f"{tried}: more vectors (effort='thorough', max_vectors), transformed "
+                f"{self.transformed}, or declaring categories as such may help"
+            )
+        return {
+            "rows": len(own),
+            self.key: loss,
+            "boosting": by_trees,
+            "remarks": remarks,
+        }
+
+
 def compared(
     model: Any,
     source: Source,
     executor: Executor,
     beta: float,
     entry: dict[str, Any],
-    seed: int,
+    spec: FitSpec,
     *,
     searched: Sequence[int] = (),
 ) -> dict[str, Any]:
@@ -77,71 +172,25 @@ def compared(
     executor : reads the rows
     beta : the noise precision of the posterior; ignored for a logistic link
     entry : the line of history of the fit
-    seed : draws the rows
+    spec : the fit, whose seed draws the rows
     searched : numbers of rows on which the kernel search continued, for the remark
     """
+    comparison = COMPARISONS[spec.problem.likelihood.loss_name]
     most = min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
-    order = np.sort(stream(seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most])
-    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
-        rows = sample.rows.gather(order)
-    weights = np.ones(most) if rows.weights is None else rows.weights
-    present = np.flatnonzero(weights > 0)
-    X = rows.X[present]
-    y = rows.t[present, 0]
-    numbers = order[present]
-    weights = weights[present]
-    new = np.arange(len(y)) % 5 == 0
-    plain = unfolded_inputs(X, model.design.scaling)
-    trees = _losses_of_trees(
-        plain, y, None if rows.weights is None else weights, new, isinstance(model, ClassModel)
-    )
+    rows = ComparedRows.of(source, executor, most, spec.request.seed)
+    trees = comparison.of_trees(unfolded_inputs(rows.X, model.design.scaling), rows)
     with one_blas_thread():
-        if isinstance(model, ClassModel):
-            own = _losses_of_classes(model, beta, X, y, weights, numbers, new)
-            return _class_remarks(own, trees)
-        own = _errors(model, beta, X, y, weights, numbers, new)
+        losses = comparison.of_model(model, beta, rows)
     if (entry["residuals"] or {}).get("bytes"):
-        own = own * (1.0 - entry["residuals"]["rmse_gain"])
-    return _number_remarks(own, trees, searched)
+        losses = losses * (1.0 - entry["residuals"]["rmse_gain"])
+    counts = " and ".join(f"{count:,}" for count in searched)
+    tried = f", although the kernel search continued on {counts} rows" if searched else ""
+    return comparison.described(losses, trees, tried)
 
 
-def _number_remarks(own: Float, other: Float, searched: Sequence[int]) -> dict[str, Any]:
-    """Describe the errors (n,) of the model and of the trees; the kernel search continued on
-    ``searched`` rows."""
-    rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
-    rows = " and ".join(f"{count:,}" for count in searched)
-    tried = f", although the kernel search continued on {rows} rows" if searched else ""
-    remarks = [
-        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} "
-        f"on {len(own):,} left-out rows, this model {rmse:.3g} "
-        f"(+{rmse / by_trees - 1:.0%}){tried}: more vectors (effort='thorough', max_vectors), "
-        "transformed features or target, or declaring categories as such may help"
-    ]
-    return {
-        "rows": len(own),
-        "rmse": rmse,
-        "boosting": by_trees,
-        "remarks": remarks if is_better(other, own) else [],
-    }
-
-
-def _class_remarks(own: Float, other: Float) -> dict[str, Any]:
-    """Describe the log losses (n,) of the model and of the trees."""
-    loss = float(own.mean())
-    by_trees = float(other.mean())
-    remarks = [
-        "boosting (scikit-learn's HistGradientBoostingClassifier) has a log loss of "
-        f"{by_trees:.3g} on {len(own):,} left-out rows, this model {loss:.3g} "
-        f"(+{loss / by_trees - 1:.0%}): more vectors (effort='thorough', max_vectors), "
-        "transformed features, or declaring categories as such may help"
-    ]
-    found = {"rows": len(own), "log_loss": loss, "boosting": by_trees}
-    return {**found, "remarks": remarks if is_lower(other, own, BETTER) else []}
-
-
-def is_better(other: Float, own: Float) -> bool:
-    """Return True if errors (n,) of the trees are significantly lower."""
-    return is_lower(other**2, own**2, BETTER**2)
+def root_mean_square(errors: Float) -> float:
+    """Return the root mean square of errors (n,)."""
+    return float(np.sqrt(np.mean(errors**2)))
 
 
 def is_lower(other: Float, own: Float, ratio: float) -> bool:
@@ -154,52 +203,63 @@ def is_lower(other: Float, own: Float, ratio: float) -> bool:
     return bool(sure and all(own[rows].sum() > ratio * other[rows].sum() for rows in (usual, ...)))
 
 
-def _losses_of_trees(X: Float, y: Float, weights: Float | None, new: Any, classes: bool) -> Float:
-    """Return errors, or for classes log losses, on the rows ``new`` of trees that learn from the
-    others.
+def _tree_options(n_outputs: int) -> dict[str, Any]:
+    """Return the options of trees for this number of classes, or 1 for a numeric target."""
+    rounds = TREES if n_outputs <= 2 else max(TREES_OF_CLASSES // n_outputs, FEWEST_ROUNDS)
+    return {
+        "max_iter": rounds,
+        "learning_rate": min(RATE / rounds, MOST_RATE),
+        "random_state": 0,
+        "early_stopping": False,
+    }
 
-    X : (n, d), inputs
-    y : (n,), targets or class codes
-    weights : (n,), or None; with weights, binning takes longer than the trees
-    new : (n,), the mask of the rows that are left out
-    classes : True if the targets are class codes
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    given = () if weights is None else (weights[~new],)
-    outputs = len(np.unique(y[~new])) if classes else 1
-    rounds = TREES if outputs <= 2 else max(TREES_OF_CLASSES // outputs, FEWEST_ROUNDS)
-    how: dict[str, Any] = {"max_iter": rounds, "learning_rate": min(RATE / rounds, MOST_RATE)}
-    how |= {"random_state": 0, "early_stopping": False}
-    with threadpool_limits(
-        1, "openmp"
-    ):  # on a busy machine its threads spin: ten times the CPU seconds
-        if not classes:
-            regressor = HistGradientBoostingRegressor(**how).fit(X[~new], y[~new], *given)
-            return np.asarray(y[new] - regressor.predict(X[new]))
-        if outputs < 2:
-            return np.where(y[new] == y[~new][0], 0.0, -np.log(LEAST_PROBABILITY))
-        classifier = HistGradientBoostingClassifier(**how).fit(X[~new], y[~new], *given)
-        probabilities = classifier.predict_proba(X[new])
-    places = np.minimum(np.searchsorted(classifier.classes_, y[new]), outputs - 1)
-    known = classifier.classes_[places] == y[new]
-    own = np.where(known, probabilities[np.arange(len(places)), places], 0.0)
-    return -np.log(np.maximum(own, LEAST_PROBABILITY))
+def _taught(trees: Any, X: Float, rows: ComparedRows) -> Any:
+    """Return trees that have learned from inputs X (n, d) of the rows that are not left out; with
+    weights, binning takes longer than the trees."""
+    known = ~rows.new
+    weights = () if rows.weights is None else (rows.weights[known],)
+    # on a busy machine its threads spin: ten times the CPU seconds
+    with threadpool_limits(1, "openmp"):
+        return trees.fit(X[known], rows.y[known], *weights)
+
+
+def _errors_of_trees(X: Float, rows: ComparedRows) -> Float:
+    """Return the errors of trees on left-out rows with inputs X (n, d)."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    regressor = _taught(HistGradientBoostingRegressor(**_tree_options(1)), X, rows)
+    with threadpool_limits(1, "openmp"):
+        return np.asarray(rows.y[rows.new] - regressor.predict(X[rows.new]))
+
+
+def _losses_of_trees(X: Float, rows: ComparedRows) -> Float:
+    """Return the log losses of trees on left-out rows with inputs X (n, d)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    y = rows.y[rows.new]
+    classes = np.unique(rows.y[~rows.new])
+    if len(classes) < 2:
+        return np.where(y == classes[0], 0.0, -np.log(LEAST_PROBABILITY))
+    classifier = HistGradientBoostingClassifier(**_tree_options(len(classes)))
+    classifier = _taught(classifier, X, rows)
+    with threadpool_limits(1, "openmp"):
+        probabilities = classifier.predict_proba(X[rows.new])
+    places = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    known = classes[places] == y
+    of_class = np.where(known, probabilities[np.arange(len(places)), places], 0.0)
+    return -np.log(np.maximum(of_class, LEAST_PROBABILITY))
 
 
 def _folds(
-    model: Any, X: Float, numbers: Int, new: Any
+    model: Any, rows: ComparedRows
 ) -> Iterator[tuple[Int, Float, list[tuple[int, Int]], Float]]:
-    """Yield the rows of each fold of ``new``, their design blocks, own columns, and ``nearest`` of
-    the columns.
-
-    model : the model of the fit
-    X : (n, d), inputs
-    numbers : (n,), their row numbers
-    new : (n,), the mask of the rows that are left out
-    """
+    """Yield the positions of each fold of left-out rows, their design blocks, own columns, and
+    ``nearest`` of the columns of a model."""
+    X = rows.X
+    numbers = rows.numbers
     design = model.design
-    rows = np.flatnonzero(new)
+    new = np.flatnonzero(rows.new)
     peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
     nearest = np.zeros(design.n_columns)
     for start in range(0, min(len(X), SUBSTITUTE_ROWS), PANEL_ROWS):
@@ -208,8 +268,8 @@ def _folds(
         kernels = block[:, design.n_leading :]
         kernels[numbers[panel, None] == design.rows] = 0.0
         nearest = np.maximum(nearest, block.max(axis=0, initial=0.0) / np.abs(peaks))
-    for places in folds_of(len(rows)):
-        fold = rows[places]
+    for places in folds_of(numbers[new]):
+        fold = new[places]
         centres = np.flatnonzero(np.isin(numbers[fold], design.rows)).tolist()
         own = [
             (row, design.n_leading + np.flatnonzero(design.rows == numbers[fold[row]]))
@@ -218,26 +278,16 @@ def _folds(
         yield fold, design.block(X[fold]), own, nearest
 
 
-def _errors(
-    model: Model, beta: float, X: Float, y: Float, weights: Float, numbers: Int, new: Any
-) -> Float:
-    """Return the model's errors on the rows ``new``, in the target's units.
-
-    model : the model of the fit
-    beta : the noise precision of the posterior
-    X : (n, d), inputs
-    y : (n,), targets
-    weights : (n,), row weights
-    numbers : (n,), row numbers
-    new : (n,), the mask of the rows that are left out
-    """
+def _errors(model: Model, beta: float, rows: ComparedRows) -> Float:
+    """Return the model's errors on left-out rows, in the target's units, given the noise precision
+    of the posterior."""
     sparse = model.sparse()
     scaling = model.design.scaling
-    found = np.zeros(len(X))
-    for fold, block, own, nearest in _folds(model, X, numbers, new):
-        tempered = model.design.row_weights(X[fold])
-        precisions = beta * weights[fold] * (1.0 if tempered is None else tempered)
-        residuals = scaling.targets(y[fold, None]) - (block @ model.mean)[:, None]
+    found = np.zeros(len(rows.y))
+    for fold, block, own, nearest in _folds(model, rows):
+        tempered = model.design.row_weights(rows.X[fold])
+        precisions = beta * rows.factors[fold] * (1.0 if tempered is None else tempered)
+        residuals = scaling.targets(rows.y[fold, None]) - (block @ model.mean)[:, None]
         together = left_out_together(
             block, residuals, precisions, model.mean[:, None], model.root, own
         )
@@ -245,35 +295,24 @@ def _errors(
         shift = together.shifts[:, 0, 0] + share * (
             together.shifts[:, 1, 0] - together.shifts[:, 0, 0]
         )
-        mean, variance, _ = sparse.moments(X[fold])
+        mean, variance, _ = sparse.moments(rows.X[fold])
         found[fold] = (
-            y[fold] - scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
+            rows.y[fold] - scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
         )
-    return np.asarray(found[new])
+    return np.asarray(found[rows.new])
 
 
-def _losses_of_classes(
-    model: ClassModel, beta: float, X: Float, y: Float, weights: Float, numbers: Int, new: Any
-) -> Float:
-    """Return the model's log losses on left-out rows.
+def _losses_of_classes(model: ClassModel, beta: float, rows: ComparedRows) -> Float:
+    """Return the model's log losses on left-out rows, given the noise precision of the posterior.
 
     A logistic link takes one Newton step from the fit to all rows to the fit without a fold, so
     that each row has the precision and residual of its working target.
-
-    Args:
-        model: the model of the fit
-        beta: the noise precision of the posterior
-        X: (n, d), inputs
-        y: (n,), class codes
-        weights: (n,), row weights
-        numbers: (n,), row numbers
-        new: (n,), the mask of the rows that are left out
     """
-    losses = np.zeros(len(X))
-    for fold, block, own, nearest in _folds(model, X, numbers, new):
+    losses = np.zeros(len(rows.y))
+    for fold, block, own, nearest in _folds(model, rows):
         f = block @ model.mean
         variances = np.zeros_like(f)
-        residuals, precisions = _working_targets(model, beta, weights[fold], f, y[fold])
+        residuals, precisions = _working_targets(model, beta, rows.factors[fold], f, rows.y[fold])
         for output in range(f.shape[1]):
             together = left_out_together(
                 block,
@@ -289,8 +328,8 @@ def _losses_of_classes(
             with_centre, without_centre = together.shifts[:, :, 0].T
             f[:, output] += with_centre + share * (without_centre - with_centre)
             variances[:, output] = together.variances[:, 0]
-        losses[fold] = _log_losses(model, f, variances, y[fold])
-    return np.asarray(losses[new])
+        losses[fold] = _log_losses(model, f, variances, rows.y[fold])
+    return np.asarray(losses[rows.new])
 
 
 def _working_targets(
@@ -327,3 +366,28 @@ def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> 
         return np.asarray(-logs[np.arange(len(f)), codes.astype(np.int64)])
     f = moderated(f, variances) if model.moderate else f
     return np.asarray(-LINKS[model.likelihood].log_probability(f, codes))
+
+
+COMPARISONS = {
+    "RMSE": Comparison(
+        trees="HistGradientBoostingRegressor",
+        loss="an RMSE",
+        key="rmse",
+        transformed="features or target",
+        power=2,
+        mean=root_mean_square,
+        of_trees=_errors_of_trees,
+        of_model=_errors,
+    ),
+    "log loss": Comparison(
+        trees="HistGradientBoostingClassifier",
+        loss="a log loss",
+        key="log_loss",
+        transformed="features",
+        power=1,
+        mean=np.mean,
+        of_trees=_losses_of_trees,
+        of_model=_losses_of_classes,
+    ),
+}
+"""Comparisons by the name of the likelihood's loss."""

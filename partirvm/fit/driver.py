@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from partirvm.core.left_out import sampled_rows
+from partirvm.core.held_back import sampled_rows
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo

@@ -8,6 +8,7 @@ where s_m is the root mean square of the other rows. They are reported if they a
 of the sum of squares: then the fit has little to do with the other rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,14 +16,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from partirvm.core.sampling import Purpose, stream
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.learning.sample import gathered
+from partirvm.fit.comparison import ComparedRows
 from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import AS_IT_IS
-from partirvm.spec.history import Spent
-from partirvm.types import JUDGED_ROWS, Float, Int
+from partirvm.types import JUDGED_ROWS, Bool, Float, Int
 
 FAR_OUT = 10.0
 """Distance of outliers in root mean squares of the other rows."""
@@ -89,7 +88,8 @@ def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
     """Return a sentence on the outliers of a numeric target, or "" if there are none."""
     problem = spec.problem
     moments = source.moments
-    if problem.n_classes or not problem.target_variance or problem.empty.scaling.target != AS_IT_IS:
+    plain = problem.likelihood.has_noise and problem.empty.scaling.target == AS_IT_IS
+    if not plain or not problem.target_variance:
         return ""
     for target in range(problem.n_targets):
         if moments is not None:
@@ -155,77 +155,54 @@ class Verdict:
 def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there
     are too few rows."""
-    classes = spec.problem.n_classes
-    X, t = _sampled(spec, source, executor)
-    if len(t) < JUDGED_ROWS[0]:
+    rivals = RIVALS[spec.problem.likelihood.loss_name]
+    rows = ComparedRows.of(source, executor, JUDGED_ROWS[1], spec.request.seed)
+    if len(rows.t) < JUDGED_ROWS[0]:
         return None
-    new = np.arange(len(t)) % 5 == 0
-    losses_of = _class_losses if classes else _losses
     with threadpool_limits(1, "openmp"):
-        losses = losses_of(X[~new], t[~new], X[new], t[new])
+        losses = rivals.losses(spec.problem.empty.scaling.inputs(rows.X), rows.t, rows.new)
     by_mean = losses.pop("mean")
     means = {name: float(loss.mean()) for name, loss in losses.items()}
     best = min(means, key=means.__getitem__)
     gain = by_mean - losses[best]
-    lower = means[best] < (RIVAL if classes else RIVAL**2) * by_mean.mean()
+    lower = means[best] < RIVAL ** (1 / rivals.power) * by_mean.mean()
     clear = lower and gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
-    power = 1.0 if classes else 0.5
-    shown = {name: loss**power for name, loss in means.items()}
-    return Verdict(len(by_mean), float(by_mean.mean() ** power), shown, best if clear else "")
+    shown = {name: loss**rivals.power for name, loss in means.items()}
+    own = float(by_mean.mean() ** rivals.power)
+    return Verdict(len(by_mean), own, shown, best if clear else "")
 
 
-def _sampled(spec: FitSpec, source: Source, executor: Executor) -> tuple[Float, Float]:
-    """Return the inputs (n, d') and targets (n, T) of random rows with positive weight."""
-    count = min(JUDGED_ROWS[1], source.n_rows)
-    numbers = stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)
-    order = np.sort(numbers[:count])
-    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
-        rows = sample.rows.gather(order)
-    return spec.problem.empty.scaling.inputs(rows.X[rows.present]), rows.t[rows.present]
-
-
-def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
-    """Return the squared errors of left-out rows by the mean and by each rival, means over the
-    targets.
-
-    Args:
-        X: (n, d), inputs of the rows that teach
-        t: (n, T), their targets
-        new_X: (m, d), inputs of the left-out rows
-        new_t: (m, T), their targets
-    """
+def _losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:
+    """Return the squared errors of the ``new`` of rows with inputs X (n, d) and targets (n, T), by
+    the mean and by each rival that the others teach, means over the targets."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import LinearRegression
     from sklearn.neighbors import KNeighborsRegressor
 
+    known = X[~new], t[~new]
     trees = [
-        HistGradientBoostingRegressor(random_state=0).fit(X, each).predict(new_X) for each in t.T
+        HistGradientBoostingRegressor(random_state=0).fit(known[0], each) for each in known[1].T
     ]
     predicted = {
-        "mean": np.broadcast_to(t.mean(axis=0), new_t.shape),
-        "least squares": LinearRegression().fit(X, t).predict(new_X),
-        "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(X, t).predict(new_X),
-        "boosting": np.column_stack(trees),
+        "mean": np.broadcast_to(known[1].mean(axis=0), t[new].shape),
+        "least squares": LinearRegression().fit(*known).predict(X[new]),
+        "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(*known).predict(X[new]),
+        "boosting": np.column_stack([each.predict(X[new]) for each in trees]),
     }
-    return {name: ((each - new_t) ** 2).mean(axis=1) for name, each in predicted.items()}
+    return {name: ((each - t[new]) ** 2).mean(axis=1) for name, each in predicted.items()}
 
 
-def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
-    """Return the log losses of left-out rows by class frequencies ("mean") and by each rival.
+def _class_losses(X: Float, t: Float, new: Bool) -> dict[str, Float]:
+    """Return the log losses of the ``new`` of rows with inputs X (n, d) and class codes (n, 1), by
+    class frequencies ("mean") and by each rival that the others teach.
 
     Left-out rows of a class without rows that teach are omitted.
-
-    Args:
-        X: (n, d), inputs of the rows that teach
-        t: (n, 1), their class codes
-        new_X: (m, d), inputs of the left-out rows
-        new_t: (m, 1), their class codes
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
 
-    codes = t[:, 0].astype(np.int64)
-    new_codes = new_t[:, 0].astype(np.int64)
+    codes = t[~new, 0].astype(np.int64)
+    new_codes = t[new, 0].astype(np.int64)
     classes = np.unique(codes)
     known = np.isin(new_codes, classes)
     places = np.searchsorted(classes, new_codes[known])
@@ -236,6 +213,23 @@ def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, F
     }
     losses = {"mean": -np.log(frequencies[places])}
     for name, rival in rivals.items():
-        probabilities = rival.fit(X, codes).predict_proba(new_X[known])
+        probabilities = rival.fit(X[~new], codes).predict_proba(X[new][known])
         losses[name] = -np.log(np.maximum(probabilities[np.arange(len(places)), places], 1e-12))
     return losses
+
+
+@dataclass(frozen=True)
+class RivalLosses:
+    """Losses of simple methods.
+
+    Attributes:
+        losses: returns the losses of left-out rows by method
+        power: exponent with which a mean loss is shown
+    """
+
+    losses: Callable[[Float, Float, Bool], dict[str, Float]]
+    power: float
+
+
+RIVALS = {"RMSE": RivalLosses(_losses, 0.5), "log loss": RivalLosses(_class_losses, 1.0)}
+"""Losses of simple methods by the name of the likelihood's loss."""

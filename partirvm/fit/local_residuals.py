@@ -17,7 +17,8 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import Calibration, quantiles, sampled_rows
+from partirvm.core.held_back import alternate_halves, sampled_rows
+from partirvm.core.left_out import Calibration, quantiles
 from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.fit.residual_folds import LeftOutFolds, left_out_folds, nearest
@@ -102,7 +103,7 @@ class NearRows:
         """The errors (T, m) of the rows."""
         return self.rows[:, self.rank : LOG_FACTOR].T
 
-    def take(self, places: slice) -> Self:
+    def take(self, places: slice | Int) -> Self:
         """Return a part of the rows."""
         return replace(self, rows=self.rows[places], neighbours=self.neighbours[places])
 
@@ -370,11 +371,10 @@ def _trial(
     rises = np.empty(len(before))
     after = np.empty(len(before))
     kernels = list[LocalKernel]()
-    for first in (0, 1):
-        panels = near_rows.take(slice(first, None, 2)).panels()[target]
+    for taught, judged in alternate_halves(request.left_out[0].rows[folds.rows[: len(before)]]):
+        panels = near_rows.take(taught).panels()[target]
         kernel, *_ = learned(panels, starts_of(panels), progress)
         kernels.append(replace(kernel, inflation=inflation))
-        judged = slice(1 - first, None, 2)
         hoods, _ = near_rows.take(judged).panels()[target]
         mean, variance = joined_moments(moments(kernels[-1], panel) for panel in hoods)
         after[judged] = before[judged] - mean

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.held_back import folds_of
 from partirvm.core.left_out import LeftOut
-from partirvm.core.left_out_together import folds_of, left_out_together
+from partirvm.core.left_out_together import left_out_together
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.cells import NUMBER, Cells
 from partirvm.strategies.instructions import FitResiduals
@@ -84,7 +85,7 @@ def left_out_folds(
         rows: (m,), positions of the rows among these
         poll: called between steps; may raise an exception to end the work
     """
-    members = tuple(folds_of(len(rows)))
+    members = tuple(folds_of(request.left_out[0].rows[rows]))
     order = np.argsort(np.concatenate(members))
     betas = np.atleast_1d(request.fit.beta).tolist()
     posteriors = request.fit.posterior.targets or (request.fit.posterior,)

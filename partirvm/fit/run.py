@@ -81,7 +81,7 @@ class EntryReader:
             self.driver.executor,
             float(getattr(fit, "beta", 1.0)),
             entry,
-            self.spec.request.seed,
+            self.spec,
             searched=judged.get("levels", ()),
         )
         remark = lost(judged)

@@ -33,6 +33,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from partirvm.core.held_back import search_splits
 from partirvm.core.laplace import init
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.ramp import LeftOutClasses, Ramp
@@ -48,11 +49,10 @@ from partirvm.learning.process_search import (
     better_than_mean,
     in_order,
     process_record,
-    splits,
     without_weak_features,
 )
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import LearningOptions
+from partirvm.learning.search import OF_CLASSES, OF_TWO_CLASSES, CentreLimits, SearchSettings
 from partirvm.learning.steep import explains_little
 from partirvm.likelihoods import POOLED
 from partirvm.spec.problem import Problem
@@ -101,44 +101,35 @@ LATE_ROWS = 800
 """Maximum number of rows for these steps."""
 
 
-def learn_classes(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    seed: int,
-    *,
-    warp: bool,
-    columns: int,
-) -> Problem:
-    """Learn the kernel of a classification, and return the problem with it.
+def class_centres(n_classes: int) -> CentreLimits:
+    """Return the limits of the numbers of centres for this number of classes."""
+    return OF_CLASSES if n_classes > 2 else OF_TWO_CLASSES
+
+
+def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
+    """Learn the kernel of a classification, from that of the problem on, and return the problem
+    with it.
 
     Two classes may be pooled. The last logged record holds the kernel.
-
-    Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
-        learning: options of kernel learning
-        seed: draws rows and centres
-        warp: whether features may be warped
-        columns: maximum number of columns of a fit
     """
-    order = in_order(sample, seed)
+    order = in_order(sample, settings.seed)
     d = problem.empty.scaling.n_inputs
+    columns = settings.columns
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
-    problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
+    problem, rows, one, form = one_width(sample, problem, order, most, warp=settings.warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
-    if are_clear(sample, problem, one, order, most):
+    if are_clear(rows, one, order, most):
         problem = replace(problem, likelihood=POOLED)
     best = climb(rows, one, STEPS)
     many = len(order) > FEW
-    compares = problem.n_classes > 2 or not many
+    compares = rows.t.shape[1] > 1 or not many
     choice: dict[str, Any] = {"form": EACH}
     if compares and not (many and form == ONE):
         choice = compared_forms(rows, one, form, order, most)
     if many and choice["form"] == EACH:
-        warm = replace(learning, warm=best.kernel.logs, metric="widths")
+        warm = replace(settings.learning, warm=best.kernel.logs, metric="widths")
         logged = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
-        best = replace(one, kernel=learn(logged, problem, warm, seed).kernel)
+        best = replace(one, kernel=learn(logged, problem, warm, settings.seed).kernel)
         if compares and form == ONE:
             late = min(LATE_ROWS, columns)
             choice = choose(left_out(sample, problem, one, order, late, best), form)
@@ -264,24 +255,24 @@ class LinkedRows:
         )
 
 
-def are_clear(
-    sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int
-) -> bool:
+def are_clear(rows: ProcessRows, one: ProcessFit, order: Int, most: int) -> bool:
     """Return whether there are two classes, and least squares on indicators predicts them in
     left-out rows as well as a logistic link.
 
     The ramp, and the variance of the logistic predictor, are the best for these rows.
 
     Args:
-        sample: holds the rows
-        problem: has the classes
+        rows: the rows of the process, with one indicator of two classes
         one: the kernel of both predictions
         order: (n,), row numbers in random order
         most: maximum number of rows from which is predicted
     """
-    if problem.n_classes != 2 or np.exp(one.noise) >= CLEAR:
+    if rows.t.shape[1] > 1 or np.exp(one.noise) >= CLEAR:
         return False
-    parts = [LinkedRows.of(sample, problem, one, *split) for split in splits(order, most)]
+    parts = [
+        LinkedRows.of(rows.sample, rows.problem, one, *split)
+        for split in search_splits(order, most)
+    ]
     codes = np.concatenate([part.codes for part in parts])
     weights = np.concatenate([part.weights for part in parts])
     squares = np.concatenate([part.squares for part in parts])
@@ -327,7 +318,7 @@ def left_out(
             widths
     """
     squares = []
-    for kept, outside in splits(order, most):
+    for kept, outside in search_splits(order, most):
         rows = ProcessRows.of(sample, problem, kept)
         new = ProcessRows.of(sample, problem, outside)
         if each is None:

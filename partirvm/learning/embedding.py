@@ -23,9 +23,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from partirvm.core.held_back import LEVEL_FOLDS, level_folds, level_halves
 from partirvm.core.predictive import quantile
-from partirvm.core.sampling import Purpose, stream
-from partirvm.data.folds import FOLDS, folded_inputs, folds_of_rows
+from partirvm.data.folds import folded_inputs
 from partirvm.data.source import Tile
 from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
@@ -274,21 +274,21 @@ class JointEffects:
 
     @classmethod
     def of(
-        cls, rows: LevelRows, root: Float, folds: Int, targets: Float, normal: Float, seed: int
+        cls, rows: LevelRows, root: Float, numbers: Int, targets: Float, normal: Float, seed: int
     ) -> JointEffects:
-        """Learn the effects on ``targets`` (n, C) from rows in these ``folds`` (n,).
+        """Learn the effects on ``targets`` (n, C).
 
         Parameters
         ----------
         rows : the rows, whose own targets do not count
         root : (n,), roots of the row weights
-        folds : (n,), the fold of each row
+        numbers : (n,), numbers of the rows, which determine their folds
         targets : (n, C), targets or indicators of classes
         normal : (p, p), makes functions orthonormal
         seed : determines the halves of the rows
         """
         each = (
-            FoldedEffects.of(replace(rows, t=root * t), folds, t, normal, seed) for t in targets.T
+            FoldedEffects.of(replace(rows, t=root * t), numbers, t, normal, seed) for t in targets.T
         )
         return cls(tuple(each))
 
@@ -354,23 +354,25 @@ class FoldedEffects:
 
     @classmethod
     def of(
-        cls, rows: LevelRows, folds: Int | None, targets: Float, normal: Float, seed: int
+        cls, rows: LevelRows, numbers: Int | None, targets: Float, normal: Float, seed: int
     ) -> FoldedEffects:
         """Learn the effects of all features' levels.
 
         Args:
             rows: the n rows
-            folds: (n,), the fold of each row, or None to learn only from all rows
+            numbers: (n,), numbers of the rows, which determine their folds, or None to learn only
+                from all rows
             targets: (n,), the targets without weights
             normal: (p, p), makes functions orthonormal
             seed: draws the two halves of the rows
         """
         whole = rows.fitted()
-        if folds is None:
+        if numbers is None:
             return cls(rows, (whole,), (), [], targets, normal)
-        without = [rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS)]
-        order = stream(seed, Purpose.LEVELS).permutation(len(rows.t))
-        halves = tuple(rows.some(half) for half in np.array_split(order, 2))
+        folds = level_folds(numbers)
+        others = [np.flatnonzero(folds != fold) for fold in range(LEVEL_FOLDS)]
+        without = [rows.some(places).fitted(whole) for places in others]
+        halves = tuple(rows.some(half) for half in level_halves(numbers, seed))
         tried = [effects.mean for effects in halves[0].fitted()]
         return cls(rows, (whole, *without), halves, tried, targets, normal)
 
@@ -433,15 +435,15 @@ def embedded(
     indicators : features that become an indicator of each level, with their numbers of levels
     """
     tile = sample.rows.gather(sample.rows.rows)
-    folds = folds_of_rows(sample.rows.rows)
+    numbers = sample.rows.rows
     scaling = problem.empty.scaling
     features = scaling.features or FeatureMap.plain(len(columns.features))
     notes: tuple[str, ...] = ()
     noise = 0.0
     others = other_categories(columns, levels)
-    if levels or (others and has_numeric_target(problem)):
+    if levels or (others and has_one_noise(problem)):
         features, notes, noise = effects_of(
-            tile, folds, problem, columns, levels, others, seed, sums
+            tile, numbers, problem, columns, levels, others, seed, sums
         )
     elif not indicators:
         return Embedding(scaling, (), 0.0)
@@ -449,7 +451,7 @@ def embedded(
         identity = np.eye(count + 2, count)[None]
         features = replace(features, tables=(*features.tables, (j, identity)))
         notes += (f"{columns.features[j]}: an indicator of each of {count:,} levels",)
-    inputs = folded_inputs(tile.X, features, folds)
+    inputs = folded_inputs(tile.X, features, level_folds(numbers))
     mean = float(np.mean(features.noise_factor(inputs))) - 1.0
     features = features.with_doubts(1.0, mean)
     scaling = with_inputs(scaling, features, inputs, len(columns.features))
@@ -462,9 +464,9 @@ def other_categories(columns: Columns, levels: dict[int, int]) -> dict[int, int]
     return {j: count for j, count in counts.items() if count and j not in levels}
 
 
-def has_numeric_target(problem: Problem) -> bool:
-    """Return whether the problem has a single target, which is no class."""
-    return not problem.n_classes and len(problem.empty.scaling.t_scale) == 1
+def has_one_noise(problem: Problem) -> bool:
+    """Return whether effects of unknown levels can raise the noise of a single target."""
+    return problem.likelihood.has_noise and problem.n_targets == 1
 
 
 def with_inputs(scaling: Scaling, features: FeatureMap, raw: Float, d: int) -> Scaling:
@@ -492,7 +494,7 @@ def with_inputs(scaling: Scaling, features: FeatureMap, raw: Float, d: int) -> S
 
 def effects_of(
     tile: Tile,
-    folds: Int,
+    numbers: Int,
     problem: Problem,
     columns: Columns,
     levels: dict[int, int],
@@ -504,28 +506,28 @@ def effects_of(
 
     Parameters
     ----------
-    tile, folds : the rows and the fold (n,) of each
+    tile, numbers : the rows and their numbers (n,)
     problem, columns, levels, seed, sums : as in ``embedded``
     others : further categorical features, for which only the variance of unknown levels is found
     """
     scaling = problem.empty.scaling
     features = with_moments(scaling, columns)
-    numeric = has_numeric_target(problem)
+    numeric = has_one_noise(problem)
     counts = levels | others if numeric else levels
     rows, normal = level_rows(tile, features, scaling, counts, sums)
     present = np.flatnonzero(rows.functions[:, 0])
     rows = rows.some(present)
-    folds = folds[present]
-    targets = outputs_of(tile, problem)[present]
+    numbers = numbers[present]
+    targets = problem.likelihood.working.of_levels(problem, tile.t)[present]
     if targets.shape[1] > 1:
         root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
-        joint = JointEffects.of(rows, root[present], folds, targets, normal, seed)
+        joint = JointEffects.of(rows, root[present], numbers, targets, normal, seed)
         forms = {j: joint.form(f) for f, j in enumerate(counts, start=1)}
         return with_forms(features, forms), notes_of(columns, forms), 0.0
-    effects = FoldedEffects.of(rows, folds if levels else None, targets[:, 0], normal, seed)
+    effects = FoldedEffects.of(rows, numbers if levels else None, targets[:, 0], normal, seed)
     forms = {j: effects.form(f, j in levels) for f, j in enumerate(counts, start=1)}
     features = with_forms(features, forms)
-    if problem.n_classes:
+    if not numeric:
         features = replace(features, doubts=())
     return features, notes_of(columns, {j: forms[j] for j in levels}), effects.noise
 
@@ -554,15 +556,6 @@ def with_forms(features: FeatureMap, forms: dict[int, LevelForm]) -> FeatureMap:
 def notes_of(columns: Columns, forms: dict[int, LevelForm]) -> tuple[str, ...]:
     """Return a note on each feature."""
     return tuple(f"{columns.features[j]}: {form.note}" for j, form in forms.items())
-
-
-def outputs_of(tile: Tile, problem: Problem) -> Float:
-    """Return the scaled targets (n, C) of rows, or indicators of classes; two classes have one
-    column."""
-    if not problem.n_classes:
-        return problem.empty.scaling.targets(tile.t)
-    indicators = np.eye(problem.n_classes)[tile.t[:, 0].astype(np.int64)]
-    return indicators[:, 1:] if problem.n_classes == 2 else indicators - indicators.mean(axis=0)
 
 
 def level_rows(

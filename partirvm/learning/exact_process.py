@@ -102,16 +102,6 @@ def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
     )
 
 
-def indicators(problem: Problem, codes: Float) -> Float:
-    """Return targets (n, K) for class codes (n,), for two classes only that of the second; mean 0,
-    mean square 1."""
-    counts = np.bincount(np.asarray(problem.codes), minlength=problem.n_classes)
-    first = int(problem.n_classes == 2)
-    shares = counts / counts.sum()
-    found = (codes[:, None] == np.arange(problem.n_classes)) - shares
-    return np.asarray(found[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
-
-
 @dataclass(frozen=True)
 class ProcessFit:
     """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all
@@ -156,9 +146,7 @@ class ProcessRows:
         inverse = scaling.noise_factor(rows.X)
         if rows.weights is not None:
             inverse = inverse / rows.weights
-        targets = (
-            indicators(problem, rows.t[:, 0]) if problem.n_classes else scaling.targets(rows.t)
-        )
+        targets = problem.likelihood.working.of_process(problem, rows.t)
         return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
 
     @cached_property

@@ -166,7 +166,7 @@ def warped(
     """
     raw = sample.rows.gather(np.sort(order)).X
     nats = float(np.log(len(order)))
-    exact = len(order) <= EXACT_ROWS and not problem.n_classes
+    exact = len(order) <= EXACT_ROWS
     numbers = np.sort(order[:most])
     trials = WarpTrials(
         rows=ProcessRows.of(sample, problem, numbers),

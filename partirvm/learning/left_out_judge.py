@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
+from partirvm.core.held_back import last_left_out
 from partirvm.kernels.design import Design
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.sample import SampledRows
@@ -206,8 +207,7 @@ def judge_of(
     residuals : whether the fit may have local residuals
     most : maximum number of left-out rows
     """
-    count = min(most, int(JUDGED_SHARE * len(order)))
-    if count < LEAST_JUDGED:
+    known, new = last_left_out(order, most, JUDGED_SHARE)
+    if len(new) < LEAST_JUDGED:
         return None
-    known = order[:-count]
-    return LeftOutJudge(sample, problem, known[:KNOWN_ROWS], order[-count:], residuals)
+    return LeftOutJudge(sample, problem, known[:KNOWN_ROWS], new, residuals)

@@ -20,16 +20,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from partirvm.core.held_back import LEVEL_FOLDS, level_folds
 from partirvm.core.link import LOGIT_VARIANCES, logit_variance
-from partirvm.data.folds import FOLDS, folds_of_rows
 from partirvm.learning.embedding import (
     LevelRows,
     RandomEffects,
-    has_numeric_target,
+    has_one_noise,
     level_rows,
     of_unknown,
     other_categories,
-    outputs_of,
     posterior_effects,
     with_moments,
 )
@@ -90,7 +89,7 @@ class LevelSample:
         levels = self.rows.levels[f]
         total = 0.0
         informed = 0
-        for fold in range(FOLDS):
+        for fold in range(LEVEL_FOLDS):
             inside = self.folds == fold
             others = self.rows.some(np.flatnonzero(~inside))
             sums = others.sums(f, others.t)
@@ -150,7 +149,7 @@ def with_level_variances(
     sums : maximum number of elements in a feature's sums
     """
     counts = other_categories(columns, {})
-    if not counts or has_numeric_target(problem):
+    if not counts or has_one_noise(problem):
         return scaling
     tile = sample.rows.gather(sample.rows.rows)
     plain = with_moments(replace(scaling, features=None), columns)
@@ -160,24 +159,26 @@ def with_level_variances(
     levels = LevelSample(
         rows.some(present),
         root[present],
-        folds_of_rows(sample.rows.rows)[present],
+        level_folds(sample.rows.rows)[present],
         kinds_of(scaling, counts),
     )
-    log_shares = np.zeros(0)
-    if problem.n_classes:
-        codes = tile.t[:, 0].astype(np.int64)
-        shares = class_shares(codes, root**2, problem.n_classes)
-        log_shares = np.log(shares)
-        tables = tables_of_classes(levels, codes[present], shares)
-    else:
-        of_targets = [levels.of_target(target) for target in outputs_of(tile, problem)[present].T]
-        tables = [np.column_stack(of_feature) for of_feature in zip(*of_targets, strict=True)]
+    tables, log_shares = TABLES[problem.likelihood.working.search](levels, problem, tile.t[present])
     by_feature = zip(counts, tables, strict=True)
     variances = tuple((j, table[None]) for j, table in by_feature if table.any())
     if not variances:
         return scaling
     features = scaling.features or FeatureMap.plain(len(columns.features))
-    return replace(scaling, features=replace(features, variances=variances, log_shares=log_shares))
+    features = replace(features, variances=variances, log_shares=log_shares)
+    return replace(scaling, features=features)
+
+
+def tables_of_numbers(levels: LevelSample, problem: Problem, t: Float) -> tuple[list[Float], Float]:
+    """Return each feature's variances (L + 2, C) of the effects on the working targets of targets
+    (n, T), and no shares."""
+    numbers = problem.likelihood.working.of_levels(problem, t)
+    of_targets = [levels.of_target(target) for target in numbers.T]
+    tables = [np.column_stack(of_feature) for of_feature in zip(*of_targets, strict=True)]
+    return tables, np.zeros(0)
 
 
 def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:
@@ -186,18 +187,20 @@ def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:
     return np.asarray(counts / counts.sum())
 
 
-def tables_of_classes(levels: LevelSample, codes: Int, shares: Float) -> list[Float]:
-    """Return each feature's variances (L + 2, 1) of logits, means over the classes.
-
-    Args:
-        levels: the rows
-        codes: (n,), their classes
-        shares: (K,), shares of the classes
-    """
+def tables_of_classes(levels: LevelSample, problem: Problem, t: Float) -> tuple[list[Float], Float]:
+    """Return each feature's variances (L + 2, 1) of the logits of class codes (n, 1), means over
+    the classes, and the logarithms of the shares (K,) of classes."""
+    codes = t[:, 0].astype(np.int64)
+    shares = class_shares(codes, levels.root**2, problem.n_classes)
     indicators = np.eye(len(shares))[codes]
     classes = range(1 if len(shares) == 2 else 0, len(shares))
     of_classes = [levels.of_class(indicators[:, k], float(shares[k])) for k in classes]
-    return [np.mean(of_feature, axis=0)[:, None] for of_feature in zip(*of_classes, strict=True)]
+    means = [np.mean(of_feature, axis=0) for of_feature in zip(*of_classes, strict=True)]
+    return [mean[:, None] for mean in means], np.log(shares)
+
+
+TABLES = {"numbers": tables_of_numbers, "classes": tables_of_classes}
+"""Variances of levels by the word of the kernel search."""
 
 
 def kinds_of(scaling: Scaling, counts: dict[int, int]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.held_back import keeps_nearly_all, search_splits
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Directions, Kernel, Several
@@ -36,7 +37,7 @@ from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, MEAN, learn, wit
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.screening import jittered, screened
-from partirvm.learning.search import LOSS, KernelSearch, LearningOptions, kernel_record, reductions
+from partirvm.learning.search import LOSS, KernelSearch, SearchSettings, kernel_record, reductions
 from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.learning.turning import directions, promising
 from partirvm.process import in_threads
@@ -94,13 +95,6 @@ FOLD_STEPS = 5
 
 LAST_STEPS = 10
 """Maximum number of L-BFGS steps at the end."""
-
-FOLDS = 5
-"""Number of folds in which directions are compared with widths."""
-
-LEFT_OUT = 400
-"""Number of left-out rows after which no fold follows."""
-
 
 WIDE = 10
 """Rows per feature below which folds start the search again, and the mean alone is a candidate."""
@@ -160,7 +154,7 @@ def warped_if_better(
         judge = judge_of(sample, problem, order, most=WARP_ROWS)
     if judge is None or most + len(judge.new) > len(order):
         return *warped(sample, problem, order, most, widths), {}
-    teachers = order[: -len(judge.new)]
+    teachers = order[~np.isin(order, judge.new)]
     warped_problem, warped_widths = warped(sample, problem, teachers, most, widths)
     if warped_problem is problem:
         return problem, widths, {}
@@ -268,7 +262,7 @@ def left_out(
     (3, 2, n) or (2, 2, n).
     """
     found = []
-    parts = splits(order, most)
+    parts = search_splits(order, most)
     d = problem.empty.scaling.n_inputs
     for kept, outside in parts:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
@@ -302,15 +296,6 @@ def in_order(sample: SampledRows, seed: int) -> Int:
     return np.asarray(order[sample.rows.gather(order).present])
 
 
-def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
-    """Return kept rows, at most ``most``, and left-out rows: one split if there are many rows,
-    folds if few."""
-    if len(order) >= most + LEFT_OUT:
-        return [(order[:most], order[most : 3 * most])]
-    folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
-    return [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
-
-
 @dataclass(frozen=True)
 class RegressionSearch:
     """What the parts of a regression's kernel search share.
@@ -318,27 +303,17 @@ class RegressionSearch:
     Attributes:
         sample: holds the rows.
         problem: has the scaling of the inputs, and the kernel from which the search starts.
-        learning: options of kernel learning.
+        settings: settings of the search.
         order: (n,), row numbers in random order.
         most: maximum number of rows of the first search.
-        columns: maximum number of columns of a fit.
-        families: whether the family of the kernel is chosen.
-        seed: draws rows and centres.
-        judged: whether rivals may be grown: they take memory.
-        residuals: whether the fit may have local residuals.
         facts: what was compared, for the history.
     """
 
     sample: SampledRows
     problem: Problem
-    learning: LearningOptions
+    settings: SearchSettings
     order: Int
     most: int
-    columns: int
-    families: bool
-    seed: int
-    judged: bool
-    residuals: bool
     facts: dict[str, Any]
 
     @property
@@ -352,9 +327,11 @@ class RegressionSearch:
 
     def judge(self) -> LeftOutJudge | None:
         """Return the judge of kernels if their form is chosen."""
-        if not self.judged or self.learning.metric != "auto" or not self.problem.target_variance:
+        settings = self.settings
+        chosen = settings.learning.metric == "auto"
+        if not settings.judged or not chosen or not self.problem.target_variance:
             return None
-        return judge_of(self.sample, self.problem, self.order, self.residuals)
+        return judge_of(self.sample, self.problem, self.order, settings.residuals)
 
     def continued(
         self, judge: LeftOutJudge | None, fits: Sequence[ProcessFit | None], rows: int
@@ -362,9 +339,8 @@ class RegressionSearch:
         """Continue the search from ``fits``, learned from ``rows`` rows, if rivals are better."""
         if judge is None:
             return None
-        escalation = escalated(
-            judge, self.order, [fit for fit in fits if fit is not None], rows, self.families
-        )
+        known = [fit for fit in fits if fit is not None]
+        escalation = escalated(judge, self.order, known, rows, self.settings.family)
         self.facts["judged"] = escalation.facts()
         return escalation
 
@@ -375,40 +351,19 @@ class RegressionSearch:
         return self.problem.with_kernel(best.kernel)
 
 
-def learn_regression(
-    sample: SampledRows,
-    problem: Problem,
-    learning: LearningOptions,
-    seed: int,
-    *,
-    family: bool,
-    warp: bool,
-    columns: int,
-    judged: bool = True,
-    residuals: bool = False,
-) -> Problem:
-    """Learn the kernel of a regression, and return the problem with it; the last logged record
-    holds the kernel.
-
-    sample : holds the rows
-    problem : has the kernel from which the search starts
-    learning : options of kernel learning
-    seed : draws rows and centres
-    family : whether the family of the kernel is chosen
-    warp : whether features may be warped
-    columns : maximum number of columns of a fit
-    judged : whether rivals judge the kernel, which takes memory
-    residuals : whether the fit may have local residuals
-    """
+def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
+    """Learn the kernel of a regression, from that of the problem on, and return the problem with
+    it; the last logged record holds the kernel."""
     d = problem.empty.scaling.n_inputs
-    order = in_order(sample, seed)
-    most = min(ROWS, int(np.sqrt(WORK / d)), columns)
-    turn = learning.metric != "widths"
+    order = in_order(sample, settings.seed)
+    family = settings.family
+    most = min(ROWS, int(np.sqrt(WORK / d)), settings.columns)
+    turn = settings.learning.metric != "widths"
     widths = first_widths(sample, problem, order, most)
     warp_errors: dict[str, float] = {}
-    if warp:
+    if settings.warp:
         problem, widths, warp_errors = warped_if_better(
-            sample, problem, order, most, widths, judged
+            sample, problem, order, most, widths, settings.judged
         )
     widths, turned, evidence = search(
         sample, problem, order, most, widths, family=family, turned=turn
@@ -417,13 +372,11 @@ def learn_regression(
     facts: dict[str, Any] = {"families": evidence, "family": chosen} if family else {}
     if warp_errors:
         facts["warps"] = warp_errors
-    run = RegressionSearch(
-        sample, problem, learning, order, most, columns, family, seed, judged, residuals, facts
-    )
+    run = RegressionSearch(sample, problem, settings, order, most, facts)
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:
-            rows = run.rows(order[: min(columns, LAST_ROWS)])
+            rows = run.rows(order[: min(settings.columns, LAST_ROWS)])
             return run.result(rows, climb(rows, steep, LAST_STEPS), {"form": DIRECTIONS})
         turned = turned if steep is None else steep
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
@@ -436,7 +389,7 @@ def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
     otherwise."""
     if not explains_little(run.rows(run.order[: run.most]), widths):
         return None
-    steep = steep_directions(run.sample, run.problem, run.order, run.columns, widths)
+    steep = steep_directions(run.sample, run.problem, run.order, run.settings.columns, widths)
     if steep is not None:
         run.sample.on_best(run.problem.with_kernel(steep.kernel).empty)
     return steep
@@ -451,7 +404,7 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
     best = form.fit
     square = form.square
     choice = form.choice
-    last = max(min(run.columns, LAST_ROWS), most)
+    last = max(min(run.settings.columns, LAST_ROWS), most)
     judge = None if choice.get("form") == MEAN else run.judge()
     rows = run.rows(order[:last])
     taught = most
@@ -464,7 +417,7 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
         square = escalation.best.losses
         taught = escalation.best.rows
         choice["form"] = DIRECTIONS if inside(best.kernel, run.d, Directions) else EACH
-    if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in each fit
+    if keeps_nearly_all(len(order), most):
         choice["left_out_rmse"] = run.problem.target_scale * float(np.sqrt(square.mean()))
     if len(rows.X) > taught:
         best = climb(rows, best, LAST_STEPS)
@@ -497,7 +450,7 @@ def chosen_form(
         turned: the best directions, if any
         most: number of rows that taught both
     """
-    metric = run.learning.metric
+    metric = run.settings.learning.metric
     if metric == "auto" and not promising(widths, turned, run.d):
         turned = None
     run.sample.on_step("left-out rows")
@@ -546,14 +499,14 @@ def by_tied_evidence(
     problem = (
         problem.with_kernel(with_family(problem.empty.kernel, family, run.d)) if family else problem
     )
-    warm = replace(run.learning, warm=widths.kernel.logs)
+    warm = replace(run.settings.learning, warm=widths.kernel.logs)
     directed = None if turned is None else turned.kernel
     if judge is None or escalation is None or not escalation.first.lost:
         return problem.with_kernel(
-            learn(replace(sample, log=log), problem, warm, run.seed, directed).kernel
+            learn(replace(sample, log=log), problem, warm, run.settings.seed, directed).kernel
         )
     teachers = sample.only(np.setdiff1d(sample.rows.rows, judge.new))
-    stage = learn(replace(teachers, log=log), problem, warm, run.seed, directed)
+    stage = learn(replace(teachers, log=log), problem, warm, run.settings.seed, directed)
     return problem.with_kernel(confirmed(run, stage, judge, [widths.kernel, directed]))
 
 
@@ -648,16 +601,13 @@ def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) 
     """Make the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n = len(rows.X)
-    variance = None if rows.problem.n_classes else rows.noise_of(best)
     facts = {
         "number": 1,
         "candidates": n,
         "iterations": best.evaluations,
         "fit_rows": "sample",
         "choice": choice,
-    }
-    facts |= {
         "gain": 0.0 if first is None else best.value - first[0],
         "termination": Termination.CONVERGED,
     }
-    return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)
+    return kernel_record(rows.problem, best.kernel, rows.noise_of(best), n, best.value, facts)

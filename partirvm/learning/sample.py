@@ -240,55 +240,36 @@ def fitted(
 
     Returns the statistics, α and β, and the posterior.
     """
-    sample.drop_blocks()
-    variances = (
-        problem.target_variance if problem.target_variances is None else problem.target_variances
-    )
-    statistics = _statistics(
-        sample, design, problem.n_classes or problem.n_targets, problem.n_classes
-    )
+    statistics = _statistics(sample, design, problem.n_classes)
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
-    tied = _first_tied(problem, variances) if tied is None else tied
-    return (
-        statistics,
-        *updates(statistics, tied, count, *(() if problem.n_classes else (variances, fixed))),
-    )
+    tied = _first_tied(problem) if tied is None else tied
+    variances = None if problem.likelihood.working.shared_noise else problem.variances
+    return (statistics, *updates(statistics, tied, count, variances, fixed))
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: Any) -> EvidencePoint:
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``; ``last`` is
     ignored."""
-    sample.drop_blocks()
-    statistics = _statistics(
-        sample, design, fit.n_classes or len(design.scaling.t_shift), fit.n_classes
-    )
+    statistics = _statistics(sample, design, fit.n_classes)
     found = posterior(statistics, fit.alpha, fit.beta)
     (slope,) = sample.run(_slope_pass(design, found, fit.beta, fit.n_classes))
     return EvidencePoint(found.log_evidence, slope, statistics.n)
 
 
-def _first_tied(problem: Problem, variances: float | Float) -> Tied:
-    """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual
-    initial noise."""
-    if problem.n_classes:
-        return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
-    variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
+def _first_tied(problem: Problem) -> Tied:
+    """Return the initial α and β: the target variance as prior variance, the usual initial
+    noise."""
+    variance = problem.noise_variance
+    if variance is None:
+        variance = FIRST_NOISE * problem.likelihood.working.first_share * problem.variances
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)
 
 
-def _statistics(
-    sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0
-) -> GramStatistics:
-    """Return the statistics of a design's columns and their targets, which are class indicators for
-    classes.
-
-    Args:
-        sample: holds the rows
-        design: the design of M columns
-        n_targets: number of targets, or of indicators
-        n_classes: number of classes, or 0
-    """
+def _statistics(sample: SampledRows, design: Design, n_classes: int) -> GramStatistics:
+    """Return the statistics of a design's columns and their targets, the indicators of
+    ``n_classes`` classes if it is not 0; the kernel blocks of other designs are dropped."""
+    sample.drop_blocks()
     nothing = design.take(NONE, leading=NONE)
-    offset = np.zeros((0, n_targets))
-    (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
+    no_offset = np.zeros((0, 1))
+    (block,) = sample.run(GramPass(nothing, design, no_offset, n_classes=n_classes))
     return GramStatistics.of(design.all_labels, block)

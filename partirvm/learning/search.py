@@ -47,16 +47,6 @@ from partirvm.types import LEARNING_ROWS, Bool, Float, Int
 LEAST = 20
 """Minimum number of rows for kernel learning."""
 
-CENTRES = 300
-"""Maximum number of centres in the first stage on all rows.
-
-For classes, at most a quarter of the rows are centres: with fewer, small datasets lack detail; with
-more, the evidence overfits. More than two classes use at most 100, to save time; the errors differ
-little."""
-
-MOST_CENTRES = 500
-"""Maximum number of centres after growth; more lower the error by 1 % at most."""
-
 COARSE_ROWS = 3000
 """Maximum number of rows in searches of widths and of fixed directions, with few parameters."""
 
@@ -86,6 +76,32 @@ core."""
 
 
 @dataclass(frozen=True)
+class CentreLimits:
+    """Limits of the numbers of centres of a tied RVM.
+
+    Attributes:
+        share: maximum share of the rows
+        first: maximum number in the first stage on all rows
+        most: maximum number after growth
+    """
+
+    share: float
+    first: int
+    most: int
+
+
+OF_NUMBERS = CentreLimits(SHARE, 300, 500)
+"""For numeric targets; more centres lower the error by 1 % at most."""
+
+OF_TWO_CLASSES = CentreLimits(0.25, 300, 300)
+"""For two classes: with fewer centres, small datasets lack detail; with more, the evidence
+overfits."""
+
+OF_CLASSES = CentreLimits(0.25, 100, 100)
+"""For more classes, to save time; the errors differ little."""
+
+
+@dataclass(frozen=True)
 class LearningOptions:
     """Options of kernel learning: number of rows, and the initial and maximum number of centres.
 
@@ -102,11 +118,34 @@ class LearningOptions:
     warm: Float | None = field(default=None, repr=False, compare=False)
 
 
+@dataclass(frozen=True)
+class SearchSettings:
+    """Settings of the search for a kernel.
+
+    Attributes:
+        learning: options of kernel learning
+        seed: draws rows and centres
+        columns: maximum number of columns of a fit
+        warp: whether features may be warped
+        family: whether the family of the kernel may be chosen
+        judged: whether rivals may judge the kernel, which takes memory
+        residuals: whether the fit may have local residuals
+    """
+
+    learning: LearningOptions
+    seed: int
+    columns: int
+    warp: bool = False
+    family: bool = False
+    judged: bool = True
+    residuals: bool = False
+
+
 def learning_options(
     n_rows: int,
     n_features: int = 1,
     *,
-    n_classes: int = 0,
+    limits: CentreLimits = OF_NUMBERS,
     metric: str = "widths",
     most: int = LEARNING_ROWS,
 ) -> LearningOptions:
@@ -117,24 +156,24 @@ def learning_options(
     Args:
         n_rows: number of rows of the data
         n_features: number of features
-        n_classes: number of classes, or 0
+        limits: of the numbers of centres
         metric: "widths", "directions" or "auto"
         most: maximum number of rows that are used
 
     >>> learning_options(36_000)
     LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths')
-    >>> learning_options(400, n_classes=2).max_centres
+    >>> learning_options(400, limits=OF_TWO_CLASSES).max_centres
     100
     >>> learning_options(2_000, 2_000)
     LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
     rows = min(n_rows, most)
-    room = max(int((0.25 if n_classes else SHARE) * rows), 1)
-    first, most = (100, 100) if n_classes > 2 else (CENTRES, CENTRES if n_classes else MOST_CENTRES)
-    share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)
-    most = max(int(share * min(most, room)), 1)
+    centres = min(limits.most, max(int(limits.share * rows), 1))
+    share = min(np.sqrt(WORK / (rows * centres * n_features)), 1.0)
+    centres = max(int(share * centres), 1)
     evaluations = max(int(share * ascent.MOST), 20)
-    return LearningOptions(max(int(share * rows), 2), min(first, most), most, evaluations, metric)
+    first = min(limits.first, centres)
+    return LearningOptions(max(int(share * rows), 2), first, centres, evaluations, metric)
 
 
 Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
@@ -236,13 +275,12 @@ class KernelSearch:
             "number": self.number,
             "candidates": self.count,
             "iterations": self.evaluations,
-        }
-        facts |= {
             "gain": best.value - self.first,
             "fit_rows": "full" if self.sample.whole else "sample",
+            "choice": self.choice,
+            "termination": self.reason or Termination.CONVERGED,
         }
-        facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
-        variance = None if problem.n_classes else 1 / best.tied.beta
+        variance = 1 / best.tied.beta
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 
@@ -259,23 +297,22 @@ def kernel_record(
     Args:
         problem: has the scaling of the targets
         kernel: the learned kernel
-        variance: noise variance of the scaled targets, a number or (T,), or None for classes
+        variance: noise variance of the scaled targets, a number or (T,)
         rows: number of rows of the evidence
         log_evidence: evidence of the scaled targets in nats
         facts: further fields of the record, among them the number of ``candidates``
     """
     scale = problem.empty.scaling.t_scale
-    shift = 0.0
-    if variance is not None:
+    if problem.likelihood.has_noise:
         facts |= noise(variance, scale)
-        shift = rows * float(np.log(scale).sum())
     facts |= {
         "vectors": facts["candidates"],
         "selection": "random",
         "kernel": kernel.spec(),
         "train_rmse": None,
     }
-    return Record(kind="kernel", rows=rows, log_evidence=log_evidence - shift, **facts)
+    log_evidence -= rows * float(np.log(scale).sum())
+    return Record(kind="kernel", rows=rows, log_evidence=log_evidence, **facts)
 
 
 def scales_of(kernel: Kernel) -> Float:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from partirvm.core.held_back import equal_split
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import along_directions, turnable
@@ -77,8 +78,9 @@ def steep_directions(
         problem.empty.kernel, problem.empty.scaling.n_inputs
     ):
         return None
-    rows = ProcessRows.of(sample, problem, order[:count])
-    left_out = ProcessRows.of(sample, problem, order[count : 2 * count])
+    split = equal_split(order, count)
+    rows = ProcessRows.of(sample, problem, split.known)
+    left_out = ProcessRows.of(sample, problem, split.new)
     best = steep(rows)
     if not np.isfinite(best.value):
         return None

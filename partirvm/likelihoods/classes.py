@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from partirvm.core.laplace import LaplaceState, init
-from partirvm.core.link import LogisticBlock
+from partirvm.core.link import LogisticBlock, targets
 from partirvm.core.newton import NewtonSearch, begin, enter, receive
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
@@ -25,6 +25,7 @@ from partirvm.spec.problem import (
     Problem,
     RoundTraits,
     Start,
+    WorkingTargets,
     survivors,
 )
 from partirvm.types import Columns, Float, Int
@@ -49,6 +50,37 @@ class ClassRounds(RoundTraits):
 
 
 @dataclass(frozen=True)
+class Indicators(WorkingTargets):
+    """The indicators of classes, which share their noise."""
+
+    search: str = "classes"
+    first_share: float = 0.1
+    shared_noise: bool = True
+
+    def of_process(self, problem: Problem, t: Float) -> Float:
+        """Return standardised indicators (n, C) for class codes (n, 1), for two classes only that
+        of the second."""
+        K = problem.n_classes
+        counts = np.bincount(np.asarray(problem.codes), minlength=K)
+        first = int(K == 2)
+        shares = counts / counts.sum()
+        indicators = (t == np.arange(K)) - shares
+        return np.asarray(indicators[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
+
+    def of_levels(self, problem: Problem, t: Float) -> Float:
+        """Return indicators (n, C) for class codes (n, 1), for two classes only that of the
+        second."""
+        indicators = targets(t[:, 0], problem.n_classes)
+        if problem.n_classes == 2:
+            return indicators[:, 1:]
+        return np.asarray(indicators - indicators.mean(axis=0))
+
+
+INDICATORS = Indicators()
+"""What every likelihood of classes learns the kernel from."""
+
+
+@dataclass(frozen=True)
 class ClassLikelihood(Likelihood):
     """A classification likelihood, fitted by Newton steps; it is named after its link."""
 
@@ -59,6 +91,7 @@ class ClassLikelihood(Likelihood):
     dense: bool = False  # stored in checkpoints of 0.1
     at_once: int = 10**6
 
+    working = INDICATORS
     loss_name = "log loss"
     rounds = ClassRounds(draws_errors=True)
     newton = True

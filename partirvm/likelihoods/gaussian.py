@@ -13,7 +13,8 @@ import numpy as np
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import LeftOut, left_out_of, sampled_rows
+from partirvm.core.held_back import sampled_rows
+from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.posterior import posterior
 from partirvm.core.priors import entry_precision
 from partirvm.core.scores import Scores

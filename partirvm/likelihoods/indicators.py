@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.left_out import sampled_rows
+from partirvm.core.held_back import sampled_rows
 from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.classes import OF_CLASSES, ClassRounds, class_record
+from partirvm.likelihoods.classes import INDICATORS, OF_CLASSES, ClassRounds, class_record
 from partirvm.likelihoods.gaussian import FIRST_NOISE, GaussianLikelihood, Solve
 from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
@@ -54,6 +54,7 @@ class IndicatorLikelihood(GaussianLikelihood):
     classifies: bool = True
     at_once: int = 600**2
 
+    working = INDICATORS
     has_noise = False
     has_ramp = True
     loss_name = "log loss"

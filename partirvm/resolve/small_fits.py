@@ -9,12 +9,12 @@ from typing import Any
 from partirvm.core.moments import Moments
 from partirvm.data import Source
 from partirvm.kernels import kernel_from_spec
-from partirvm.learning.class_search import learn_classes
+from partirvm.learning import SEARCHES, TargetSearch
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import MEAN, learn
-from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
+from partirvm.learning.process_search import LAST_ROWS, searchable
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import LearningOptions, learning_options
+from partirvm.learning.search import LearningOptions, SearchSettings, learning_options
 from partirvm.learning.target import with_target
 from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import judging_bytes
@@ -165,7 +165,8 @@ def learning_plan(samples: Samples, problem: Problem) -> LearningPlan:
     metric = "widths" if request.metric == "auto" and not chooses(request) else request.metric
     rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
     d = samples.shape.n_features
-    options = learning_options(n_rows, d, n_classes=problem.n_classes, metric=metric, most=rows)
+    limits = search_of(problem).centres(problem.n_classes)
+    options = learning_options(n_rows, d, limits=limits, metric=metric, most=rows)
     wanted = max(2 * options.max_centres, min(LAST_ROWS, n_rows))
     columns, room = samples.affordable(wanted, LEARNING_ROWS)
     # a block's slopes take as much memory as the block
@@ -180,17 +181,22 @@ def learning_plan(samples: Samples, problem: Problem) -> LearningPlan:
     return LearningPlan(options, columns, room, notes)
 
 
+def search_of(problem: Problem) -> TargetSearch:
+    """Return the kernel search of the problem's target."""
+    return SEARCHES[problem.likelihood.working.search]
+
+
 def is_tied(samples: Samples, problem: Problem, options: LearningOptions) -> bool:
     """Return whether the tied evidence alone learns the kernel, without a process."""
     if not searchable(problem):
         return True
     given = not chooses(samples.request) or options.metric == "directions"
-    return problem.n_classes > 0 and given
+    return given and not search_of(problem).of_given_form
 
 
 def is_judged(samples: Samples, problem: Problem, options: LearningOptions) -> bool:
     """Return whether left-out rows judge the kernel if memory allows it."""
-    return not problem.n_classes and not is_tied(samples, problem, options)
+    return search_of(problem).judged and not is_tied(samples, problem, options)
 
 
 def search(
@@ -220,21 +226,16 @@ def search(
         learn(sample, start, plan.options, request.seed)
         return problem
     warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
-    if problem.n_classes:
-        return learn_classes(
-            sample, start, plan.options, request.seed, warp=warp, columns=plan.columns
-        )
-    return learn_regression(
-        sample,
-        start,
+    settings = SearchSettings(
         plan.options,
         request.seed,
-        family=request.kernel == "auto",
+        plan.columns,
         warp=warp,
-        columns=plan.columns,
+        family=request.kernel == "auto",
         judged=judges,
         residuals=tries_residuals(request.residual, problem.n_rows, problem.n_targets),
     )
+    return search_of(problem).learn(sample, start, settings)
 
 
 def as_searched(

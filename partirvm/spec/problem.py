@@ -112,6 +112,11 @@ class Problem:
         return replace(self, empty=replace(self.empty, scaling=scaling))
 
     @property
+    def variances(self) -> float | Float:
+        """Variances of the scaled targets: a number, or (T,) for several targets."""
+        return self.target_variance if self.target_variances is None else self.target_variances
+
+    @property
     def n_targets(self) -> int:
         """T, the number of targets of a regression."""
         return 1 if self.target_variances is None else len(self.target_variances)
@@ -332,6 +337,32 @@ class RoundTraits:
         return LEAST_GAIN[effort]
 
 
+@dataclass(frozen=True)
+class WorkingTargets:
+    """Numbers that stand for the target while the kernel is learned by least squares: the scaled
+    targets.
+
+    Attributes:
+        search: word of the kernel search in ``learning.SEARCHES``, also of the variances of levels
+        first_share: of the variance of the target in the variance from which the first noise of a
+            tied RVM follows
+        shared_noise: True if all numbers have one noise variance
+    """
+
+    search: str = "numbers"
+    first_share: float = 1.0
+    shared_noise: bool = False
+
+    def of_process(self, problem: Problem, t: Float) -> Float:
+        """Return the numbers (n, C) of an exact process, with mean 0 and mean square 1, for targets
+        (n, T)."""
+        return problem.empty.scaling.targets(t)
+
+    def of_levels(self, problem: Problem, t: Float) -> Float:
+        """Return the numbers (n, C) that effects of levels explain, for targets (n, T)."""
+        return self.of_process(problem, t)
+
+
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
@@ -349,6 +380,8 @@ class Likelihood(Protocol):
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
     single fit."""
+    working: WorkingTargets = WorkingTargets()
+    """Numbers that stand for the target while the kernel is learned."""
     has_noise: bool = False
     """True if the target is the linear predictor plus noise of a variance σ²."""
     has_ramp: bool = False

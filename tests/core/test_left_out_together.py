@@ -6,7 +6,8 @@ import pytest
 from numpy.random import default_rng
 from numpy.testing import assert_allclose, assert_array_equal
 
-from partirvm.core.left_out_together import FOLDS, folds_of, left_out_together
+from partirvm.core.held_back import FOLDS, folds_of
+from partirvm.core.left_out_together import left_out_together
 
 
 @pytest.mark.parametrize("n_targets", [1, 3])
@@ -55,7 +56,7 @@ def test_errors_of_a_fold_equal_those_of_a_fit_to_the_other_rows(n_targets, with
 
 @pytest.mark.parametrize("count", [1, 7, 10, 93])
 def test_folds_hold_each_row_once(count):
-    folds = folds_of(count)
+    folds = folds_of(np.arange(count))
     assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
     assert len(folds) == min(count, FOLDS)
     assert max(map(len, folds)) - min(map(len, folds)) <= 1

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.testing import assert_array_equal
 
+from partirvm.core.held_back import LEVEL_FOLDS, level_folds
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data import as_source
-from partirvm.data.folds import FOLDS, FoldedSource, folded, folds_of_rows
+from partirvm.data.folds import FoldedSource, folded
 from partirvm.scaling.levels import FOLD
 from partirvm.scaling.maps import FeatureMap, Scaling, unfolded_inputs
 
@@ -22,7 +23,7 @@ def rows(n=5000, L=12):
 
 def features(L=12):
     """The second feature is embedded with folds, the third without."""
-    tables = ((1, np.zeros((FOLDS + 1, L + 2, 2))), (2, np.zeros((1, L + 2, 1))))
+    tables = ((1, np.zeros((LEVEL_FOLDS + 1, L + 2, 2))), (2, np.zeros((1, L + 2, 1))))
     return replace(FeatureMap.plain(3), tables=tables)
 
 
@@ -43,7 +44,7 @@ def test_a_row_has_the_same_fold_in_every_way_of_reading():
     assert_array_equal(shorter.gather(np.arange(3000)).X, inputs[:3000])
     scaling = Scaling(np.zeros(4), np.ones(4), np.zeros(1), np.ones(1), features())
     assert_array_equal(unfolded_inputs(inputs, scaling), X)
-    assert np.bincount(folds_of_rows(np.arange(8000))).min() > 900
+    assert np.bincount(level_folds(np.arange(8000))).min() > 900
 
 
 def test_only_sources_of_embedded_features_have_folds():

@@ -12,7 +12,8 @@ from waves import bent_plane
 from partirvm import jobs
 from partirvm.core import ascent
 from partirvm.data import ingest
-from partirvm.learning import class_search, search
+from partirvm.learning import SEARCHES, class_search
+from partirvm.learning.search import CentreLimits
 from partirvm.options import Request
 
 pytestmark = pytest.mark.bits
@@ -87,8 +88,10 @@ def test_a_learned_kernel_has_the_same_bits_on_three_workers(
     """Classes leave out rows first; the kernel of numbers is learned again."""
     monkeypatch.setattr(class_search, "ROWS", 60)
     monkeypatch.setattr(ascent, "MOST", 3)
-    monkeypatch.setattr(search, "CENTRES", 30 if K else 5)
-    monkeypatch.setattr(search, "MOST_CENTRES", 5)
+    limits = CentreLimits(0.25, 30, 30) if K else CentreLimits(0.5, 5, 5)
+    for word, search in SEARCHES.items():
+        few = replace(search, centres=lambda n_classes: limits)
+        monkeypatch.setitem(SEARCHES, word, few)
     request = Request(strategy="working-set", partition_size=40, max_rounds=2)
     data = classes[K] if K else waves
     local = jobs.fit(data.url, str(tmp_path / "here"), request)

@@ -69,7 +69,7 @@ def carry_learning_again(job, **options):
 
 def make_small(set_value):
     """Set constants so that 2,000 rows exceed memory and need six cells."""
-    constants = {"core.left_out.LEFT_OUT_ROWS": 600, "likelihoods.gaussian.LEFT_OUT_ROWS": 600}
+    constants = {"core.held_back.LEFT_OUT_ROWS": 600, "likelihoods.gaussian.LEFT_OUT_ROWS": 600}
     constants |= {"local.cells.CELL_ROWS": 300, "resolve.resolve.RESIDUAL_SHARE": 400}
     for place, value in constants.items():
         set_value(f"partirvm.{place}", value)

@@ -16,8 +16,9 @@ from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
 from partirvm.fit.driver import Watcher
 from partirvm.kernels import Gaussian, kernel_from_spec
-from partirvm.learning import search as kernel_search
+from partirvm.learning import SEARCHES
 from partirvm.learning.sample import STAGES
+from partirvm.learning.search import CentreLimits
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
@@ -120,8 +121,8 @@ def test_little_memory_limits_the_centres_of_kernel_learning(data):
 
 def test_a_kernel_that_is_learned_again_is_in_the_history(monkeypatch):
     """From ten centres at first; the last accepted kernel is the model's."""
-    monkeypatch.setattr(kernel_search, "CENTRES", 10)
-    monkeypatch.setattr(kernel_search, "MOST_CENTRES", 10)
+    few = replace(SEARCHES["numbers"], centres=lambda n_classes: CentreLimits(0.5, 10, 10))
+    monkeypatch.setitem(SEARCHES, "numbers", few)
     options = {
         "gamma": "learn-per-feature",
         "strategy": "working-set",

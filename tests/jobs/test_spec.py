@@ -100,7 +100,7 @@ def test_a_spec_says_whether_local_residuals_are_tried(resolved, options):
     options = dict(options)
     rows = source(classes=options.pop("classes", 0))
     executor = LocalExecutor(1)
-    spec = resolve(rows, replace(ASKED, **options), executor)
+    spec = resolve(rows, replace(REQUEST, **options), executor)
     executor.close()
     assert spec.options.residual == resolved
     assert (spec.plan.residuals is None) == (resolved == "none")

@@ -14,6 +14,7 @@ from partirvm.learning.class_search import (
     ONE,
     UNSCALED,
     choose,
+    class_centres,
     learn_classes,
     left_out,
     one_width,
@@ -21,18 +22,17 @@ from partirvm.learning.class_search import (
 )
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import EACH
-from partirvm.learning.search import learning_options
+from partirvm.learning.search import SearchSettings, learning_options
 from partirvm.likelihoods.passes import SlopePass
 
 
 def learned(X, codes, K, **hooks):
     """The last line of the history, and the returned problem."""
     lines = []
-    learning = learning_options(len(X), n_classes=K)
+    learning = learning_options(len(X), limits=class_centres(K))
+    settings = SearchSettings(learning, seed=0, columns=1000)
     with sample_of(X, codes, lines=lines, **hooks) as sample:
-        found = learn_classes(
-            sample, problem_of(X, codes, K=K), learning, 0, warp=False, columns=1000
-        )
+        found = learn_classes(sample, problem_of(X, codes, K=K), settings)
     assert lines[-1].kernel == found.empty.kernel.spec()
     return lines[-1], found
 

@@ -12,7 +12,8 @@ from sampling import problem_of, sample_of
 from scipy import stats
 
 from partirvm import RVMRegressor, load_model, save_model
-from partirvm.data.folds import folded_inputs, folds_of_rows
+from partirvm.core.held_back import level_folds
+from partirvm.data.folds import folded_inputs
 from partirvm.learning.embedding import LevelSums, embedded, of_unknown, random_effects
 from partirvm.scaling.levels import with_folds, without_folds
 from partirvm.scaling.maps import FeatureMap
@@ -53,7 +54,7 @@ def test_planted_effects_are_found_up_to_a_rotation():
 
     assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
     assert not table[40:].any()  # unknown and missing levels: the common point
-    inputs = scaling.inputs(folded_inputs(X, scaling.features, folds_of_rows(np.arange(len(X)))))
+    inputs = scaling.inputs(folded_inputs(X, scaling.features, level_folds(np.arange(len(X)))))
     assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
     assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
 
@@ -179,10 +180,10 @@ def test_effects_without_a_fold_are_those_of_the_other_rows():
     scaling, _ = embedding_of(X, y, 300)
     ((_, blocks),) = scaling.features.tables
     ((_, doubts),) = scaling.features.doubts
-    inputs = folded_inputs(X, scaling.features, folds_of_rows(np.arange(900)))
+    inputs = folded_inputs(X, scaling.features, level_folds(np.arange(900)))
     assert_allclose(scaling.noise_factor(inputs).mean(), 1.0, rtol=1e-9)
     doubts = doubts / scaling.features.share
-    folds = folds_of_rows(np.arange(900))
+    folds = level_folds(np.arange(900))
     outside = folds != 2
     counts, sums = (np.bincount(codes[outside], each, 300) for each in (None, y[outside]))
     full = 1 / (

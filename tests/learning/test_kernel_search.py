@@ -10,6 +10,7 @@ from sampling import arm, problem_of, sample_of
 
 from partirvm.core.ascent import OFF
 from partirvm.kernels import Gaussian, kernel_from_spec
+from partirvm.learning import SEARCHES
 from partirvm.learning.forms import learn
 from partirvm.learning.search import KernelSearch, learning_options
 from partirvm.spec.problem import Options
@@ -20,7 +21,8 @@ def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=Non
     """The lines of history (as dicts, with the kernel itself) that learning leaves."""
     problem = problem_of(X, y, **about)
     lines = []
-    learning = learning_options(rows or len(X), n_classes=problem.n_classes)
+    limits = SEARCHES[problem.likelihood.working.search].centres(problem.n_classes)
+    learning = learning_options(rows or len(X), limits=limits)
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)

@@ -13,7 +13,7 @@ from partirvm.kernels import Gaussian, Matern32
 from partirvm.learning import process_search
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
 from partirvm.learning.process_search import first_widths, left_out, search
-from partirvm.learning.search import learning_options
+from partirvm.learning.search import SearchSettings, learning_options
 
 
 def learned(
@@ -33,9 +33,8 @@ def learned(
     learning = learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
-        process_search.learn_regression(
-            sample, problem, learning, 0, family=family, warp=False, columns=columns
-        )
+        settings = SearchSettings(learning, seed=0, columns=columns, family=family)
+        process_search.learn_regression(sample, problem, settings)
     return lines[-1]
 
 
@@ -133,8 +132,7 @@ def test_a_stop_keeps_the_best_kernel_so_far():
 
     with sample_of(X, y, on_best=best) as sample:
         watched = replace(sample, on_progress=stop)
+        settings = SearchSettings(learning, seed=0, columns=1000)
         with pytest.raises(Stopped):
-            process_search.learn_regression(
-                watched, problem_of(X, y), learning, 0, family=False, warp=False, columns=1000
-            )
+            process_search.learn_regression(watched, problem_of(X, y), settings)
     assert isinstance(best[-1].kernel, Gaussian)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tables import rough
 
 from partirvm import RVMRegressor
-from partirvm.core.left_out_together import FOLDS
+from partirvm.core.held_back import FOLDS
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.fit import local_residuals as neighbours

@@ -135,7 +135,7 @@ def test_the_gain_is_recorded_if_the_rows_exceed_the_memory(monkeypatch):
     """The memory holds 300 of 1,500 rows of six numbers."""
     searched = 4096 * 2 * (2 + 6)
     (X, y) = rough(1500)
-    monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
+    monkeypatch.setattr("partirvm.core.held_back.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr(
         "partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400))
     )

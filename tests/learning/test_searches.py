@@ -1,0 +1,55 @@
+"""The kernel search of a kind of target: every likelihood has one, and a new one needs no change of
+``learning``."""
+
+from dataclasses import replace
+
+import numpy as np
+from sampling import arm, problem_of, sample_of
+
+from partirvm.learning import SEARCHES
+from partirvm.learning.level_variances import TABLES
+from partirvm.learning.search import SearchSettings, learning_options
+from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
+from partirvm.likelihoods.gaussian import GaussianLikelihood
+from partirvm.spec.problem import WorkingTargets
+
+
+class LogTargets(WorkingTargets):
+    """The standardised logarithms of positive targets."""
+
+    def of_process(self, problem, t):
+        logs = np.log(t)
+        return (logs - logs.mean()) / logs.std()
+
+
+class LogLikelihood(GaussianLikelihood):
+    """A likelihood whose kernel is learned from logarithms; nothing else differs."""
+
+    working = LogTargets()
+
+
+def learned(X, y, likelihood):
+    """The kernel that the search of a likelihood learns from targets of variance one."""
+    standardised = (y - y.mean()) / y.std()
+    problem = replace(problem_of(X, standardised), likelihood=likelihood)
+    search = SEARCHES[problem.likelihood.working.search]
+    options = learning_options(len(X), limits=search.centres(0))
+    with sample_of(X, y) as sample:
+        problem = search.learn(sample, problem, SearchSettings(options, seed=0, columns=1000))
+    return problem.empty.kernel
+
+
+def test_every_likelihood_has_a_search_and_tables_of_levels():
+    words = {likelihood.working.search for likelihood in LIKELIHOODS.values()}
+    assert words <= SEARCHES.keys()
+    assert words <= TABLES.keys()
+
+
+def test_a_likelihood_says_from_which_numbers_the_kernel_is_learned():
+    """A smooth logarithm: from e^t it is learned as from t, although e^t itself has other
+    widths."""
+    X, f = arm(150, 3)
+    logs = (f - f.mean()) / f.std()
+    kernel = learned(X, np.exp(3 * logs), LogLikelihood())
+    assert np.allclose(kernel.gamma, learned(X, logs, GAUSSIAN).gamma, rtol=1e-3)
+    assert not np.allclose(kernel.gamma, learned(X, np.exp(3 * logs), GAUSSIAN).gamma, rtol=0.1)
