@@ -13,7 +13,7 @@ from partirvm.data.arrays import in_process
 from partirvm.data.labels import Labels, coded, find_classes
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.model import ClassModel
-from partirvm.options.table import Auto, MultiClass
+from partirvm.options.table import Auto, ClassLikelihood
 from partirvm.types import Float
 
 
@@ -25,7 +25,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     relevance vectors z_m among the training rows, into probabilities; two classes have one
     predictor, more classes one each. Weights have Gaussian priors, whose precisions maximise the
     evidence of a Laplace approximation, whose Newton steps are passes over the rows, or of least
-    squares on class indicators (``multi_class``).
+    squares on class indicators (``likelihood``).
 
     Parameters
     ----------
@@ -108,11 +108,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         process.
     verbose : bool, default=False
         Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
-    multi_class : {"auto", "pooled", "multinomial"}, default="auto"
-        Classification model: "pooled" (least squares on class indicators, calibrated on left-out
-        rows), "multinomial" (logistic link or softmax), or "auto" ("multinomial" for two
-        overlapping classes in at most 50,000 rows). With a given kernel, "auto" is "multinomial"
-        for two classes with at most 50,000 rows, whether or not they overlap.
+    likelihood : {"auto", "pooled", "multinomial"}, default="auto"
+        Distribution of the target: "auto"; "gaussian" for numbers; for classes, "pooled" (least
+        squares on class indicators, calibrated on left-out rows) or "multinomial" (logistic link or
+        softmax). "auto" is "gaussian" for numbers, "multinomial" for two overlapping classes in at
+        most 50,000 rows, and "pooled" for other classes. With a given kernel, "auto" is
+        "multinomial" for two classes with at most 50,000 rows, whether or not they overlap.
     moderate : {"auto", True, False}, default="auto"
         Take the uncertainty of the weights into account in class probabilities. Has no effect for
         "pooled", whose probabilities are calibrated on left-out rows. A linear predictor f with
@@ -168,7 +169,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     """
 
     _: KW_ONLY
-    multi_class: MultiClass = "auto"
+    likelihood: ClassLikelihood = "auto"
     moderate: bool | Auto = "auto"
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 

@@ -21,31 +21,27 @@ MANY_ROWS = 50_000
 the log loss would rise by .003 to .01."""
 
 
-def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likelihood:
+def likelihood_for(n_classes: int, word: str, n_rows: int = 0) -> Likelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of
-    an option.
-
-    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises
-    ``KeyError``.
-    """
+    the option ``likelihood``. Raises ``KeyError``."""
     if n_classes and n_rows > MANY_ROWS and word == "auto":
         return POOLED
     for likelihood in LIKELIHOODS.values():
         fits = likelihood.classifies == (n_classes > 0) and (
             n_classes == 2 or not likelihood.binary
         )
-        if fits and (word in likelihood.words or not isinstance(word, str)):
+        if fits and word in likelihood.words:
             return likelihood
     raise KeyError(word)
 
 
-def words_of(*, classes: bool) -> tuple[str, ...]:
-    """Return the option values that select a likelihood in classification (``classes=True``) or
-    regression."""
+def words_of(*, classes: bool | None) -> tuple[str, ...]:
+    """Return the option values that select a likelihood in classification (``classes=True``), in
+    regression, or in either (None)."""
     words = (
         word
         for likelihood in LIKELIHOODS.values()
-        if likelihood.classifies == classes
+        if classes is None or likelihood.classifies == classes
         for word in likelihood.words
     )
     return tuple(dict.fromkeys(words))

@@ -57,7 +57,7 @@ class GaussianLikelihood(Likelihood):
     """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
 
     name: str = "gaussian"
-    words: tuple[str, ...] = ("estimate",)
+    words: tuple[str, ...] = ("auto", "gaussian")
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> AnyModel:
         return Model.from_fit(design, fit, columns)

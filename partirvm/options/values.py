@@ -230,7 +230,7 @@ class WorkingSet(Value, name="working-set", of="strategy"):
 
 @dataclass(repr=False)
 class Noise(Value, name="auto", of="noise"):
-    """Noise that is estimated under a prior, or whose variance is fixed.
+    """Noise that is estimated under a prior.
 
     Examples
     --------
@@ -241,7 +241,6 @@ class Noise(Value, name="auto", of="noise"):
     """
 
     form: NoiseForm | float = held("noise")
-    variance: float | str = held("noise_variance")
     prior: tuple[float, float] = held("noise_prior")
 
 

@@ -552,7 +552,7 @@ def _tries_residuals(request: Request, shape: DataShape) -> bool:
         tries_residuals(request.residual, shape.n_rows, shape.n_targets)
         and shape.measured
         and not shape.n_classes
-        and request.noise_variance == "estimate"
+        and request.estimates_noise
     )
 
 

@@ -21,7 +21,7 @@ from partirvm.execution import Executor
 from partirvm.execution.local import MomentsPass
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import labels_by_name
-from partirvm.likelihoods import likelihood_for
+from partirvm.likelihoods import likelihood_for, words_of
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.metric import Metric
 from partirvm.options import Request
@@ -130,7 +130,7 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         several
         or classes
         or priors
-        or request.noise_variance != "estimate"
+        or not request.estimates_noise
         or not request.standardize
     )
     warps = request.warp_target != "none"
@@ -157,7 +157,7 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
             "residual='local' needs numeric targets: leave residual='auto'",
         ),
         (
-            request.residual == "local" and request.noise_variance != "estimate",
+            request.residual == "local" and not request.estimates_noise,
             "residual='local' needs an estimated noise variance: leave noise out, or "
             "residual='auto'",
         ),
@@ -259,10 +259,10 @@ def new_problem(
         require_no_constant_target(source, variances)
     scales = scaling.t_scale
     noise: Any = None
-    if not n_classes and not isinstance(request.noise_variance, str):
-        noise = np.clip(request.noise_variance / scales**2, *NOISE)
+    if not n_classes and not isinstance(request.noise, str):
+        noise = np.clip(request.noise / scales**2, *NOISE)
         noise = noise if several else float(noise[0])
-    likelihood = request.multi_class if n_classes else request.noise_variance
+    Check("word", words_of(classes=n_classes > 0))("likelihood", request.likelihood)
     return Problem(
         n_rows=source.n_rows,
         empty=empty,
@@ -272,7 +272,7 @@ def new_problem(
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out,
-        likelihood=likelihood_for(n_classes, likelihood, source.n_rows),
+        likelihood=likelihood_for(n_classes, request.likelihood, source.n_rows),
         n_classes=n_classes,
         codes=codes,
         prior=_prior(request, float(scales[0]), labels_by_name(functions, source.columns.features)),

@@ -96,13 +96,7 @@ def check_parameters(request: Request) -> Request:
             "kernel and basis are both none: set a kernel, or basis functions such as "
             "basis='linear'"
         )
-    Check("word", words_of(classes=True))("multi_class", p.multi_class)
-    if not isinstance(p.noise, str):
-        p = replace(p, noise="auto", noise_variance=p.noise)
-    if isinstance(p.noise_variance, str):
-        Check("word", ("a number > 0", *words_of(classes=False)))(
-            "noise_variance", p.noise_variance
-        )
+    Check("word", words_of(classes=p.classify))("likelihood", p.likelihood)
     if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
         raise UsageError(
             "strategy 'split-merge' has no rounds: leave max_rounds out; fit_rows is 'full' or "
@@ -362,6 +356,7 @@ def _options(plan: Plan, centres: int = 0) -> Options:
         options["max_passes"] = request.max_iterations
     options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements, "centres": centres}
     options["learning_columns"] = plan.learning_columns
+    options["noise"] = request.noise if isinstance(request.noise, str) else CONSTANT
     return Options(**options, residual_bytes=plan.machine.limit // RESIDUAL_SHARE)
 
 
@@ -393,8 +388,8 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     request = replace(
         request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate
     )
-    multi_class = problem.likelihood.name if K and problem.likelihood.dense else request.multi_class
-    return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)
+    likelihood = problem.likelihood.name if K and problem.likelihood.dense else request.likelihood
+    return replace(request, strategy=schedule.name, partition_size=size, likelihood=likelihood)
 
 
 def schedule_for(

@@ -252,8 +252,8 @@ def as_searched(
     scale = problem.target_scale
     choice = entry["choice"] or {}
     kernel = kernel_from_spec(entry["kernel"])
-    multi_class = samples.request.multi_class
-    likelihood = searched.likelihood if multi_class == "auto" else problem.likelihood
+    is_chosen = samples.request.likelihood == "auto"
+    likelihood = searched.likelihood if is_chosen else problem.likelihood
     problem = problem.with_scaling(searched.empty.scaling).with_kernel(kernel)
     features = problem.empty.scaling.features
     if features is not None and features.doubts and entry["noise_variance"]:

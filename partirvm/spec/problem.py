@@ -305,8 +305,7 @@ class Likelihood(Protocol):
 
     name: str
     words: tuple[str, ...]
-    """Option values that select this likelihood: of ``multi_class`` in classification, else of
-    ``noise_variance``."""
+    """Values of the option ``likelihood`` that select this likelihood."""
     classifies: bool = False
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per

@@ -221,8 +221,8 @@ def test_the_first_help_tells_the_three_steps(cli):
             "raise --memory-limit or lower --partition-size.",
         ),
         (
-            "with multi_class='pooled'; use fit_rows=\"sample\"",
-            "with --multi-class pooled; use --likelihood sample",
+            "with likelihood='pooled'; use fit_rows=\"sample\"",
+            "with --likelihood pooled; use --fit-rows sample",
         ),
         (
             "leave fit_intercept=False out, say allow_code=True",

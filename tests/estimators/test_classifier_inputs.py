@@ -63,12 +63,12 @@ def test_two_classes_by_the_formulas():
     assert {each["train_rmse"] for each in model.history_} == {None}
 
 
-@pytest.mark.parametrize("multi_class", ["multinomial", "pooled"])
-def test_three_classes_by_the_formulas(multi_class):
+@pytest.mark.parametrize("likelihood", ["multinomial", "pooled"])
+def test_three_classes_by_the_formulas(likelihood):
     """One predictor for each class; softmax, of indicators after the ramp."""
     X, codes = blobs()
     model = RVMClassifier(
-        **OPTIONS, standardize=False, moderate=False, multi_class=multi_class
+        **OPTIONS, standardize=False, moderate=False, likelihood=likelihood
     ).fit(X, codes)
     Z = model.relevance_vectors_
     assert (model.weights_.shape, model.alpha_.shape) == ((3, len(Z)), (len(Z),))

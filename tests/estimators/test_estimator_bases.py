@@ -155,7 +155,7 @@ def test_classes(asked, classes):
     codes = np.digitize(
         y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7])
     )
-    options = {"multi_class": "multinomial", "random_state": 0, "tol": 1e-9, **asked}
+    options = {"likelihood": "multinomial", "random_state": 0, "tol": 1e-9, **asked}
     model = RVMClassifier(basis="linear", **options).fit(X, codes)
     found = model.model_
     alpha = np.repeat(found.alpha[:, None], found.mean.shape[1], axis=1)

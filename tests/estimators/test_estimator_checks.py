@@ -75,7 +75,7 @@ def test_scikit_learns_checks_of_others(estimator, check):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize(
-    "options", some([{}, {**ROUNDS, "multi_class": "multinomial"}], [{}]), ids=["basic", "rounds"]
+    "options", some([{}, {**ROUNDS, "likelihood": "multinomial"}], [{}]), ids=["basic", "rounds"]
 )
 def test_a_row_of_weight_two_is_two_rows_of_classes(options):
     """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes

@@ -69,11 +69,11 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
 
 
 @pytest.mark.parametrize(
-    ("strategy", "multi_class"),
+    ("strategy", "likelihood"),
     [pytest.param("working-set", "multinomial", marks=pytest.mark.slow), ("incremental", "auto")],
 )
 def test_classes_have_the_same_bits_everywhere(
-    classes, three_workers, tmp_path, strategy, multi_class
+    classes, three_workers, tmp_path, strategy, likelihood
 ):
     """Model and history of three classes: inline, and on three workers that keep kernel blocks."""
     asked = Request(
@@ -82,7 +82,7 @@ def test_classes_have_the_same_bits_everywhere(
         fit_rows="full",
         partition_size=30,
         max_rounds=2,
-        multi_class=multi_class,
+        likelihood=likelihood,
     )
     here = jobs.fit(classes[3].url, str(tmp_path / "here"), asked)
     keeping = replace(asked, kernel_store="memory")

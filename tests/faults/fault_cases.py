@@ -26,10 +26,10 @@ CASES = {
         partition_size=40,
         stop_fraction=0.9,
         max_rounds=4,
-        multi_class="multinomial",
+        likelihood="multinomial",
     ),
     "pooled": Request(
-        gamma=2.0, strategy="working-set", partition_size=40, max_rounds=4, multi_class="pooled"
+        gamma=2.0, strategy="working-set", partition_size=40, max_rounds=4, likelihood="pooled"
     ),
 }
 """Each a second or two of work, with five to eight places to go on from; three classes have tens of

@@ -155,7 +155,7 @@ def test_a_fit_without_a_kernel_goes_on(tmp_path):
     some(
         [
             (2, {"strategy": "basic", "class_weight": "balanced"}),
-            (3, {"strategy": "incremental", "multi_class": "multinomial", "partition_size": 60}),
+            (3, {"strategy": "incremental", "likelihood": "multinomial", "partition_size": 60}),
         ],
         [(2, {"strategy": "basic", "class_weight": "balanced"})],
     ),

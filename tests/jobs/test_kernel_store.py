@@ -65,7 +65,7 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     executor = LocalExecutor(1)
     limit = resident_memory() + (400 << 20)
     monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: limit / 0.7)
-    asked = replace(ASKED, fit_rows="full", partition_size=100, multi_class="multinomial")
+    asked = replace(ASKED, fit_rows="full", partition_size=100, likelihood="multinomial")
     auto = resolve(source, asked, executor).plan
     given = resolve(source, replace(asked, memory_limit=limit), executor).plan
     executor.close()

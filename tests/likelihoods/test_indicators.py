@@ -214,7 +214,7 @@ def test_two_classes_may_have_indicators_too(rows):
     """``pooled`` of two classes: probabilities near those of the logistic link, in one dense fit a
     round."""
     X, y = rows
-    one = RVMClassifier(gamma=0.5, multi_class="pooled", random_state=0).fit(X, y > 0)
+    one = RVMClassifier(gamma=0.5, likelihood="pooled", random_state=0).fit(X, y > 0)
     other = RVMClassifier(gamma=0.5, random_state=0).fit(X, y > 0)
     assert (one.model_.ramp is None, other.model_.ramp is None) == (False, True)
     assert one.decision_function(X).shape == (len(X),)
@@ -246,6 +246,6 @@ def test_two_classes_that_hardly_overlap_are_pooled():
     ):
         assert (RVMClassifier(random_state=0).fit(rows, y).model_.ramp is not None) == pooled
     assert (
-        RVMClassifier(multi_class="multinomial", random_state=0).fit(pixels, even).model_.ramp
+        RVMClassifier(likelihood="multinomial", random_state=0).fit(pixels, even).model_.ramp
         is None
     )

@@ -183,8 +183,8 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
     X, y, clean = rows
     asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}
     robust, plain = (
-        jobs.fit(data, str(tmp_path / noise), Request(noise_variance=noise, **asked)).model
-        for noise in ("student", "estimate")
+        jobs.fit(data, str(tmp_path / likelihood), Request(likelihood=likelihood, **asked)).model
+        for likelihood in ("student", "auto")
     )
     assert_mode(robust, X, y)
     off = np.abs(robust.predict(X) - clean).mean()
@@ -196,7 +196,7 @@ def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
     """The kernel is learned with Gaussian noise; the partition size is measured by the likelihood
     itself."""
     X, y, clean = rows
-    model = RVMRegressor(noise=Noise(variance="student"), random_state=0).fit(X, y)
+    model = RVMRegressor(likelihood="student", random_state=0).fit(X, y)
     assert np.abs(model.predict(X) - clean).mean() < 0.1
-    with pytest.raises(UsageError, match=r"noise_variance is 'nobody'; known: .*estimate, student"):
-        RVMRegressor(noise=Noise(variance="nobody")).fit(X, y)
+    with pytest.raises(UsageError, match=r"likelihood is 'nobody'; known: .*gaussian, student"):
+        RVMRegressor(likelihood="nobody").fit(X, y)

@@ -37,8 +37,7 @@ GIVEN = {
     "noise_prior": ("1,2", (1.0, 2.0)),
     "alpha_prior": ("1,2", (1.0, 2.0)),
     "fixed_alpha": ("bias=1e-6", {"bias": 1e-6}),
-    "noise_variance": ("0.5", 0.5),
-    "multi_class": ("pooled", "pooled"),
+    "likelihood": ("pooled", "pooled"),
     "stop_fraction": ("0.25", 0.25),
     "tol": ("1e-3", 1e-3),
 }
@@ -92,7 +91,7 @@ def test_every_option_has_a_flag_that_agrees(name):
     [
         (table.StrategyName, ("auto", *STRATEGIES)),
         (table.SolverName, SOLVERS),
-        (table.MultiClass, words_of(classes=True)),
+        (table.ClassLikelihood, words_of(classes=True)),
     ],
 )
 def test_the_words_are_those_that_are_known(words, known):
@@ -121,10 +120,10 @@ def test_one_text_for_each_option():
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_constructors_follow_the_table(estimator):
-    """Names and defaults; at most 24 parameters; every option is a parameter of an estimator or in
+    """Names and defaults; at most 25 parameters; every option is a parameter of an estimator or in
     a value of one."""
     parameters = inspect.signature(estimator).parameters
-    assert len(parameters) <= 24
+    assert len(parameters) <= 25
     for name in set(parameters) - {"random_state", "client", "verbose"}:
         assert parameters[name].default == TABLE[name].default, name
     reached = {
