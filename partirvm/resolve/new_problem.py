@@ -126,13 +126,7 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     fast = request.solver == "fast"
     priors = any(request.alpha_prior) or any(request.noise_prior)
     slow = classes or several or priors or bool(request.fixed_alpha)
-    changed = (
-        several
-        or classes
-        or priors
-        or not request.estimates_noise
-        or not request.standardize
-    )
+    changed = several or classes or priors or not request.estimates_noise or not request.standardize
     warps = request.warp_target != "none"
     one = "a warped target must be one number, standardized"
     for wrong, message in (

@@ -54,8 +54,7 @@ FITS = {
     ),
     "split-merge": (
         "numbers",
-        "--strategy split-merge --gamma 1 --partition-size 60 --fit-rows sample "
-        "--sample-rows 200",
+        "--strategy split-merge --gamma 1 --partition-size 60 --fit-rows sample --sample-rows 200",
     ),
     "basic with priors": (
         "few",

@@ -99,9 +99,7 @@ def test_one_row_of_each_class(strategy, K):
     y = np.arange(K)
     options = {} if strategy == "basic" else {"partition_size": 2}
     for likelihood in MULTI_CLASS:
-        model = fitted(
-            X, y, NO_VECTOR, NARROW, strategy=strategy, likelihood=likelihood, **options
-        )
+        model = fitted(X, y, NO_VECTOR, NARROW, strategy=strategy, likelihood=likelihood, **options)
         p = told(model, X)
         assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
 

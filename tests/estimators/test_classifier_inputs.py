@@ -67,9 +67,9 @@ def test_two_classes_by_the_formulas():
 def test_three_classes_by_the_formulas(likelihood):
     """One predictor for each class; softmax, of indicators after the ramp."""
     X, codes = blobs()
-    model = RVMClassifier(
-        **OPTIONS, standardize=False, moderate=False, likelihood=likelihood
-    ).fit(X, codes)
+    model = RVMClassifier(**OPTIONS, standardize=False, moderate=False, likelihood=likelihood).fit(
+        X, codes
+    )
     Z = model.relevance_vectors_
     assert (model.weights_.shape, model.alpha_.shape) == ((3, len(Z)), (len(Z),))
     assert model.intercept_.shape == (3,)

@@ -15,7 +15,7 @@ import pytest
 from by_default import some
 from scipy.optimize import minimize
 
-from partirvm import Noise, RVMRegressor, ingest, jobs
+from partirvm import RVMRegressor, ingest, jobs
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
