@@ -160,7 +160,7 @@ def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path
     }
     assert list(data.notes) == ["my id", "zone"]
     taken = ingest(
-        table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"]
+        table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], exclude=["my id"]
     )
     assert (taken.columns.features, len(taken.columns.categories["zone"])) == (("zone",), 9)
 
