@@ -37,8 +37,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         products.
     gamma : str, float or array of shape (d,), default="learn"
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide). "auto" is an alias of
-        "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+        a number, or one number per feature (see Kernels in the guide).
+        gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features), here "scale".
     max_vectors : int or None, default=None
         Maximum number of relevance vectors. A fit of all rows at once deletes the others in steps.
     max_rounds : int or None, default=None

@@ -5,7 +5,7 @@ coordinates.
 learns it.
 """
 
-from partirvm.kernels.base import ALIASES, KERNELS, Family, Kernel, NoKernel, kernel_from_spec
+from partirvm.kernels.base import KERNELS, Family, Kernel, NoKernel, kernel_from_spec
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.functions import FunctionKernel
 from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial

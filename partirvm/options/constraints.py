@@ -29,7 +29,6 @@ class Check:
         above: a number must be larger.
         below: a number must be smaller.
         size: the exact number of ``numbers``; 0 for any.
-        aliases: pairs of a word and the word that it stands for.
     """
 
     kind: str
@@ -39,11 +38,9 @@ class Check:
     above: float | None = None
     below: float | None = None
     size: int = 0
-    aliases: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
         """Return the value that the request stores for the option ``name``."""
-        value = dict(self.aliases).get(value, value) if isinstance(value, str) else value
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         return _KEPT[self.kind](self, name, value)

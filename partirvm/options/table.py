@@ -28,7 +28,7 @@ Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
 Gamma: TypeAlias = (
-    Literal["learn", "learn-shared", "learn-per-feature", "scale", "auto"] | float | Sequence[float]
+    Literal["learn", "learn-shared", "learn-per-feature", "scale"] | float | Sequence[float]
 )
 ClassLikelihood: TypeAlias = Literal["auto", "pooled", "multinomial"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
@@ -199,7 +199,7 @@ class Request:
     """
 
     kernel: Any = everyday("auto")
-    gamma: Any = everyday("learn", Check("any", aliases=(("auto", "learn"),)))
+    gamma: Any = everyday("learn")
     max_vectors: int | None = everyday(None, COUNT)
     max_rounds: int | None = everyday(None, COUNT)
     effort: str = everyday("balanced", one_of(Effort))

@@ -158,7 +158,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Raises ``UsageError`` for an invalid value, and for an option that is set twice.
 
     >>> strategy = WorkingSet(selection="gain")
-    >>> found = flat({"strategy": strategy, "selection": "auto", "gamma": "auto"})
+    >>> found = flat({"strategy": strategy, "selection": "auto", "gamma": "learn"})
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
     ['working-set', 'gain', 'learn']
     """
