@@ -174,7 +174,7 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     np.testing.assert_allclose(
         model.explain(X[1:], background)["values"], expected[1:], rtol=0, atol=1e-10
     )
-    with pytest.raises(UsageError, match="products over columns.*shap"):
+    with pytest.raises(UsageError, match=r"products over columns.*shap"):
         model.explain(X, background)
 
 
