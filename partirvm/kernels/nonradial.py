@@ -24,7 +24,6 @@ from partirvm.kernels.base import (
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.kernels.permission import Function
 from partirvm.options.constraints import Check
-from partirvm.options.values import field_with_text
 from partirvm.types import Float
 
 
@@ -85,6 +84,21 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
     """Laplacian (ℓ1) kernel ``exp(−Σ_j gamma_j |x_j − z_j|)``, as in
     ``sklearn.metrics.pairwise.laplacian_kernel``.
 
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+
     Examples
     --------
     >>> from partirvm import Laplacian
@@ -101,6 +115,21 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 class Categorical(Family, name="categorical", form=PreparedSteps):
     """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use
     ``OnColumns``.
+
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
 
     Examples
     --------
@@ -178,6 +207,25 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
 
     Non-default values of ``degree`` and ``coef0`` need a numeric gamma.
 
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+    degree : int, default=3
+        Degree of the polynomial, at least 1.
+    coef0 : float, default=1.0
+        Constant that is added to the inner product, at least 0.
+
     Examples
     --------
     >>> from partirvm import Polynomial
@@ -185,8 +233,8 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
     Polynomial(gamma=(1.0,), degree=2)
     """
 
-    degree: int = field_with_text(3, "Degree of the polynomial, at least 1.")
-    coef0: float = field_with_text(1.0, "Constant that is added to the inner product, at least 0.")
+    degree: int = 3
+    coef0: float = 1.0
     numbers: ClassVar[dict[str, Check]] = {
         "degree": Check("whole", least=1),
         "coef0": Check("real", least=0),

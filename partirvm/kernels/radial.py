@@ -134,6 +134,21 @@ class RadialTriangle:
 class Gaussian(Family, name="gaussian", form=PreparedRadial):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
 
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+
     Examples
     --------
     >>> from partirvm import Gaussian, RVMRegressor
@@ -157,6 +172,21 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
 @dataclass(frozen=True, repr=False)
 class Matern32(Family, name="matern32", form=PreparedRadial):
     """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once-differentiable functions.
+
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
 
     Examples
     --------
@@ -182,6 +212,21 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
 @dataclass(frozen=True, repr=False)
 class Matern52(Family, name="matern52", form=PreparedRadial):
     """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice-differentiable functions.
+
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
 
     Examples
     --------
