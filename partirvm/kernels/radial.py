@@ -95,7 +95,7 @@ class PreparedRadial(PreparedKernel):
         for group, block in self.slopes(points, values, weights):
             sums += block.T @ right[group]
         U = (points - self.origin) * self.root
-        return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
+        return 2 * self.root * (U * sums[:, d:] - sums[:, :d])
 
 
 class RadialTriangle:
@@ -374,11 +374,11 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
-        return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
+        return self.kernel.widths(len(self.axes)) @ self.matrix**2
 
     def effective(self, n_features: int) -> Bool:
         widths = np.where(self.kernel.widths(len(self.axes)) > NEGLIGIBLE, 1.0, 0.0)
-        return np.asarray(widths @ self.matrix**2 > 0.0)
+        return widths @ self.matrix**2 > 0.0
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.axes)))

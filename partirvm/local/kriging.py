@@ -400,7 +400,7 @@ class DensityDerivatives:
         all pairs."""
         offsets = self.conditional.rows.offsets
         squares = (offsets.unscaled or offsets).squares
-        return np.asarray(np.square(offsets.scales) * (-self.by_pairs.ravel() @ squares))
+        return np.square(offsets.scales) * (-self.by_pairs.ravel() @ squares)
 
 
 @dataclass(frozen=True)

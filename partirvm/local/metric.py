@@ -105,7 +105,7 @@ class Metric:
 def _axes_of(kernel: Any, d: int) -> Float:
     """Return the axes (r', d) of a kernel of d features."""
     if isinstance(kernel, Directions):
-        return np.asarray(np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix)
+        return np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix
     widths = kernel.widths(d)
     return np.diag(widths if isinstance(kernel, Laplacian) else np.sqrt(widths))
 

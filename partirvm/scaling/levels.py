@@ -32,7 +32,7 @@ def of_levels(table: Float, codes: Float) -> Float:
     """Return the elements of a table (B, L + 2, …) for a feature's codes (n,), with shape (n,
     …)."""
     n_blocks, n_levels = table.shape[:2]
-    return np.asarray(table[blocks_of(codes, n_blocks), levels_of(codes, n_levels - 2)])
+    return table[blocks_of(codes, n_blocks), levels_of(codes, n_levels - 2)]
 
 
 def with_folds(codes: Float, count: int, folds: Int) -> Float:
@@ -45,7 +45,7 @@ def with_folds(codes: Float, count: int, folds: Int) -> Float:
 
 def without_folds(codes: Float, count: int) -> Float:
     """Return the codes (n,) of training rows as they were before ``with_folds``."""
-    return np.asarray(np.where(levels_of(codes, count) == count + 1, np.nan, np.floor(codes)))
+    return np.where(levels_of(codes, count) == count + 1, np.nan, np.floor(codes))
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:

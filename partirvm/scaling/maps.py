@@ -200,7 +200,7 @@ class TargetMap(DeclaredState):
         """Return z for targets t. For the logarithm, a target that is not positive counts as
         1e-300."""
         if self.kind == "log":
-            return np.asarray(np.log(np.maximum(t, 1e-300)))
+            return np.log(np.maximum(t, 1e-300))
         return t if self.kind == "none" else np.asarray(np.arcsinh((t - self.centre) / self.spread))
 
     def log_slope(self, t: Float) -> Float:
