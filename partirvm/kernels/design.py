@@ -276,11 +276,11 @@ class Design(DeclaredState):
         labels = np.concatenate([self.labels, other.labels])
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
-    def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> "Design":
-        """Return the design whose centres are rows with these points (k, d) and numbers (k,), each
-        with K columns."""
+    def with_centres(self, points: Float, rows: Int) -> "Design":
+        """Return the design without leading columns whose centres are rows with these points (k, d)
+        and numbers (k,), each with K columns."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
         return replace(
-            self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE
+            self, centres=np.repeat(points, count, axis=0), labels=labels, bias=False, active=NONE
         )

@@ -428,8 +428,8 @@ class Units:
         return cls(square, length, square / float(np.mean(noises)))
 
 
-def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
-    """Return kernels, the best of which starts a search: from as much noise as signal to hardly any
+def starts_of(panels: Panels) -> list[LocalKernel]:
+    """Return Matérn kernels, the best of which starts a search: from as much noise as signal to hardly any
     noise.
 
     The density has maxima at a length near the usual distance, where a search begins, and at large
@@ -438,7 +438,7 @@ def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
     units = Units.of(panels)
     length = START_LENGTH * units.length
     return [
-        LocalKernel(family, units.variance, length, share * units.noise, 1.0, 3.0)
+        LocalKernel("matern32", units.variance, length, share * units.noise, 1.0, 3.0)
         for share in START_NOISES
     ]
 

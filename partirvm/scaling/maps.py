@@ -136,11 +136,6 @@ class FeatureMap(DeclaredState):
         return {j: table.shape[1] - 2 for j, table in self.tables if len(table) > 1}
 
     @property
-    def n_folds(self) -> int:
-        """The number of folds of the training rows; 0 without ``folded`` features."""
-        return max((len(table) for _, table in self.tables), default=1) - 1
-
-    @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         features = np.arange(len(self.spreads))
