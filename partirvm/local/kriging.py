@@ -429,8 +429,8 @@ class Units:
 
 
 def starts_of(panels: Panels) -> list[LocalKernel]:
-    """Return Matérn kernels, the best of which starts a search: from as much noise as signal to hardly any
-    noise.
+    """Return Matérn kernels, the best of which starts a search: from as much noise as signal to
+    hardly any noise.
 
     The density has maxima at a length near the usual distance, where a search begins, and at large
     ones (polynomials).
