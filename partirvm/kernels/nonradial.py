@@ -86,18 +86,8 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 
     Parameters
     ----------
-    gamma : default="learn"
-        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide).
-    multiples : default=(1.0,)
-        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
-        with structure at several scales: each candidate row offers one basis function per multiple.
-        If gamma is learned, learning starts from these multiples.
-    metric : {"auto", "widths", "directions"}, default="auto"
-        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
-        width per feature), "directions" (learned combinations of up to 45 features, each with a
-        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
-        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------
@@ -118,18 +108,8 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
 
     Parameters
     ----------
-    gamma : default="learn"
-        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide).
-    multiples : default=(1.0,)
-        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
-        with structure at several scales: each candidate row offers one basis function per multiple.
-        If gamma is learned, learning starts from these multiples.
-    metric : {"auto", "widths", "directions"}, default="auto"
-        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
-        width per feature), "directions" (learned combinations of up to 45 features, each with a
-        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
-        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------
@@ -209,18 +189,8 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
 
     Parameters
     ----------
-    gamma : default="learn"
-        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide).
-    multiples : default=(1.0,)
-        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
-        with structure at several scales: each candidate row offers one basis function per multiple.
-        If gamma is learned, learning starts from these multiples.
-    metric : {"auto", "widths", "directions"}, default="auto"
-        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
-        width per feature), "directions" (learned combinations of up to 45 features, each with a
-        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
-        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
     degree : int, default=3
         Degree of the polynomial, at least 1.
     coef0 : float, default=1.0

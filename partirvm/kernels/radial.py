@@ -175,18 +175,8 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
 
     Parameters
     ----------
-    gamma : default="learn"
-        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide).
-    multiples : default=(1.0,)
-        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
-        with structure at several scales: each candidate row offers one basis function per multiple.
-        If gamma is learned, learning starts from these multiples.
-    metric : {"auto", "widths", "directions"}, default="auto"
-        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
-        width per feature), "directions" (learned combinations of up to 45 features, each with a
-        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
-        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------
@@ -215,18 +205,8 @@ class Matern52(Family, name="matern52", form=PreparedRadial):
 
     Parameters
     ----------
-    gamma : default="learn"
-        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide).
-    multiples : default=(1.0,)
-        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
-        with structure at several scales: each candidate row offers one basis function per multiple.
-        If gamma is learned, learning starts from these multiples.
-    metric : {"auto", "widths", "directions"}, default="auto"
-        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
-        width per feature), "directions" (learned combinations of up to 45 features, each with a
-        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
-        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------

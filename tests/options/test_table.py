@@ -107,7 +107,11 @@ def test_one_text_for_each_option():
     for name, row in TABLE.items():
         assert row.help
         assert " ".join(help_of(row.help).split()) in out, name
-    for kind in (RVMRegressor, RVMClassifier, *VALUES, *WITH_GAMMA.values()):
+    for kind in set(WITH_GAMMA.values()) - {WITH_GAMMA["gaussian"]}:
+        assert "gamma, multiples, metric : optional\n    As for ``Gaussian``." in inspect.getdoc(
+            kind
+        )
+    for kind in (RVMRegressor, RVMClassifier, *VALUES, WITH_GAMMA["gaussian"]):
         assert not re.search(r"\w  +\w", inspect.getdoc(kind))
         documented = " ".join(inspect.getdoc(kind).split())
         held = {each.name: each.metadata.get("option", each.name) for each in fields(kind)}
