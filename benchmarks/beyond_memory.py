@@ -178,7 +178,7 @@ def experiment(place: Path, rows: int, fit_rows: str) -> list[dict[str, Any]]:
         "--memory-limit",
         LIMIT,
     )
-    asked += ("--likelihood", fit_rows, "--scheduler", cluster.address, "--quiet")
+    asked += ("--fit-rows", fit_rows, "--scheduler", cluster.address, "--quiet")
     try:
         before = cluster.read()
         first = Command("fit", data, whole, *asked).end()

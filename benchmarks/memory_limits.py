@@ -148,7 +148,7 @@ SETTINGS = (
     Setting("2 classes, split-merge", FEW_OF_TWO, 256,
             {"gamma": 2.0, "partition_size": 150, "strategy": "split-merge"}),
     Setting("50 classes", FIFTY, 512, rounds(50, 1)),
-    Setting("50 classes, one softmax", FIFTY, 512, rounds(50, 1, multi_class="multinomial")),
+    Setting("50 classes, one softmax", FIFTY, 512, rounds(50, 1, likelihood="multinomial")),
     Setting("regression, blocks in memory", MANY, 256, rounds(100, 3, kernel_store="memory")),
     Setting("regression, blocks in Zarr", MANY, 256, rounds(100, 3, kernel_store="zarr")),
     Setting("predict with intervals", MANY, 192, rounds(300, 2, 30.0), then="interval"),

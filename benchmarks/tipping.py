@@ -38,14 +38,14 @@ COLUMNS = {
 }  # fmt: skip
 
 SOFTMAX_COLUMNS = {
-    "data": "", "rows": "d", "multi_class": "", "log_loss": ".4f", "error": ".4f", "vectors": "d", "seconds": ".1f",
+    "data": "", "rows": "d", "likelihood": "", "log_loss": ".4f", "error": ".4f", "vectors": "d", "seconds": ".1f",
 }  # fmt: skip
 
 SHARED = {
     "multinomial": "α of each vector",
     "auto": "default",
 }
-"""Values of ``multi_class`` and their names."""
+"""Values of ``likelihood`` and their names."""
 
 
 def over(case: str, printed: str, best: float | None, fits: list[tuple[int, float, float]]) -> Row:
@@ -147,8 +147,8 @@ def softmax(folder: str) -> list[Row]:
     for name, (X, y) in sets(folder).items():
         size = min(1500, int(0.6 * len(y)))
         X, new, y, truth = train_test_split(X, y, train_size=size, random_state=0, stratify=y)
-        for multi_class, title in SHARED.items():
-            model = RVMClassifier(multi_class=multi_class, random_state=0)
+        for likelihood, title in SHARED.items():
+            model = RVMClassifier(likelihood=likelihood, random_state=0)
             vectors, error, seconds = timed(
                 model,
                 X,
@@ -159,7 +159,7 @@ def softmax(folder: str) -> list[Row]:
             row = {
                 "data": name,
                 "rows": size,
-                "multi_class": title,
+                "likelihood": title,
                 "log_loss": loss,
                 "error": error,
             }

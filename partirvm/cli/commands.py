@@ -92,8 +92,6 @@ INGEST_OPTIONS = (
     ),
     click.option(
         "--exclude",
-        "--drop",
-        "exclude",
         type=options.NAMES,
         default=(),
         help="Columns to leave out.",

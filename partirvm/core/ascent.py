@@ -181,7 +181,7 @@ def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
     move, change = pairs[-1]
     share = move @ slopes / (move @ change)
     step = _step(slopes - share * change, pairs[:-1], inverse)
-    return np.asarray(step + (share - change @ step / (move @ change)) * move)
+    return step + (share - change @ step / (move @ change)) * move
 
 
 def size(vector: Float) -> float:

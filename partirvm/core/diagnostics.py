@@ -183,4 +183,4 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
 def _bins(p: Float, count: int) -> Int:
     """Return the numbers of the equal bins of [0, 1] that hold the values; an inner edge belongs to
     the upper bin."""
-    return np.asarray(np.searchsorted(np.arange(1, count) / count, p, side="right"))
+    return np.searchsorted(np.arange(1, count) / count, p, side="right")

@@ -83,7 +83,7 @@ def moderated(f: Float, variance: Float) -> Float:
     classification networks"); the error is below about 0.02. With several classes, each predictor
     is moderated before the softmax (Gibbs 1997).
     """
-    return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
+    return f / np.sqrt(1.0 + variance * (np.pi / 8.0))
 
 
 LOGIT_VARIANCES = np.geomspace(1e-3, 400.0, 60)

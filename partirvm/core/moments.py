@@ -84,9 +84,7 @@ class ColumnMoments:
         """Mask (columns,), True where a column's values differ by at most one unit in the last
         place (rounding)."""
         with np.errstate(all="ignore"):
-            return np.asarray(
-                (self.total > 0) & (self.maximum - self.minimum <= np.spacing(self.largest))
-            )
+            return (self.total > 0) & (self.maximum - self.minimum <= np.spacing(self.largest))
 
     @property
     def variance(self) -> Float:

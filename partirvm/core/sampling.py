@@ -54,9 +54,7 @@ def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
     """Return negative keys (n,) of rows with weights ``chances`` (n,) and row numbers (n,); −∞ for
     a weight of zero."""
     with np.errstate(over="ignore"):
-        return np.asarray(
-            np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
-        )
+        return np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
 
 
 def uniform(rows: Int, draw: tuple[int, int]) -> Float:

@@ -152,7 +152,7 @@ def interval_score(t: Float, low: Float, high: Float, level: float) -> Float:
         level: probability of the intervals
     """
     outside = np.maximum(np.maximum(low - t, t - high), 0.0)
-    return np.asarray(high - low + 2 / (1 - level) * outside)
+    return high - low + 2 / (1 - level) * outside
 
 
 def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:

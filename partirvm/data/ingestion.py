@@ -59,7 +59,6 @@ def ingest(
     target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    drop: Sequence[str] = (),
     categorical: str | Sequence[str] = "auto",
     weights: str | None = None,
     noise: str | None = None,
@@ -96,8 +95,8 @@ def ingest(
         they share relevance vectors.
     features : sequence of str, optional
         Feature columns, in this order. The default is all columns except targets and weights.
-    exclude, drop : sequence of str
-        Columns to leave out; the two options are synonyms.
+    exclude : sequence of str
+        Columns to leave out.
     categorical : "auto", "none" or sequence of str
         Features whose values are labels, stored as integer codes; a sequence may contain "auto",
         which means all text columns. Dates and times not listed here become days since 2000-01-01
@@ -165,7 +164,7 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    exclude = (*exclude, *drop)
+    exclude = tuple(exclude)
     categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
     new_columns = (
         features is not None

@@ -341,7 +341,8 @@ def check_values(where: str, moments: Moments, columns: Columns) -> None:
     empty = [columns.features[place] for place in empty_places]
     if moments.inputs.n and empty:
         raise DataError(
-            f"{where}: no row has a value in [{listed(empty)}]: leave these columns out (`--drop`)"
+            f"{where}: no row has a value in [{listed(empty)}]: leave these columns out "
+            "(`--exclude`)"
         )
 
 

@@ -15,7 +15,7 @@ from partirvm.data.labels import Labels, coded, find_classes, label_array
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.model import ClassModel
-from partirvm.options.table import Auto, MultiClass
+from partirvm.options.table import Auto, ClassLikelihood
 from partirvm.types import Columns, Float
 
 
@@ -27,7 +27,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     relevance vectors z_m among the training rows, into probabilities; two classes have one
     predictor, more classes one each. Weights have Gaussian priors, whose precisions maximise the
     evidence of a Laplace approximation, whose Newton steps are passes over the rows, or of least
-    squares on class indicators (``multi_class``).
+    squares on class indicators (``likelihood``).
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         products.
     gamma : str, float or array of shape (d,), default="learn"
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide). "auto" is an alias of
-        "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+        a number, or one number per feature (see Kernels in the guide).
+        gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features), here "scale".
     max_vectors : int or None, default=None
         Maximum number of relevance vectors. A fit of all rows at once deletes the others in steps.
     max_rounds : int or None, default=None
@@ -110,11 +110,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         process.
     verbose : bool, default=False
         Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
-    multi_class : {"auto", "pooled", "multinomial"}, default="auto"
-        Classification model: "pooled" (least squares on class indicators, calibrated on left-out
-        rows), "multinomial" (logistic link or softmax), or "auto" ("multinomial" for two
-        overlapping classes in at most 50,000 rows). With a given kernel, "auto" is "multinomial"
-        for two classes with at most 50,000 rows, whether or not they overlap.
+    likelihood : {"auto", "pooled", "multinomial"}, default="auto"
+        Distribution of the target: "auto"; "gaussian" for numbers; for classes, "pooled" (least
+        squares on class indicators, calibrated on left-out rows) or "multinomial" (logistic link or
+        softmax). "auto" is "gaussian" for numbers, "multinomial" for two overlapping classes in at
+        most 50,000 rows, and "pooled" for other classes. With a given kernel, "auto" is
+        "multinomial" for two classes with at most 50,000 rows, whether or not they overlap.
     moderate : {"auto", True, False}, default="auto"
         Take the uncertainty of the weights into account in class probabilities. Has no effect for
         "pooled", whose probabilities are calibrated on left-out rows. A linear predictor f with
@@ -170,7 +171,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     """
 
     _: KW_ONLY
-    multi_class: MultiClass = "auto"
+    likelihood: ClassLikelihood = "auto"
     moderate: bool | Auto = "auto"
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 

@@ -65,8 +65,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         products.
     gamma : str, float or array of shape (d,), default="learn"
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
-        a number, or one number per feature (see Kernels in the guide). "auto" is an alias of
-        "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+        a number, or one number per feature (see Kernels in the guide).
+        gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features), here "scale".
     max_vectors : int or None, default=None
         Maximum number of relevance vectors. A fit of all rows at once deletes the others in steps.
     max_rounds : int or None, default=None
@@ -150,6 +150,11 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         job's files). Nearness is measured in the kernel's metric; ``model_.sparse()`` is the model
         without these rows. This needs an estimated noise variance; each target has its own local
         kernel. ``Local(neighbours=30)`` sets its option.
+    likelihood : str, default="auto"
+        Distribution of the target: "auto"; "gaussian" for numbers; for classes, "pooled" (least
+        squares on class indicators, calibrated on left-out rows) or "multinomial" (logistic link or
+        softmax). "auto" is "gaussian" for numbers, "multinomial" for two overlapping classes in at
+        most 50,000 rows, and "pooled" for other classes.
     reference : {"auto", "none"}, default="auto"
         "auto": after a fit of at least 1,000 rows with a learned kernel, compare the model with
         boosted trees on left-out rows, and warn if the trees are clearly better. "none": skip this
@@ -209,6 +214,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     noise: NoiseForm | float | Noise = "auto"
     _: KW_ONLY
     residual: Residual | Local = "auto"
+    likelihood: str = "auto"
     reference: AutoOrNone = "auto"
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

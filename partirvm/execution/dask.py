@@ -37,7 +37,7 @@ from partirvm.process import (
     unloaded_bytes,
     usable_cores,
 )
-from partirvm.spec.passes import Pass
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import DenseFit, Solved
 
 R = TypeVar("R")

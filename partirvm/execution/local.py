@@ -35,7 +35,7 @@ from partirvm.process import (
     unloaded_bytes,
     usable_cores,
 )
-from partirvm.spec.passes import Panel, Pass, Rows, between
+from partirvm.spec.panel_pass import Panel, Pass, Rows, between
 from partirvm.spec.problem import DenseFit, Solved
 from partirvm.types import PANEL_ROWS, Int
 

@@ -26,7 +26,7 @@ from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
 from partirvm.resolve.resolve import FitSpec
 from partirvm.scaling.maps import unfolded_inputs
-from partirvm.spec.history import Spent
+from partirvm.spec.entries import Spent
 from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Bool, Float, Int
 
 MOST_BYTES = 1 << 23

@@ -28,9 +28,9 @@ from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
 from partirvm.model.sensitivity import feature_relevance, most_rows
 from partirvm.process import on_threads, one_blas_thread
-from partirvm.spec.history import Entry as Entry
-from partirvm.spec.history import Record, Spent, line
-from partirvm.spec.passes import Pass
+from partirvm.spec.entries import Entry as Entry
+from partirvm.spec.entries import Record, Spent, line
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import DenseFit, Options, PassFit, Problem, Solved
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.instructions import FitResiduals, LearnKernel, Save, Steps, Stopped

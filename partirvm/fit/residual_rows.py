@@ -17,7 +17,7 @@ from partirvm.learning.sample import gathered
 from partirvm.learning.target import require_positive
 from partirvm.local.cells import Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
-from partirvm.spec.history import Spent
+from partirvm.spec.entries import Spent
 from partirvm.storage import open_folder
 from partirvm.strategies.instructions import FitResiduals
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS, Float, Int

@@ -35,7 +35,7 @@ class Checkpoint:
 
 
 KIND = "partirvm-checkpoint"
-FORMAT = 21
+FORMAT = 22
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
 """Fits of a state and their statistics, which are annotated as ``Any``."""

@@ -24,7 +24,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.facts import basis_functions_json, directions_json, sizes_json
 from partirvm.quoting import html_table
-from partirvm.spec.history import Record
+from partirvm.spec.entries import Record
 from partirvm.storage import Where, open_folder
 from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require

@@ -51,7 +51,7 @@ from partirvm.storage.records import (
     to_json,
 )
 
-FORMAT = 12
+FORMAT = 13
 READS = 5  # maximum number of reads of a model
 KEPT = {
     "model": 2,

@@ -5,27 +5,17 @@ coordinates.
 learns it.
 """
 
-from partirvm.kernels.base import ALIASES, KERNELS, Family, Kernel, NoKernel, kernel_from_spec
+from partirvm.kernels.base import KERNELS, Family, Kernel, NoKernel, kernel_from_spec
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.functions import FunctionKernel
 from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
-from partirvm.options.values import document
 
-_FAMILIES: tuple[type[Family], ...] = (
-    Gaussian,
-    Laplacian,
-    Matern32,
-    Matern52,
-    Polynomial,
-    Categorical,
-)
-
-WITH_GAMMA = {family.name: family for family in _FAMILIES}
+WITH_GAMMA: dict[str, type[Family]] = {
+    family.name: family
+    for family in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
+}
 """Kernels that are fully specified by a name and gamma."""
-
-for _family in _FAMILIES:
-    document(_family)
 
 NAMES: dict[str, type[Kernel]] = {
     **WITH_GAMMA,

@@ -22,9 +22,6 @@ KERNELS: dict[str, type["Kernel"]] = {}
 """Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is
 defined."""
 
-ALIASES = {"rbf": "gaussian"}
-"""Alternative names of kernels, as in scikit-learn."""
-
 NEGLIGIBLE = 1e-30
 """A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can
 still rise again."""
@@ -412,7 +409,7 @@ def origin_of(centres: Float, origin: Float | None) -> Float:
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
     """Return the kernel of a spec, ``{"name": ..., parameters}``. Raises ``UsageError`` for an
     invalid spec."""
-    name = ALIASES.get(spec.get("name", ""), spec.get("name"))
+    name = spec.get("name")
     if name not in KERNELS:
         raise UsageError(
             f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}"

@@ -54,9 +54,7 @@ class LocalNoise(DeclaredState):
     def factor(self, points: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float:
         """Return the noise factor (n,) at points (n, d); ``product`` multiplies kernel values (n,
         m) by weights."""
-        return np.asarray(
-            np.exp(product(self.kernel.values(points, self.centres), self.weights) - self.shift)
-        )
+        return np.exp(product(self.kernel.values(points, self.centres), self.weights) - self.shift)
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ class Design(DeclaredState):
         """Return the peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
         peaks = np.array([kernel.diagonal(centres) for kernel in self.kernels or (self.kernel,)])
-        return np.asarray(peaks[self.which, np.arange(len(centres))])
+        return peaks[self.which, np.arange(len(centres))]
 
     def block(self, X: Float, out: Float | None = None) -> Float:
         """Return Φ at raw inputs X (n, d), in ``out`` or a new array (n, M) stored column by
@@ -278,11 +276,11 @@ class Design(DeclaredState):
         labels = np.concatenate([self.labels, other.labels])
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
-    def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> "Design":
-        """Return the design whose centres are rows with these points (k, d) and numbers (k,), each
-        with K columns."""
+    def with_centres(self, points: Float, rows: Int) -> "Design":
+        """Return the design without leading columns whose centres are rows with these points (k, d)
+        and numbers (k,), each with K columns."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()
         return replace(
-            self, centres=np.repeat(points, count, axis=0), labels=labels, bias=bias, active=NONE
+            self, centres=np.repeat(points, count, axis=0), labels=labels, bias=False, active=NONE
         )

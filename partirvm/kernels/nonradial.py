@@ -24,7 +24,6 @@ from partirvm.kernels.base import (
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.kernels.permission import Function
 from partirvm.options.constraints import Check
-from partirvm.options.values import field_with_text
 from partirvm.types import Float
 
 
@@ -85,6 +84,11 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
     """Laplacian (ℓ1) kernel ``exp(−Σ_j gamma_j |x_j − z_j|)``, as in
     ``sklearn.metrics.pairwise.laplacian_kernel``.
 
+    Parameters
+    ----------
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
+
     Examples
     --------
     >>> from partirvm import Laplacian
@@ -104,6 +108,11 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 class Categorical(Family, name="categorical", form=PreparedSteps):
     """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use
     ``OnColumns``.
+
+    Parameters
+    ----------
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------
@@ -181,6 +190,15 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
 
     Non-default values of ``degree`` and ``coef0`` need a numeric gamma.
 
+    Parameters
+    ----------
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
+    degree : int, default=3
+        Degree of the polynomial, at least 1.
+    coef0 : float, default=1.0
+        Constant that is added to the inner product, at least 0.
+
     Examples
     --------
     >>> from partirvm import Polynomial
@@ -188,8 +206,8 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
     Polynomial(gamma=(1.0,), degree=2)
     """
 
-    degree: int = field_with_text(3, "Degree of the polynomial, at least 1.")
-    coef0: float = field_with_text(1.0, "Constant that is added to the inner product, at least 0.")
+    degree: int = 3
+    coef0: float = 1.0
     numbers: ClassVar[dict[str, Check]] = {
         "degree": Check("whole", least=1),
         "coef0": Check("real", least=0),

@@ -96,7 +96,7 @@ class PreparedRadial(PreparedKernel):
         for group, block in self.slopes(points, values, weights):
             sums += block.T @ right[group]
         U = (points - self.origin) * self.root
-        return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
+        return 2 * self.root * (U * sums[:, d:] - sums[:, :d])
 
 
 class RadialTriangle:
@@ -149,6 +149,21 @@ class RadialKernel(Family, form=PreparedRadial):
 class Gaussian(RadialKernel, name="gaussian"):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
 
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
+
     Examples
     --------
     >>> from partirvm import Gaussian, RVMRegressor
@@ -174,6 +189,11 @@ class Gaussian(RadialKernel, name="gaussian"):
 @dataclass(frozen=True, repr=False)
 class Matern32(RadialKernel, name="matern32"):
     """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once-differentiable functions.
+
+    Parameters
+    ----------
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------
@@ -201,6 +221,11 @@ class Matern32(RadialKernel, name="matern32"):
 @dataclass(frozen=True, repr=False)
 class Matern52(RadialKernel, name="matern52"):
     """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice-differentiable functions.
+
+    Parameters
+    ----------
+    gamma, multiples, metric : optional
+        As for ``Gaussian``.
 
     Examples
     --------
@@ -348,14 +373,14 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
 
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
-        return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
+        return self.kernel.widths(len(self.axes)) @ self.matrix**2
 
     def axes_of_distance(self, n_features: int) -> Float | None:
         return np.asarray(np.sqrt(self.kernel.widths(len(self.axes)))[:, None] * self.matrix)
 
     def effective(self, n_features: int) -> Bool:
         widths = np.where(self.kernel.widths(len(self.axes)) > NEGLIGIBLE, 1.0, 0.0)
-        return np.asarray(widths @ self.matrix**2 > 0.0)
+        return widths @ self.matrix**2 > 0.0
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.axes)))

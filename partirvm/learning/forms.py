@@ -40,7 +40,7 @@ from partirvm.learning.search import (
     grow,
 )
 from partirvm.likelihoods.passes import InputGradientPass
-from partirvm.spec.history import Entry
+from partirvm.spec.entries import Entry
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 

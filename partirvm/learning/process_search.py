@@ -41,7 +41,7 @@ from partirvm.learning.search import LOSS, KernelSearch, SearchSettings, kernel_
 from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.learning.turning import directions, promising
 from partirvm.process import in_threads
-from partirvm.spec.history import Record
+from partirvm.spec.entries import Record
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 

@@ -25,8 +25,8 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import on_threads, one_blas_thread
-from partirvm.spec.history import Record, Spent
-from partirvm.spec.passes import Pass
+from partirvm.spec.entries import Record, Spent
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import Problem
 from partirvm.strategies.fit_rows import fresh
 from partirvm.types import Float, Int

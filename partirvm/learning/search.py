@@ -38,7 +38,7 @@ from partirvm.kernels.composed import Several, replaced
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise
-from partirvm.spec.history import Record
+from partirvm.spec.entries import Record
 from partirvm.spec.problem import Problem
 from partirvm.strategies.instructions import KernelLearned, LearnKernel
 from partirvm.strategies.stages import SHARE

@@ -7,6 +7,7 @@ from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.likelihoods.indicators import IndicatorLikelihood
 from partirvm.options import Request
+from partirvm.options.constraints import Check
 from partirvm.spec.problem import Likelihood
 
 GAUSSIAN = GaussianLikelihood()
@@ -24,20 +25,16 @@ MANY_ROWS = 50_000
 the log loss would rise by .003 to .01."""
 
 
-def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likelihood:
+def likelihood_for(n_classes: int, word: str, n_rows: int = 0) -> Likelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of
-    an option.
-
-    The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises
-    ``KeyError``.
-    """
+    the option ``likelihood``. Raises ``KeyError``."""
     if n_classes and n_rows > MANY_ROWS and word == "auto":
         return POOLED
     for likelihood in LIKELIHOODS.values():
         fits = likelihood.classifies == (n_classes > 0) and (
             n_classes == 2 or not likelihood.binary
         )
-        if fits and (word in likelihood.words or not isinstance(word, str)):
+        if fits and word in likelihood.words:
             return likelihood
     raise KeyError(word)
 
@@ -45,25 +42,25 @@ def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likeli
 def requested_likelihood(
     classes: tuple[Any, ...] | None, request: Request, n_rows: int
 ) -> Likelihood:
-    """Return the likelihood of a request.
+    """Return the likelihood of a request. Raises ``UsageError`` for a word of another target.
 
     Args:
         classes: of the target, None for a number
-        request: the options, of which multi_class and noise_variance are read
+        request: the options, of which likelihood is read
         n_rows: number of rows
     """
-    if classes is None:
-        return likelihood_for(0, request.noise_variance)
-    return likelihood_for(max(len(classes), 1), request.multi_class, n_rows)
+    Check("word", words_of(classes=classes is not None))("likelihood", request.likelihood)
+    n_classes = 0 if classes is None else max(len(classes), 1)
+    return likelihood_for(n_classes, request.likelihood, n_rows)
 
 
-def words_of(*, classes: bool) -> tuple[str, ...]:
-    """Return the option values that select a likelihood in classification (``classes=True``) or
-    regression."""
+def words_of(*, classes: bool | None) -> tuple[str, ...]:
+    """Return the option values that select a likelihood in classification (``classes=True``), in
+    regression, or in either (None)."""
     words = (
         word
         for likelihood in LIKELIHOODS.values()
-        if likelihood.classifies == classes
+        if classes is None or likelihood.classifies == classes
         for word in likelihood.words
     )
     return tuple(dict.fromkeys(words))

@@ -16,7 +16,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.model import ClassModel
-from partirvm.spec.passes import Pass, positions
+from partirvm.spec.panel_pass import Pass, positions
 from partirvm.spec.problem import (
     Draw,
     Likelihood,

@@ -24,7 +24,7 @@ from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_pr
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import AnyModel, Model
-from partirvm.spec.passes import Pass, Rows, positions
+from partirvm.spec.panel_pass import Pass, Rows, positions
 from partirvm.spec.problem import (
     DenseFit,
     Draw,
@@ -67,7 +67,7 @@ class GaussianLikelihood(Likelihood):
     """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
 
     name: str = "gaussian"
-    words: tuple[str, ...] = ("estimate",)
+    words: tuple[str, ...] = ("auto", "gaussian")
 
     has_noise = True
     rounds = RoundTraits(ranks_gains=True, fewer_candidates=True, learns_again=True)

@@ -26,7 +26,7 @@ from partirvm.likelihoods.classes import INDICATORS, OF_CLASSES, ClassRounds, cl
 from partirvm.likelihoods.gaussian import FIRST_NOISE, GaussianLikelihood, Solve
 from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
-from partirvm.spec.passes import Pass
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import Options, Problem, Start
 from partirvm.types import Columns, Int
 

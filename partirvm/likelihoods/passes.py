@@ -20,7 +20,7 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.model import AnyModel, ClassModel, Model
-from partirvm.spec.passes import Panel, Pass, eligible
+from partirvm.spec.panel_pass import Panel, Pass, eligible
 from partirvm.spec.problem import Draw
 from partirvm.types import PANEL_ROWS, Float, Int
 

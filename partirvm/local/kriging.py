@@ -400,7 +400,7 @@ class DensityDerivatives:
         all pairs."""
         offsets = self.conditional.rows.offsets
         squares = (offsets.unscaled or offsets).squares
-        return np.asarray(np.square(offsets.scales) * (-self.by_pairs.ravel() @ squares))
+        return np.square(offsets.scales) * (-self.by_pairs.ravel() @ squares)
 
 
 @dataclass(frozen=True)
@@ -428,9 +428,9 @@ class Units:
         return cls(square, length, square / float(np.mean(noises)))
 
 
-def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
-    """Return kernels, the best of which starts a search: from as much noise as signal to hardly any
-    noise.
+def starts_of(panels: Panels) -> list[LocalKernel]:
+    """Return Matérn kernels, the best of which starts a search: from as much noise as signal to
+    hardly any noise.
 
     The density has maxima at a length near the usual distance, where a search begins, and at large
     ones (polynomials).
@@ -438,7 +438,7 @@ def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
     units = Units.of(panels)
     length = START_LENGTH * units.length
     return [
-        LocalKernel(family, units.variance, length, share * units.noise, 1.0, 3.0)
+        LocalKernel("matern32", units.variance, length, share * units.noise, 1.0, 3.0)
         for share in START_NOISES
     ]
 

@@ -21,16 +21,14 @@ class Check:
 
     Attributes:
         kind: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
-            (numbers), "name" (a real number, or a name checked where resolved), "numbers" (several
-            real numbers), "by name" (a dict of positive numbers), "seconds" and "bytes" (a number,
-            or a string such as ``1h`` or ``512MiB``).
+            (numbers), "numbers" (several real numbers), "by name" (a dict of positive numbers),
+            "seconds" and "bytes" (a number, or a string such as ``1h`` or ``512MiB``).
         words: the words that are accepted besides.
         optional: True if None is accepted.
         least: the minimum of a number.
         above: a number must be larger.
         below: a number must be smaller.
         size: the exact number of ``numbers``; 0 for any.
-        aliases: pairs of a word and the word that it stands for.
     """
 
     kind: str
@@ -40,11 +38,9 @@ class Check:
     above: float | None = None
     below: float | None = None
     size: int = 0
-    aliases: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
         """Return the value that the request stores for the option ``name``."""
-        value = dict(self.aliases).get(value, value) if isinstance(value, str) else value
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         return _KEPT[self.kind](self, name, value)
@@ -138,8 +134,6 @@ def _switch(check: Check, name: str, value: Any) -> bool:
 
 
 def _number(check: Check, name: str, value: Any) -> Any:
-    if check.kind == "name" and isinstance(value, str) and value.isidentifier():
-        return value
     is_whole = check.kind == "whole"
     is_number = isinstance(value, numbers.Integral if is_whole else numbers.Real)
     is_valid = (
@@ -183,7 +177,7 @@ _KEPT: dict[str, Callable[[Check, str, Any], Any]] = {
     "any": lambda check, name, value: value,
     "word": _word,
     "switch": _switch,
-    **dict.fromkeys(("whole", "real", "name"), _number),
+    **dict.fromkeys(("whole", "real"), _number),
     "numbers": _numbers,
     "by name": _by_name,
     "seconds": lambda check, name, value: parse_duration(value, name),

@@ -28,9 +28,9 @@ Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
 Gamma: TypeAlias = (
-    Literal["learn", "learn-shared", "learn-per-feature", "scale", "auto"] | float | Sequence[float]
+    Literal["learn", "learn-shared", "learn-per-feature", "scale"] | float | Sequence[float]
 )
-MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial"]
+ClassLikelihood: TypeAlias = Literal["auto", "pooled", "multinomial"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
 AutoOrNone: TypeAlias = Literal["auto", "none"]
 TargetWarp: TypeAlias = Literal["none", "log", "asinh", "auto"]
@@ -158,8 +158,6 @@ class Request:
         [default: 500 iterations, 200 passes]
     tol
         The last fit has converged once the log evidence changes by less than this amount per row.
-    noise_variance
-        Noise variance: the same number as for noise, or "estimate".
     residual
         Whether a regression corrects each prediction with the errors of the nearest training rows:
         "none", "local" (the model then keeps the training rows), or "auto" ("local" if there are at
@@ -186,10 +184,11 @@ class Request:
         problem. 0,0 is flat.
     fixed_alpha
         Fixed precisions α for the bias and for basis functions, by name.  [default: none]
-    multi_class
-        Classification model: "pooled" (least squares on class indicators, calibrated on left-out
-        rows), "multinomial" (logistic link or softmax), or "auto" ("multinomial" for two
-        overlapping classes in at most 50,000 rows).
+    likelihood
+        Distribution of the target: "auto"; "gaussian" for numbers; for classes, "pooled" (least
+        squares on class indicators, calibrated on left-out rows) or "multinomial" (logistic link or
+        softmax). "auto" is "gaussian" for numbers, "multinomial" for two overlapping classes in at
+        most 50,000 rows, and "pooled" for other classes.
     moderate
         Take the uncertainty of the weights into account in class probabilities. Has no effect for
         "pooled", whose probabilities are calibrated on left-out rows.  [default: with two classes
@@ -200,7 +199,7 @@ class Request:
     """
 
     kernel: Any = everyday("auto")
-    gamma: Any = everyday("learn", Check("any", aliases=(("auto", "learn"),)))
+    gamma: Any = everyday("learn")
     max_vectors: int | None = everyday(None, COUNT)
     max_rounds: int | None = everyday(None, COUNT)
     effort: str = everyday("balanced", one_of(Effort))
@@ -222,15 +221,12 @@ class Request:
     warp_target: str = of_kernel("none", one_of(TargetWarp))
     kernel_store: str = of_resources("auto", one_of(KernelStore))
     selection: str = of_strategy("auto", one_of(Selection))
-    fit_rows: str = of_strategy("auto", one_of(FitRows), flag_name="likelihood")
-    sample_rows: int | str = of_strategy("auto", NUMBER_OR_AUTO, flag_name="likelihood-rows")
+    fit_rows: str = of_strategy("auto", one_of(FitRows))
+    sample_rows: int | str = of_strategy("auto", NUMBER_OR_AUTO)
     stop_fraction: float = of_strategy(0.5, Check("real", least=0.0, below=1.0))
     solver: str = of_strategy("auto", one_of(SolverName))
     max_iterations: int | None = of_strategy(None, COUNT)
     tol: float = of_strategy(1e-07, POSITIVE)
-    noise_variance: float | str = of_noise(
-        "estimate", Check("name", above=0.0, words=("estimate",))
-    )
     residual: str = of_noise("auto", one_of(Residual))
     neighbours: int = of_noise(60, Check("whole", least=2, below=MOST_NEIGHBOURS + 1))
     residual_family: str = of_noise(
@@ -246,9 +242,15 @@ class Request:
     fixed_alpha: Mapping[str, float] | None = of_noise(
         None, Check("by name", optional=True), metavar="NAME=ALPHA,.."
     )
-    multi_class: str = of_noise("auto")
+    likelihood: str = of_noise("auto")
     moderate: bool | str = of_noise("auto", Check("switch", words=("auto",)))
     class_weight: Any = of_noise(None, metavar="W")
+
+    @property
+    def estimates_noise(self) -> bool:
+        """True if a Gaussian noise variance is estimated; false if it is given, or if another
+        likelihood was requested."""
+        return isinstance(self.noise, str) and self.likelihood in ("auto", "gaussian")
 
 
 _ENTRIES = re.findall(

@@ -7,14 +7,13 @@ default, check and help text. Like scikit-learn estimators, values have ``get_pa
 not change them. The families of ``partirvm.kernels`` are also values.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
-from partirvm.options.constraints import Option, near
+from partirvm.options.constraints import near
 from partirvm.options.table import (
     TABLE,
     Auto,
@@ -31,63 +30,6 @@ from partirvm.options.table import (
 def held(name: str, **more: Any) -> Any:
     """Return the field for the option of this name."""
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
-
-
-def field_with_text(default: Any, text: str) -> Any:
-    """Return the field for a parameter that is no option of its own; ``text`` is its entry in the
-    docstring."""
-    return field(default=default, metadata={"text": text})
-
-
-def listed_words(option: Option) -> str:
-    """Return the words of an option as docstrings list them."""
-    return "{" + ", ".join(f'"{word}"' for word in option.check.words) + "}"
-
-
-def entry(name: str, kind: str, default: Any, text: str) -> str:
-    """Return a parameter's entry for a docstring.
-
-    Args:
-        name: the name of the parameter.
-        kind: its type, with a comma if there is one.
-        default: its default.
-        text: its meaning.
-    """
-    head = f"{name} : {kind}default={default!r}".replace("'", '"')
-    return (
-        head
-        + "\n"
-        + textwrap.indent(
-            textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False), "    "
-        )
-    )
-
-
-def document(kind: Any) -> None:
-    """Add the fields to a value's docstring, before its examples: options, and those that have a
-    text."""
-    if kind.__doc__ is None:  # python -OO has no docstrings
-        return
-    text = list[str]()
-    options = options_of(kind)
-    for member in fields(kind):
-        if member.name in options:
-            option = TABLE[options[member.name]]
-            listed = listed_words(option) + ", " if option.check.kind == "word" else ""
-            text.append(entry(member.name, listed, option.default, option.meaning))
-        elif "text" in member.metadata:
-            text.append(
-                entry(
-                    member.name,
-                    f"{type(member.default).__name__}, ",
-                    member.default,
-                    member.metadata["text"],
-                )
-            )
-    summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
-    kind.__doc__ = "\n".join(
-        [summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples]
-    )
 
 
 def options_of(kind: Any) -> dict[str, str]:
@@ -158,7 +100,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Raises ``UsageError`` for an invalid value, and for an option that is set twice.
 
     >>> strategy = WorkingSet(selection="gain")
-    >>> found = flat({"strategy": strategy, "selection": "auto", "gamma": "auto"})
+    >>> found = flat({"strategy": strategy, "selection": "auto", "gamma": "learn"})
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
     ['working-set', 'gain', 'learn']
     """
@@ -181,6 +123,19 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 class SplitMerge(Value, name="split-merge", of="strategy"):
     """Partitions of P rows are fitted in parallel, and their vectors are merged in pairs.
 
+    Parameters
+    ----------
+    fit_rows : {"auto", "full", "growing", "sample"}, default="auto"
+        Rows used by all fits except the last: "full" (all rows), "growing" (a random sample that
+        grows with the number of columns, for "working-set"), "sample" (one random sample), or
+        "auto" ("full"; with many rows, "growing", or "sample" for "split-merge" and "incremental").
+    sample_rows : default="auto"
+        Number of rows in the random sample for fit_rows="sample", or in the first sample for
+        "growing"; "auto" means 20·P or 100·P.
+    stop_fraction : default=0.5
+        All fits except the last end once the number of vectors falls to this fraction of the number
+        of candidates.
+
     Examples
     --------
     >>> from partirvm import RVMRegressor, SplitMerge
@@ -196,6 +151,19 @@ class SplitMerge(Value, name="split-merge", of="strategy"):
 @dataclass(repr=False)
 class Incremental(Value, name="incremental", of="strategy"):
     """Partitions of P rows join the vectors kept so far, one after another, as candidates.
+
+    Parameters
+    ----------
+    fit_rows : {"auto", "full", "growing", "sample"}, default="auto"
+        Rows used by all fits except the last: "full" (all rows), "growing" (a random sample that
+        grows with the number of columns, for "working-set"), "sample" (one random sample), or
+        "auto" ("full"; with many rows, "growing", or "sample" for "split-merge" and "incremental").
+    sample_rows : default="auto"
+        Number of rows in the random sample for fit_rows="sample", or in the first sample for
+        "growing"; "auto" means 20·P or 100·P.
+    stop_fraction : default=0.5
+        All fits except the last end once the number of vectors falls to this fraction of the number
+        of candidates.
 
     Examples
     --------
@@ -214,6 +182,24 @@ class Incremental(Value, name="incremental", of="strategy"):
 class WorkingSet(Value, name="working-set", of="strategy"):
     """Rounds in which the P most promising rows join the vectors kept so far.
 
+    Parameters
+    ----------
+    selection : {"auto", "error", "largest-error", "random", "gain"}, default="auto"
+        How the working set selects its next candidates: "error" (largest errors among many random
+        rows), "largest-error" (largest errors among all rows), "random", "gain" (largest evidence
+        gains in a random pool), or "auto" (the same as "error"). In classification, "error" draws
+        rows at random, favouring those with large errors.
+    fit_rows : {"auto", "full", "growing", "sample"}, default="auto"
+        Rows used by all fits except the last: "full" (all rows), "growing" (a random sample that
+        grows with the number of columns, for "working-set"), "sample" (one random sample), or
+        "auto" ("full"; with many rows, "growing", or "sample" for "split-merge" and "incremental").
+    sample_rows : default="auto"
+        Number of rows in the random sample for fit_rows="sample", or in the first sample for
+        "growing"; "auto" means 20·P or 100·P.
+    stop_fraction : default=0.5
+        All fits except the last end once the number of vectors falls to this fraction of the number
+        of candidates.
+
     Examples
     --------
     >>> from partirvm import RVMRegressor, WorkingSet
@@ -230,7 +216,18 @@ class WorkingSet(Value, name="working-set", of="strategy"):
 
 @dataclass(repr=False)
 class Noise(Value, name="auto", of="noise"):
-    """Noise that is estimated under a prior, or whose variance is fixed.
+    """Noise that is estimated under a prior.
+
+    Parameters
+    ----------
+    form : default="auto"
+        Noise variance: a number (fixed, in squared units of the target), "constant" (estimated),
+        "local" (depends on the inputs), or "auto" ("local" if it predicts left-out rows clearly
+        better).
+    prior : default=(0.0, 0.0)
+        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². The prior counts as 2c
+        additional rows with a residual sum of squares of 2d, in squared units of the target. 0,0 is
+        flat.
 
     Examples
     --------
@@ -241,13 +238,22 @@ class Noise(Value, name="auto", of="noise"):
     """
 
     form: NoiseForm | float = held("noise")
-    variance: float | str = held("noise_variance")
     prior: tuple[float, float] = held("noise_prior")
 
 
 @dataclass(repr=False)
 class Local(Value, name="local", of="residual"):
     """Predictions are corrected by the errors of the nearest training rows (``local.kriging``).
+
+    Parameters
+    ----------
+    neighbours : default=60
+        Maximum number of nearest training rows whose errors correct a prediction. Only a third or
+        two thirds of this number are used if more rows would lower the error by less than half a
+        per cent.
+    family : {"auto", "exponential", "matern32", "matern52"}, default="auto"
+        Correlation function of the errors of nearby rows: "exponential", "matern32", "matern52", or
+        "auto" (the one that corrects the predictions of left-out rows best).
 
     Examples
     --------
@@ -263,6 +269,18 @@ class Local(Value, name="local", of="residual"):
 @dataclass(repr=False)
 class Warp(Value, name="auto", of="warp"):
     """Warps of skewed features and of the target.
+
+    Parameters
+    ----------
+    inputs : {"auto", "none"}, default="auto"
+        Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence,
+        a long-tailed feature is replaced by the inverse hyperbolic sine of its distance from a
+        centre, a smooth logarithm) or "none".
+    target : {"none", "log", "asinh", "auto"}, default="none"
+        Fit the target as it is ("none"), its logarithm ("log"), the inverse hyperbolic sine of its
+        distance from a centre ("asinh"), or whichever of these has the largest evidence on a sample
+        of rows ("auto"). Predicted means, standard deviations and intervals refer to the target
+        itself; training errors and noise refer to the transformed target.
 
     Examples
     --------
@@ -284,6 +302,15 @@ class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     learning ignores the prior. Basis functions in ``fixed`` ("bias" or others in ``basis_names_``)
     are kept.
 
+    Parameters
+    ----------
+    shape : float, default=0.0
+        Shape of the Gamma prior; 0 is flat in log α.
+    rate : float, default=0.0
+        Rate of the Gamma prior; 0 is flat in log α.
+    fixed : default=None
+        Fixed precisions α for the bias and for basis functions, by name.
+
     Examples
     --------
     >>> from partirvm import AlphaPrior, RVMRegressor
@@ -292,12 +319,8 @@ class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     {'bias': 1e-06}
     """
 
-    shape: float = field_with_text(
-        TABLE["alpha_prior"].default[0], "Shape of the Gamma prior; 0 is flat in log α."
-    )
-    rate: float = field_with_text(
-        TABLE["alpha_prior"].default[1], "Rate of the Gamma prior; 0 is flat in log α."
-    )
+    shape: float = 0.0
+    rate: float = 0.0
     fixed: Mapping[str, float] | None = held("fixed_alpha")
 
     def flat(self, given_for: str) -> dict[str, Any]:
@@ -312,6 +335,21 @@ class AlphaPrior(Value, name="gamma", of="alpha_prior"):
 class Radial(Value, name="auto", of="kernel"):
     """A kernel of distance: the Gaussian or Matérn family with the largest evidence, if gamma is
     learned.
+
+    Parameters
+    ----------
+    gamma : default="learn"
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale",
+        a number, or one number per feature (see Kernels in the guide).
+    multiples : default=(1.0,)
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets
+        with structure at several scales: each candidate row offers one basis function per multiple.
+        If gamma is learned, learning starts from these multiples.
+    metric : {"auto", "widths", "directions"}, default="auto"
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one
+        width per feature), "directions" (learned combinations of up to 45 features, each with a
+        width), or "auto" (if gamma is "learn", "directions" if they predict better, judged on
+        left-out rows for up to 2,000 rows and by the evidence for more; otherwise "widths").
 
     Examples
     --------
@@ -337,6 +375,3 @@ VALUES: tuple[type[Value], ...] = (
     Radial,
 )
 """Every value that an estimator accepts, except the kernel families."""
-
-for _value in VALUES:
-    document(_value)

@@ -550,7 +550,7 @@ def _with_kernel_store(plan: Plan, columns: int) -> Plan:
 def _tries_residuals(request: Request, shape: DataShape) -> bool:
     """Return whether local residuals are tried: not with a given noise variance."""
     tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    return tried and shape.measured and request.noise_variance == "estimate"
+    return tried and shape.measured and request.estimates_noise
 
 
 def _compares(request: Request, shape: DataShape, machine: Machine, learned: str | None) -> bool:

@@ -2,7 +2,7 @@
 
 A regression entry has RMSE and NLPD, a classification entry log loss and error; measures of the
 other kind are None. No view depends on the kind of target. Keys are fields of
-``spec.history.Record``.
+``spec.entries.Record``.
 """
 
 from collections.abc import Callable, Mapping, Sequence

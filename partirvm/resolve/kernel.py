@@ -67,7 +67,7 @@ def checked_kernel(given: Any) -> Any:
     """Return the option ``kernel`` as a name, ``module:function``, a kernel, or a tuple of these,
     without importing.
 
-    None becomes "none" and "rbf" becomes "gaussian". Raises ``UsageError`` for any other value.
+    None becomes "none". Raises ``UsageError`` for any other value.
     """
     if given is None:
         return NoKernel.name
@@ -83,7 +83,7 @@ def checked_kernel(given: Any) -> Any:
         return kernel_from_spec(given)
     if isinstance(given, Kernel):
         return given.with_numbers()
-    name = kernels.ALIASES.get(given, given) if isinstance(given, str) else ""
+    name = given if isinstance(given, str) else ""
     if name in ("auto", NoKernel.name, *kernels.NAMES):
         return name
     if ":" in name:

@@ -150,7 +150,6 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     takes = requested_likelihood(columns.classes, request, source.n_rows).takes
     priors = any(request.alpha_prior) or any(request.noise_prior)
     plain = not several and not priors
-    estimated = request.noise_variance == "estimate"
     for wrong, message in (
         (
             request.class_weight is not None and "class_weight" not in takes,
@@ -165,13 +164,15 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
             "residual='local' needs numeric targets: leave residual='auto'",
         ),
         (
-            request.residual == "local" and not estimated,
+            request.residual == "local" and not request.estimates_noise,
             "residual='local' needs an estimated noise variance: leave noise out, or "
             "residual='auto'",
         ),
         (
             request.warp_target != "none"
-            and not ("warp_target" in takes and plain and estimated and request.standardize),
+            and not (
+                "warp_target" in takes and plain and request.estimates_noise and request.standardize
+            ),
             "a warped target must be one number, standardized, whose noise variance is estimated "
             "without a prior: leave warp_target='none'",
         ),
@@ -269,8 +270,8 @@ def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Probl
     require_no_constant_target(source, variances)
     scales = scaling.t_scale
     noise: Any = None
-    if likelihood.has_noise and not isinstance(request.noise_variance, str):
-        noise = np.clip(request.noise_variance / scales**2, *NOISE)
+    if likelihood.has_noise and not isinstance(request.noise, str):
+        noise = np.clip(request.noise / scales**2, *NOISE)
         noise = of_several(noise, float(noise[0]))
     return Problem(
         n_rows=source.n_rows,

@@ -96,13 +96,7 @@ def check_parameters(request: Request) -> Request:
             "kernel and basis are both none: set a kernel, or basis functions such as "
             "basis='linear'"
         )
-    Check("word", words_of(classes=True))("multi_class", p.multi_class)
-    if not isinstance(p.noise, str):
-        p = replace(p, noise="auto", noise_variance=p.noise)
-    if isinstance(p.noise_variance, str):
-        Check("word", ("a number > 0", *words_of(classes=False)))(
-            "noise_variance", p.noise_variance
-        )
+    Check("word", words_of(classes=p.classify))("likelihood", p.likelihood)
     if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
         raise UsageError(
             "strategy 'split-merge' has no rounds: leave max_rounds out; fit_rows is 'full' or "
@@ -487,6 +481,7 @@ def _options(plan: Plan, centres: int = 0) -> Options:
     options["learning_columns"] = plan.learning_columns
     if plan.residuals is None:
         options["residual"] = "none"
+    options["noise"] = request.noise if isinstance(request.noise, str) else CONSTANT
     return Options(**options, residual_bytes=plan.machine.limit // RESIDUAL_SHARE)
 
 

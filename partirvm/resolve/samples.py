@@ -15,7 +15,7 @@ from partirvm.options import Request
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
 from partirvm.resolve.new_problem import Interrupted
-from partirvm.spec.history import Entry, Record, Spent, line
+from partirvm.spec.entries import Entry, Record, Spent, line
 from partirvm.spec.problem import Options, Problem
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import Stopped

@@ -21,7 +21,7 @@ from partirvm.planning.memory import judging_bytes
 from partirvm.resolve.categories import EmbeddedLevels, with_levels
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.samples import OutOfTime, Samples, SmallFitLog
-from partirvm.spec.history import Entry, Record
+from partirvm.spec.entries import Entry, Record
 from partirvm.spec.problem import Options, PassFit, Problem, survivors
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
 from partirvm.types import LEARNING_ROWS
@@ -253,8 +253,8 @@ def as_searched(
     scale = problem.target_scale
     choice = entry["choice"] or {}
     kernel = kernel_from_spec(entry["kernel"])
-    multi_class = samples.request.multi_class
-    likelihood = searched.likelihood if multi_class == "auto" else problem.likelihood
+    is_chosen = samples.request.likelihood == "auto"
+    likelihood = searched.likelihood if is_chosen else problem.likelihood
     problem = problem.with_scaling(searched.empty.scaling).with_kernel(kernel)
     features = problem.empty.scaling.features
     if features is not None and features.doubts and entry["noise_variance"]:

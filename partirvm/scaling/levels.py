@@ -41,7 +41,7 @@ def of_levels(table: Float, codes: Float) -> Float:
     …)."""
     blocks = blocks_of(codes, len(table))
     levels = levels_of(codes, known_levels(table))
-    return np.asarray(table[blocks, levels])
+    return table[blocks, levels]
 
 
 def with_folds(codes: Float, count: int, folds: Int) -> Float:
@@ -54,7 +54,7 @@ def with_folds(codes: Float, count: int, folds: Int) -> Float:
 def without_folds(codes: Float, count: int) -> Float:
     """Return the codes (n,) of training rows as they were before ``with_folds``."""
     is_missing = levels_of(codes, count) == count + 1
-    return np.asarray(np.where(is_missing, np.nan, np.floor(codes)))
+    return np.where(is_missing, np.nan, np.floor(codes))
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:

@@ -221,7 +221,7 @@ class TargetMap(DeclaredState):
         if self.kind == "none":
             return t
         if self.kind == "log":
-            return np.asarray(np.log(np.maximum(t, LEAST_TARGET)))
+            return np.log(np.maximum(t, LEAST_TARGET))
         return np.asarray(np.arcsinh((t - self.centre) / self.spread))
 
     def log_slope(self, t: Float) -> Float:

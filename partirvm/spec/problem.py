@@ -20,7 +20,7 @@ from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.model import AnyModel
 from partirvm.scaling.maps import Scaling
-from partirvm.spec.passes import Pass, Rows, positions
+from partirvm.spec.panel_pass import Pass, Rows, positions
 from partirvm.types import Columns, Float, Int
 
 Codes = NDArray[np.integer[Any]]
@@ -371,8 +371,7 @@ class Likelihood(Protocol):
 
     name: str
     words: tuple[str, ...]
-    """Option values that select this likelihood: of ``multi_class`` in classification, else of
-    ``noise_variance``."""
+    """Values of the option ``likelihood`` that select this likelihood."""
     classifies: bool = False
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per
@@ -533,7 +532,7 @@ class Likelihood(Protocol):
         return ()
 
     def record(self, problem: Problem, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return the fields of a history line (``spec.history.Record``) in the target's
+        """Return the fields of a history line (``spec.entries.Record``) in the target's
         units."""
 
     def objective(self, fit: Any) -> float:

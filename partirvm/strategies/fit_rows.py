@@ -1,4 +1,4 @@
-"""Row numbers: the rows that a fit uses (``fit_rows``, the ``--likelihood`` flag), and candidates.
+"""Row numbers: the rows that a fit uses (``fit_rows``), and candidates.
 Pure functions.
 
 A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing``

@@ -18,7 +18,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.gaussian import with_rows
 from partirvm.planning.cost import Schedule
-from partirvm.spec.passes import Pass, Rows
+from partirvm.spec.panel_pass import Pass, Rows
 from partirvm.spec.problem import Options, Problem
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_rows, partition

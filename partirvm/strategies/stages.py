@@ -30,7 +30,7 @@ from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.planning.memory import trial_bytes
-from partirvm.spec.history import Record
+from partirvm.spec.entries import Record
 from partirvm.spec.problem import Fit, Options, Problem, survivors
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.instructions import (

@@ -48,12 +48,11 @@ FITS = {
     ),
     "incremental": (
         "numbers",
-        "--strategy incremental --gamma 1 --likelihood sample --max-rounds 5",
+        "--strategy incremental --gamma 1 --fit-rows sample --max-rounds 5",
     ),
     "split-merge": (
         "numbers",
-        "--strategy split-merge --gamma 1 --partition-size 60 --likelihood sample "
-        "--likelihood-rows 200",
+        "--strategy split-merge --gamma 1 --partition-size 60 --fit-rows sample --sample-rows 200",
     ),
     "basic with priors": (
         "few",
@@ -78,7 +77,7 @@ FITS = {
     ),
     "three classes, one softmax": (
         "three",
-        "--gamma 0.5 --strategy split-merge --multi-class multinomial --partition-size 150",
+        "--gamma 0.5 --strategy split-merge --likelihood multinomial --partition-size 150",
     ),
 }
 """Which DATA each fit is of, and its options."""

@@ -197,8 +197,8 @@ def test_help_shows_the_three_steps_and_all_commands(cli):
             "raise --memory-limit or lower --partition-size.",
         ),
         (
-            "with multi_class='pooled'; use fit_rows=\"sample\"",
-            "with --multi-class pooled; use --likelihood sample",
+            "with likelihood='pooled'; use fit_rows=\"sample\"",
+            "with --likelihood pooled; use --fit-rows sample",
         ),
         (
             "leave fit_intercept=False out, say allow_code=True",

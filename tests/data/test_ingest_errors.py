@@ -98,7 +98,7 @@ WRONG = [
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "b +text, not numbers: 'red'.*300,001.*--missing red"),
     ("dates as target", parquet(a=[1, 2], y=pd.to_datetime(["2020-01-01", "2020-01-02"])), TARGET, DataError,
      "y +timestamp.*not numbers"),
-    ("unknown to drop", csv(GOOD), {"target": "y", "drop": ["c"]}, DataError, "no column 'c'"),
+    ("unknown to drop", csv(GOOD), {"target": "y", "exclude": ["c"]}, DataError, "no column 'c'"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      r"two.csv and .*one.csv differ in \[b, c\]"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "several columns 'a'"),

@@ -153,7 +153,7 @@ def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
     }
     assert list(data.notes) == ["my id", "zone"]
     changed = ingest(
-        table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"]
+        table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], exclude=["my id"]
     )
     assert (changed.columns.features, len(changed.columns.categories["zone"])) == (("zone",), 9)
 

@@ -63,7 +63,7 @@ def log_loss(model, X, y):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "multi_class"),
+    ("strategy", "likelihood"),
     some(
         list(product(STRATEGIES, [None, *MULTI_CLASS])),
         {
@@ -74,17 +74,17 @@ def log_loss(model, X, y):
         },
     ),
 )
-def test_separable_classes_are_all_right_with_bounded_weights(strategy, multi_class):
+def test_separable_classes_are_all_right_with_bounded_weights(strategy, likelihood):
     """Groups are twenty deviations apart; weights are no larger than what saturates the link."""
-    places = [[0, 0], [20, 0], [0, 20]][: 2 if multi_class is None else 3]
+    places = [[0, 0], [20, 0], [0, 20]][: 2 if likelihood is None else 3]
     X, y = make_blobs(150, centers=places, random_state=0)
     options = {} if strategy == "basic" else {"partition_size": 50}
-    if multi_class is not None:
-        options["multi_class"] = multi_class
+    if likelihood is not None:
+        options["likelihood"] = likelihood
     model = fitted(X, y, strategy=strategy, **options)
     assert accuracy(model, X, y) == 1.0
     assert log_loss(model, X, y) < 0.1
-    assert multi_class == "pooled" or np.abs(model.weights_).max() < 100
+    assert likelihood == "pooled" or np.abs(model.weights_).max() < 100
     assert model.termination_ in {Termination.CONVERGED, Termination.EXHAUSTED, Termination.EFFORT}
     assert model.history_[-1]["iterations"] < 150
 
@@ -96,10 +96,8 @@ def test_one_row_of_each_class_gives_finite_probabilities(strategy, K):
     X = np.array([[0.0, 0.0], [3.0, 1.0], [0.0, 3.0]])[:K]
     y = np.arange(K)
     options = {} if strategy == "basic" else {"partition_size": 2}
-    for multi_class in MULTI_CLASS:
-        model = fitted(
-            X, y, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options
-        )
+    for likelihood in MULTI_CLASS:
+        model = fitted(X, y, NO_VECTOR, NARROW, strategy=strategy, likelihood=likelihood, **options)
         p = probabilities(model, X)
         assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
 
@@ -128,11 +126,11 @@ def test_a_thousand_classes_need_memory_unless_pooled():
     with pytest.raises(
         MemoryLimitError, match=r"needs [\d.]+ GiB per process .* the memory limit is 1 GiB"
     ) as refused:
-        fitted(X, y, multi_class="multinomial", **options)
+        fitted(X, y, likelihood="multinomial", **options)
     needed = float(re.search(r"needs ([\d.]+) GiB", str(refused.value))[1])
     assert needed > K * M**2 * 8 / 2**30
     assert probabilities(
-        fitted(X, y, multi_class="pooled", **options | {"partition_size": 8}), X[:5]
+        fitted(X, y, likelihood="pooled", **options | {"partition_size": 8}), X[:5]
     ).shape == (5, K)
     with pytest.raises(DataError, match="the label 1000 in y is not among the classes"):
         RVMClassifier(gamma=0.5).fit(X, y, X_val=X[:2], y_val=np.array([0, K]))

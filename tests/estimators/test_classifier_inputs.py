@@ -65,13 +65,13 @@ def test_two_classes_follow_the_formulas():
     assert {entry["train_rmse"] for entry in model.history_} == {None}
 
 
-@pytest.mark.parametrize("multi_class", ["multinomial", "pooled"])
-def test_three_classes_follow_the_formulas(multi_class):
+@pytest.mark.parametrize("likelihood", ["multinomial", "pooled"])
+def test_three_classes_follow_the_formulas(likelihood):
     """One predictor for each class; softmax, of pooled classes after the ramp."""
     X, codes = blobs()
-    model = RVMClassifier(
-        **OPTIONS, standardize=False, moderate=False, multi_class=multi_class
-    ).fit(X, codes)
+    model = RVMClassifier(**OPTIONS, standardize=False, moderate=False, likelihood=likelihood).fit(
+        X, codes
+    )
     Z = model.relevance_vectors_
     assert (model.weights_.shape, model.alpha_.shape) == ((3, len(Z)), (len(Z),))
     assert model.intercept_.shape == (3,)

@@ -147,7 +147,7 @@ def test_weights_of_classes_are_the_mode(kernel, classes):
     codes = np.digitize(
         y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7])
     )
-    options = {"multi_class": "multinomial", "random_state": 0, "tol": 1e-9, **kernel}
+    options = {"likelihood": "multinomial", "random_state": 0, "tol": 1e-9, **kernel}
     model = RVMClassifier(basis="linear", **options).fit(X, codes)
     fitted = model.model_
     alpha = np.repeat(fitted.alpha[:, None], fitted.mean.shape[1], axis=1)

@@ -74,7 +74,7 @@ def test_scikit_learns_checks_of_learned_kernels_and_rounds(estimator, check):
 
 @QUIET
 @pytest.mark.parametrize(
-    "options", some([{}, {**ROUNDS, "multi_class": "multinomial"}], [{}]), ids=["basic", "rounds"]
+    "options", some([{}, {**ROUNDS, "likelihood": "multinomial"}], [{}]), ids=["basic", "rounds"]
 )
 def test_a_row_of_weight_two_is_two_rows_of_classes(options):
     """scikit-learn's check of it passes for a fit that does not stop early."""

@@ -171,12 +171,12 @@ def test_an_impossible_level_or_kind_of_interval_is_refused(fitted):
 
 
 @pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("multi_class", ["auto", "multinomial"])
-def test_bands_of_classes_follow_the_formulas(K, multi_class, rng):
+@pytest.mark.parametrize("likelihood", ["auto", "multinomial"])
+def test_bands_of_classes_follow_the_formulas(K, likelihood, rng):
     """f ± z (φᵀΣφ)^½ for each predictor; a probability as its predictor runs through its band."""
     X = rng.normal(size=(150, 2))
     y = np.digitize(X[:, 0] + 0.4 * rng.normal(size=150), [0.0, 0.8][: K - 1])
-    model = RVMClassifier(gamma=0.5, multi_class=multi_class, random_state=0).fit(X, y)
+    model = RVMClassifier(gamma=0.5, likelihood=likelihood, random_state=0).fit(X, y)
     m = model.model_
     test = rng.normal(size=(20, 2))
     rows = design_of(model, test)

@@ -63,15 +63,15 @@ def test_every_strategy_has_the_same_bits_on_three_workers(
 
 
 @pytest.mark.parametrize(
-    ("strategy", "multi_class"),
+    ("strategy", "likelihood"),
     [pytest.param("working-set", "multinomial", marks=pytest.mark.slow), ("incremental", "auto")],
 )
 def test_classes_have_the_same_bits_on_three_workers(
-    classes, three_workers, tmp_path, strategy, multi_class
+    classes, three_workers, tmp_path, strategy, likelihood
 ):
     """Of model and history, where the workers store kernel blocks."""
     options = {"fit_rows": "full", "partition_size": 30, "max_rounds": 2}
-    request = Request(gamma=0.2, strategy=strategy, multi_class=multi_class, **options)
+    request = Request(gamma=0.2, strategy=strategy, likelihood=likelihood, **options)
     local = jobs.fit(classes[3].url, str(tmp_path / "here"), request)
     keeping = replace(request, kernel_store="memory")
     remote = jobs.fit(classes[3].url, str(tmp_path / "there"), keeping, client=three_workers)

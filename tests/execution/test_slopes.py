@@ -15,7 +15,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import evaluate, gathered
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.scaling.maps import Scaling
-from partirvm.spec.history import Spent
+from partirvm.spec.entries import Spent
 from partirvm.spec.problem import Problem
 
 N = 90

@@ -22,8 +22,8 @@ CASES = {
     "working-set": Request(**ROUNDS, max_rounds=6),
     "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
     "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
-    "classes": Request(**ROUNDS, stop_fraction=0.9, max_rounds=4, multi_class="multinomial"),
-    "pooled": Request(**ROUNDS, max_rounds=4, multi_class="pooled"),
+    "classes": Request(**ROUNDS, stop_fraction=0.9, max_rounds=4, likelihood="multinomial"),
+    "pooled": Request(**ROUNDS, max_rounds=4, likelihood="pooled"),
 }
 """Each takes a second or two and has five to eight checkpoints."""
 

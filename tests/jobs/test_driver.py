@@ -31,7 +31,7 @@ RUNS = [
     ("split-merge", "sample", False, {}),
     ("working-set", "full", False, {"classes": 2}),
     ("incremental", "full", True, {"classes": 2}),
-    ("working-set", "full", True, {"classes": 3, "multi_class": "multinomial"}),
+    ("working-set", "full", True, {"classes": 3, "likelihood": "multinomial"}),
     ("split-merge", "full", False, {"classes": 3}),
 ]
 """Strategy, rows of the likelihood, whether rows are left out, and other options."""

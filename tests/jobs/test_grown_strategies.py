@@ -143,7 +143,7 @@ def test_an_updated_linear_basis_is_that_of_all_rows(tmp_path):
     some(
         [
             (2, {"strategy": "basic", "class_weight": "balanced"}),
-            (3, {"strategy": "incremental", "multi_class": "multinomial", "partition_size": 60}),
+            (3, {"strategy": "incremental", "likelihood": "multinomial", "partition_size": 60}),
         ],
         [(2, {"strategy": "basic", "class_weight": "balanced"})],
     ),

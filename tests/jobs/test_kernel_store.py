@@ -62,7 +62,7 @@ def test_classes_keep_blocks_in_a_quarter_of_the_default_limit(monkeypatch):
     executor = LocalExecutor(1)
     limit = resident_memory() + (400 << 20)
     monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: limit / 0.7)
-    request = replace(REQUEST, fit_rows="full", partition_size=100, multi_class="multinomial")
+    request = replace(REQUEST, fit_rows="full", partition_size=100, likelihood="multinomial")
     auto = resolve(source, request, executor).plan
     limited = resolve(source, replace(request, memory_limit=limit), executor).plan
     executor.close()

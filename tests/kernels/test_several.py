@@ -1,5 +1,7 @@
 """Several kernels for the same centres: columns, labels, gradients, and equal functions."""
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 from hypothesis import given
@@ -20,7 +22,9 @@ def made(rng, rows=70):
     """The columns of these rows in any order, as a fit leaves them, and the bias."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
     empty = Design(THREE, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False)
-    design = empty.with_centres(rng.normal(size=(rows, D)), 10 + np.arange(rows), bias=True)
+    design = replace(
+        empty.with_centres(rng.normal(size=(rows, D)), 10 + np.arange(rows)), bias=True
+    )
     return design.take(rng.permutation(len(design.labels))[: 2 * rows])
 
 

@@ -14,7 +14,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import gathered
 from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
 from partirvm.scaling.maps import Scaling
-from partirvm.spec.history import Spent
+from partirvm.spec.entries import Spent
 from partirvm.spec.problem import Problem
 
 

@@ -17,7 +17,7 @@ from partirvm.fit import local_residuals as neighbours
 from partirvm.fit.local_residuals import error_gain, helps, left_out_records, spoils
 from partirvm.fit.residual_rows import ResidualReader
 from partirvm.local.cells import LOG_FACTOR, NUMBER
-from partirvm.spec.history import Spent
+from partirvm.spec.entries import Spent
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 
 

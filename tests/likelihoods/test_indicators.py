@@ -190,7 +190,7 @@ def test_every_strategy_predicts_the_classes(rows, strategy, tmp_path):
 
 def test_pooled_probabilities_of_two_classes_are_near_the_logistic_ones(rows):
     X, y = rows
-    one = RVMClassifier(gamma=0.5, multi_class="pooled", random_state=0).fit(X, y > 0)
+    one = RVMClassifier(gamma=0.5, likelihood="pooled", random_state=0).fit(X, y > 0)
     other = RVMClassifier(gamma=0.5, random_state=0).fit(X, y > 0)
     assert (one.model_.ramp is None, other.model_.ramp is None) == (False, True)
     assert one.decision_function(X).shape == (len(X),)
@@ -221,6 +221,6 @@ def test_two_classes_that_hardly_overlap_are_pooled():
     ):
         assert (RVMClassifier(random_state=0).fit(rows, y).model_.ramp is not None) == pooled
     assert (
-        RVMClassifier(multi_class="multinomial", random_state=0).fit(pixels, even).model_.ramp
+        RVMClassifier(likelihood="multinomial", random_state=0).fit(pixels, even).model_.ramp
         is None
     )

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from partirvm.core.priors import JOINING
-from partirvm.spec.passes import Panel, eligible
+from partirvm.spec.panel_pass import Panel, eligible
 from partirvm.spec.problem import Start
 
 ROWS = np.array([4, 5, 7, 9])

@@ -16,7 +16,7 @@ from numpy.random import default_rng
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from partirvm import Noise, RVMRegressor, ingest, jobs
+from partirvm import RVMRegressor, ingest, jobs
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
@@ -25,7 +25,7 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.options import Request
-from partirvm.spec.passes import Pass
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import PassFit, survivors
 from partirvm.strategies import STRATEGIES
 
@@ -182,8 +182,8 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
     X, y, clean = rows
     asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}
     robust, plain = (
-        jobs.fit(data, str(tmp_path / noise), Request(noise_variance=noise, **asked)).model
-        for noise in ("student", "estimate")
+        jobs.fit(data, str(tmp_path / likelihood), Request(likelihood=likelihood, **asked)).model
+        for likelihood in ("student", "auto")
     )
     assert_mode(robust, X, y)
     off = np.abs(robust.predict(X) - clean).mean()
@@ -194,7 +194,7 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
 def test_an_estimator_uses_a_registered_likelihood_by_name(rows):
     """The kernel is learned with Gaussian noise, the partition size with the likelihood."""
     X, y, clean = rows
-    model = RVMRegressor(noise=Noise(variance="student"), random_state=0).fit(X, y)
+    model = RVMRegressor(likelihood="student", random_state=0).fit(X, y)
     assert np.abs(model.predict(X) - clean).mean() < 0.1
-    with pytest.raises(UsageError, match=r"noise_variance is 'nobody'; known: .*estimate, student"):
-        RVMRegressor(noise=Noise(variance="nobody")).fit(X, y)
+    with pytest.raises(UsageError, match=r"likelihood is 'nobody'; known: .*gaussian, student"):
+        RVMRegressor(likelihood="nobody").fit(X, y)

@@ -49,7 +49,7 @@ ASKED = {
         {"kernel": "gaussian", "gamma": "scale"},
     ),
     "noise": ({"noise": Noise(prior=(1, 2))}, {"noise_prior": (1.0, 2.0)}),
-    "a given variance": ({"noise": Noise(variance=0.5), "gamma": "auto"}, {"noise_variance": 0.5}),
+    "a given variance": ({"noise": 0.5}, {"noise": 0.5}),
     "precisions": (
         {"alpha_prior": AlphaPrior(1, 2, fixed={"bias": 1e-6})},
         {"alpha_prior": (1.0, 2.0), "fixed_alpha": {"bias": 1e-6}},

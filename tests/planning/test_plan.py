@@ -112,7 +112,7 @@ def test_the_plan_shows_memory_and_speed_of_local_residuals():
     few, several, many = ({"shape": DataShape(*each)} for each in sizes)
     for unusual in (few, many):
         assert "predictions per second" in plan_of(**unusual, residual="local").residuals
-    for never in (few, many, {"residual": "none"}, {"noise_variance": 0.1}):
+    for never in (few, many, {"residual": "none"}, {"noise": 0.1}):
         assert plan_of(**never).residuals is None
     found = plan_of(
         **several, neighbours=30

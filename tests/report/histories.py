@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from partirvm.core.termination import Termination
-from partirvm.spec.history import Record
+from partirvm.spec.entries import Record
 
 ROWS = 400
 CHANCE = math.log(3)

@@ -23,7 +23,7 @@ from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.scaling.maps import Scaling
-from partirvm.spec.passes import Pass
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import Problem, Solved
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.instructions import Gather, Save, Stopped

@@ -39,7 +39,7 @@ def test_one_fit_of_all_rows_respects_the_limit(kind):
     X, y = waves(150)
     asked = {**ASKED, "strategy": "basic", "max_vectors": 7}
     codes = np.searchsorted(np.quantile(y, [0.5] if kind == "two classes" else [0.3, 0.7]), y)
-    model = RVMClassifier(**asked, multi_class="multinomial" if kind == "softmax" else "auto")
+    model = RVMClassifier(**asked, likelihood="multinomial" if kind == "softmax" else "auto")
     if kind == "several targets":
         model = RVMRegressor(**asked)
         codes = np.column_stack([y, X[:, 0]])

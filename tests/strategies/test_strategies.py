@@ -22,7 +22,7 @@ from partirvm.core.updates import HyperState
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
-from partirvm.spec.passes import Pass
+from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import Options, Solved
 from partirvm.strategies import STRATEGIES, stages, working_set
 from partirvm.strategies.instructions import Save
