@@ -55,6 +55,11 @@ class Tile:
         is no candidate."""
         return slice(None) if self.weights is None else self.weights > 0
 
+    @property
+    def root_weights(self) -> Float:
+        """The roots of the row weights (rows,), 1 without weights."""
+        return np.ones(len(self.t)) if self.weights is None else np.sqrt(self.weights)
+
     def take(self, rows: Any, start: int) -> "Tile":
         """Return some of the rows, selected by a slice or positions, as a tile that begins at row
         ``start``."""

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from partirvm.core.held_back import compared_rows, folds_of, judging
 from partirvm.core.left_out import counted_share
-from partirvm.core.left_out_together import left_out_together
+from partirvm.core.left_out_together import LeftOutTogether, left_out_together
 from partirvm.core.link import LINKS, moderated, targets
 from partirvm.data.source import Source
 from partirvm.execution import Executor
@@ -251,11 +251,46 @@ def _losses_of_trees(X: Float, rows: ComparedRows) -> Float:
     return -np.log(np.maximum(of_class, LEAST_PROBABILITY))
 
 
-def _folds(
-    model: Any, rows: ComparedRows
-) -> Iterator[tuple[Int, Float, list[tuple[int, Int]], Float]]:
-    """Yield the positions of each fold of left-out rows, their design blocks, own columns, and
-    ``nearest`` of the columns of a model."""
+@dataclass(frozen=True)
+class ComparedFold:
+    """Left-out rows of one fold.
+
+    Attributes:
+        rows: (b,), their positions
+        block: (b, M), of the design
+        centres: place and columns of each row that is a centre
+        nearest: (M,), the largest share of each column's peak at other rows
+    """
+
+    rows: Int
+    block: Float
+    centres: list[tuple[int, Int]]
+    nearest: Float
+
+    def left_out(
+        self, residuals: Float, precisions: Float, mean: Float, root: Float
+    ) -> LeftOutTogether:
+        """Leave the rows out of the fit of one output.
+
+        Args:
+            residuals: (b,), of the fit to all rows
+            precisions: (b,), of the rows
+            mean: (M,), of the weights
+            root: (M, M), of their covariance
+        """
+        return left_out_together(
+            self.block, residuals[:, None], precisions, mean[:, None], root, self.centres
+        )
+
+    def shift(self, left_out: LeftOutTogether, share: Float) -> Float:
+        """Return the change of the prediction (b,) of each row, of which ``share`` (b,) is that
+        without its own column."""
+        with_centre, without_centre = left_out.shifts[:, :, 0].T
+        return np.asarray(with_centre + share * (without_centre - with_centre))
+
+
+def _folds(model: Any, rows: ComparedRows) -> Iterator[ComparedFold]:
+    """Yield the folds of left-out rows of a model."""
     X = rows.X
     numbers = rows.numbers
     design = model.design
@@ -270,12 +305,11 @@ def _folds(
         nearest = np.maximum(nearest, block.max(axis=0, initial=0.0) / np.abs(peaks))
     for places in folds_of(numbers[new]):
         fold = new[places]
-        centres = np.flatnonzero(np.isin(numbers[fold], design.rows)).tolist()
-        own = [
+        centres = [
             (row, design.n_leading + np.flatnonzero(design.rows == numbers[fold[row]]))
-            for row in centres
+            for row in np.flatnonzero(np.isin(numbers[fold], design.rows)).tolist()
         ]
-        yield fold, design.block(X[fold]), own, nearest
+        yield ComparedFold(fold, design.block(X[fold]), centres, nearest)
 
 
 def _errors(model: Model, beta: float, rows: ComparedRows) -> Float:
@@ -283,23 +317,19 @@ def _errors(model: Model, beta: float, rows: ComparedRows) -> Float:
     of the posterior."""
     sparse = model.sparse()
     scaling = model.design.scaling
-    found = np.zeros(len(rows.y))
-    for fold, block, own, nearest in _folds(model, rows):
-        tempered = model.design.row_weights(rows.X[fold])
-        precisions = beta * rows.factors[fold] * (1.0 if tempered is None else tempered)
-        residuals = scaling.targets(rows.y[fold, None]) - (block @ model.mean)[:, None]
-        together = left_out_together(
-            block, residuals, precisions, model.mean[:, None], model.root, own
-        )
-        share = counted_share(together.owner, nearest)
-        shift = together.shifts[:, 0, 0] + share * (
-            together.shifts[:, 1, 0] - together.shifts[:, 0, 0]
-        )
-        mean, variance, _ = sparse.moments(rows.X[fold])
-        found[fold] = (
-            rows.y[fold] - scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
-        )
-    return np.asarray(found[rows.new])
+    errors = np.zeros(len(rows.y))
+    for fold in _folds(model, rows):
+        X = rows.X[fold.rows]
+        y = rows.y[fold.rows]
+        tempered = model.design.row_weights(X)
+        precisions = beta * rows.factors[fold.rows] * (1.0 if tempered is None else tempered)
+        residuals = scaling.targets(y[:, None])[:, 0] - fold.block @ model.mean
+        left_out = fold.left_out(residuals, precisions, model.mean, model.root)
+        shift = fold.shift(left_out, counted_share(left_out.owner, fold.nearest))
+        mean, variance, _ = sparse.moments(X)
+        predicted = scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
+        errors[fold.rows] = y - predicted
+    return np.asarray(errors[rows.new])
 
 
 def _losses_of_classes(model: ClassModel, beta: float, rows: ComparedRows) -> Float:
@@ -309,26 +339,22 @@ def _losses_of_classes(model: ClassModel, beta: float, rows: ComparedRows) -> Fl
     that each row has the precision and residual of its working target.
     """
     losses = np.zeros(len(rows.y))
-    for fold, block, own, nearest in _folds(model, rows):
-        f = block @ model.mean
+    for fold in _folds(model, rows):
+        f = fold.block @ model.mean
+        codes = rows.y[fold.rows]
         variances = np.zeros_like(f)
-        residuals, precisions = _working_targets(model, beta, rows.factors[fold], f, rows.y[fold])
+        residuals, precisions = _working_targets(model, beta, rows.factors[fold.rows], f, codes)
         for output in range(f.shape[1]):
-            together = left_out_together(
-                block,
-                residuals[:, output, None],
-                precisions[:, output],
-                model.mean[:, output, None],
-                model.root[min(output, len(model.root) - 1)],
-                own,
+            root = model.root[min(output, len(model.root) - 1)]
+            left_out = fold.left_out(
+                residuals[:, output], precisions[:, output], model.mean[:, output], root
             )
-            share: Any = together.owner >= 0
+            share: Any = left_out.owner >= 0
             if model.ramp is not None:
-                share = counted_share(together.owner, nearest)
-            with_centre, without_centre = together.shifts[:, :, 0].T
-            f[:, output] += with_centre + share * (without_centre - with_centre)
-            variances[:, output] = together.variances[:, 0]
-        losses[fold] = _log_losses(model, f, variances, rows.y[fold])
+                share = counted_share(left_out.owner, fold.nearest)
+            f[:, output] += fold.shift(left_out, share)
+            variances[:, output] = left_out.variances[:, 0]
+        losses[fold.rows] = _log_losses(model, f, variances, codes)
     return np.asarray(losses[rows.new])
 
 

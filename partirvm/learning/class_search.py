@@ -106,101 +106,121 @@ def class_centres(n_classes: int) -> CentreLimits:
     return OF_CLASSES if n_classes > 2 else OF_TWO_CLASSES
 
 
+@dataclass(frozen=True)
+class OneWidth:
+    """The best fit with one width for all features.
+
+    Attributes:
+        rows: rows of the process, with the problem
+        fit: the fit
+        form: name of its form
+        order: (n,), numbers of all rows in random order
+        most: maximum number of rows of a process
+    """
+
+    rows: ProcessRows
+    fit: ProcessFit
+    form: str
+    order: Int
+    most: int
+
+    @property
+    def has_many(self) -> bool:
+        """True if there are more rows than an exact process can use."""
+        return len(self.order) > FEW
+
+    @property
+    def compares(self) -> bool:
+        """True if forms are compared: two classes of many rows always have a width per feature."""
+        return self.rows.t.shape[1] > 1 or not self.has_many
+
+
 def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
     """Learn the kernel of a classification, from that of the problem on, and return the problem
     with it.
 
     Two classes may be pooled. The last logged record holds the kernel.
     """
-    order = in_order(sample, settings.seed)
-    d = problem.empty.scaling.n_inputs
-    columns = settings.columns
-    most = min(ROWS, int(np.sqrt(WORK / d)), columns)
-    problem, rows, one, form = one_width(sample, problem, order, most, warp=settings.warp)
-    sample.on_best(problem.with_kernel(one.kernel).empty)
-    if are_clear(rows, one, order, most):
+    start = one_width(sample, problem, settings)
+    problem = start.rows.problem
+    sample.on_best(problem.with_kernel(start.fit.kernel).empty)
+    if are_clear(start.rows, start.fit, start.order, start.most):
         problem = replace(problem, likelihood=POOLED)
-    best = climb(rows, one, STEPS)
-    many = len(order) > FEW
-    compares = rows.t.shape[1] > 1 or not many
+    best = climb(start.rows, start.fit, STEPS)
     choice: dict[str, Any] = {"form": EACH}
-    if compares and not (many and form == ONE):
-        choice = compared_forms(rows, one, form, order, most)
-    if many and choice["form"] == EACH:
+    if start.compares and not (start.has_many and start.form == ONE):
+        choice = compared_forms(start)
+    if start.has_many and choice["form"] == EACH:
         warm = replace(settings.learning, warm=best.kernel.logs, metric="widths")
         logged = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
-        best = replace(one, kernel=learn(logged, problem, warm, settings.seed).kernel)
-        if compares and form == ONE:
-            late = min(LATE_ROWS, columns)
-            choice = choose(left_out(sample, problem, one, order, late, best), form)
+        best = replace(start.fit, kernel=learn(logged, problem, warm, settings.seed).kernel)
+        if start.compares and start.form == ONE:
+            choice = compared_widths(start, problem, best, min(LATE_ROWS, settings.columns))
         if choice["form"] == EACH:
             return problem.with_kernel(best.kernel)
-    best = without_weak_features(rows, best) if choice["form"] == EACH else one
+    best = without_weak_features(start.rows, best) if choice["form"] == EACH else start.fit
     sample.on_best(problem.with_kernel(best.kernel).empty)
-    sample.log(process_record(rows, best, choice))
+    sample.log(process_record(start.rows, best, choice))
     return problem.with_kernel(best.kernel)
 
 
-def compared_forms(
-    rows: ProcessRows, one: ProcessFit, form: str, order: Int, most: int
+def compared_widths(
+    start: OneWidth, problem: Problem, best: ProcessFit, most: int
 ) -> dict[str, Any]:
-    """Compare one width, a width each and, with few rows, the mean alone on left-out rows.
+    """Compare one width with widths learned from many rows, on left-out rows.
 
     Args:
-        rows: the rows of the process, and the problem
-        one: the fit of one width
-        form: the name of this form
-        order: (n,), row numbers in random order
+        start: the fit of one width
+        problem: the problem whose kernel is learned
+        best: the fit of a width per feature
         most: maximum number of rows from which is predicted
-
-    Returns the form that is chosen, with what was compared.
     """
+    squares = left_out(start.rows.sample, problem, start.fit, start.order, most, best)
+    return choose(squares, start.form)
+
+
+def compared_forms(start: OneWidth) -> dict[str, Any]:
+    """Compare one width, a width each and, with few rows, the mean alone on left-out rows; return
+    the form that is chosen, with what was compared."""
+    rows = start.rows
     problem = rows.problem
+    n = len(start.order)
     rows.sample.on_step("left-out rows")
-    by_one, by_each, by_mean = left_out(rows.sample, problem, one, order, most)
-    choice = choose(np.stack([by_one, by_each]), form)
-    if len(order) > FEW or not problem.bias:
+    by_one, by_each, by_mean = left_out(rows.sample, problem, start.fit, start.order, start.most)
+    choice = choose(np.stack([by_one, by_each]), start.form)
+    if start.has_many or not problem.bias:
         return choice
-    doubtful = len(order) < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, one)
-    square = by_each if choice["form"] == EACH else by_one
-    if doubtful and not better_than_mean(square, by_mean, SURE):
+    doubtful = n < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, start.fit)
+    squares = by_each if choice["form"] == EACH else by_one
+    if doubtful and not better_than_mean(squares, by_mean, SURE):
         return choice | {"form": MEAN}
     return choice
 
 
-def one_width(
-    sample: SampledRows, problem: Problem, order: Int, most: int, *, warp: bool
-) -> tuple[Problem, ProcessRows, ProcessFit, str]:
-    """Search one width.
+def one_width(sample: SampledRows, problem: Problem, settings: SearchSettings) -> OneWidth:
+    """Search one width; the problem of the result has warps if they help.
 
     Warping all skewed features together must raise the evidence by at least log n nats.
-
-    Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
-        order: (n,), row numbers in random order
-        most: maximum number of rows
-        warp: whether features may be warped
-
-    Returns the problem, with warps if they help, its process rows and fit, and the form's name.
     """
     sample.on_step("widths")
+    order = in_order(sample, settings.seed)
+    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), settings.columns)
     rows = ProcessRows.of(sample, problem, order[:most])
     kernels = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
     noise = float(np.log(FIRST_NOISE))
     starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}
     fits = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
     form = max(fits, key=lambda form: fits[form].value)
-    fit = fits[form]
-    if not warp or form != ONE:
-        return problem, rows, fit, form
+    plain = OneWidth(rows, fits[form], form, order, most)
+    if not settings.warp or form != ONE:
+        return plain
     raw = sample.rows.gather(np.sort(order)).X
-    bent = problem.with_scaling(all_warped(problem.empty.scaling, fit.kernel, raw))
-    bent_rows = ProcessRows.of(sample, bent, order[:most])
-    bent_fit = climb(bent_rows, fit, ONE_STEPS, together=True)
-    if bent_fit.value > fit.value + np.log(len(bent_rows.X)):
-        return bent, bent_rows, bent_fit, ONE
-    return problem, rows, fit, form
+    scaling = all_warped(problem.empty.scaling, plain.fit.kernel, raw)
+    bent_rows = ProcessRows.of(sample, problem.with_scaling(scaling), order[:most])
+    bent_fit = climb(bent_rows, plain.fit, ONE_STEPS, together=True)
+    if bent_fit.value > plain.fit.value + np.log(len(bent_rows.X)):
+        return replace(plain, rows=bent_rows, fit=bent_fit)
+    return plain
 
 
 @dataclass(frozen=True)

@@ -520,8 +520,7 @@ def effects_of(
     numbers = numbers[present]
     targets = problem.likelihood.working.of_levels(problem, tile.t)[present]
     if targets.shape[1] > 1:
-        root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
-        joint = JointEffects.of(rows, root[present], numbers, targets, normal, seed)
+        joint = JointEffects.of(rows, tile.root_weights[present], numbers, targets, normal, seed)
         forms = {j: joint.form(f) for f, j in enumerate(counts, start=1)}
         return with_forms(features, forms), notes_of(columns, forms), 0.0
     effects = FoldedEffects.of(rows, numbers if levels else None, targets[:, 0], normal, seed)
@@ -574,7 +573,7 @@ def level_rows(
     """
     group = len(features.numbers)
     most = int((np.sqrt(sums / max(every.values())) - 1) / max(group, 1))
-    root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
+    root = tile.root_weights
     p = 1 + min(most, FUNCTIONS) * group
     functions = root[:, None] * level_functions(tile.X, features.numbers, features.moments, p)
     square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(p)

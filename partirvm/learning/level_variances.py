@@ -154,7 +154,7 @@ def with_level_variances(
     tile = sample.rows.gather(sample.rows.rows)
     plain = with_moments(replace(scaling, features=None), columns)
     rows, _ = level_rows(tile, plain, scaling, counts, sums)
-    root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
+    root = tile.root_weights
     present = np.flatnonzero(root)
     levels = LevelSample(
         rows.some(present),

@@ -261,33 +261,46 @@ def left_out(
     Returns log densities in nats and squared errors times row weights, for scaled targets,
     (3, 2, n) or (2, 2, n).
     """
-    found = []
-    parts = search_splits(order, most)
-    d = problem.empty.scaling.n_inputs
-    for kept, outside in parts:
-        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
+    splits = search_splits(order, most)
+    parts = []
+    for kept, outside in splits:
+        rows = ProcessRows.of(sample, problem, kept)
+        new = ProcessRows.of(sample, problem, outside)
         fits = [widths, turned]
-        if len(parts) > 1 and afresh:
-            first = ProcessRows.of(sample, problem, kept[: max(len(kept) // 2, FIRST_ROWS)])
-            own = _from_starts(first, rows, rows)
-            radial = inside(widths.kernel, d, RadialKernel)
-            if radial:
-                own = climb(
-                    rows,
-                    replace(own, kernel=with_family(own.kernel, radial[0][0].name, d)),
-                    FOLD_STEPS,
-                )
-            fits = [own, None if turned is None else directions(rows, own, 1)]
-        elif len(parts) > 1:
-            own = climb(rows, widths, FOLD_STEPS)
-            fits = [own, None if turned is None else directions(rows, own, 1, turned.pairs)]
-        predicted = [
-            rows.predicted(fit, new) for fit in (noise_alone(rows), *fits) if fit is not None
-        ]
-        found.append(
+        if len(splits) > 1 and afresh:
+            fits = searched_again(rows, kept, widths, turned)
+        elif len(splits) > 1:
+            of_fold = climb(rows, widths, FOLD_STEPS)
+            fits = [of_fold, None]
+            if turned is not None:
+                fits[1] = directions(rows, of_fold, 1, turned.pairs)
+        compared = [noise_alone(rows), *(fit for fit in fits if fit is not None)]
+        predicted = [rows.predicted(fit, new) for fit in compared]
+        parts.append(
             [[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted]
         )
-    return np.concatenate(found, axis=-1)
+    return np.concatenate(parts, axis=-1)
+
+
+def searched_again(
+    rows: ProcessRows, kept: Int, widths: ProcessFit, turned: ProcessFit | None
+) -> list[ProcessFit | None]:
+    """Search widths and, unless None, directions in a fold as in all rows.
+
+    Args:
+        rows: the rows of the fold
+        kept: their numbers
+        widths: the fit of widths to all rows, whose family is used
+        turned: the fit of directions to all rows, or None
+    """
+    d = rows.problem.empty.scaling.n_inputs
+    first = ProcessRows.of(rows.sample, rows.problem, kept[: max(len(kept) // 2, FIRST_ROWS)])
+    of_fold = _from_starts(first, rows, rows)
+    radial = inside(widths.kernel, d, RadialKernel)
+    if radial:
+        kernel = with_family(of_fold.kernel, radial[0][0].name, d)
+        of_fold = climb(rows, replace(of_fold, kernel=kernel), FOLD_STEPS)
+    return [of_fold, None if turned is None else directions(rows, of_fold, 1)]
 
 
 def in_order(sample: SampledRows, seed: int) -> Int:

@@ -3,7 +3,7 @@ memory."""
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
@@ -200,6 +200,13 @@ class Plan:
             elements=self.batch_elements,
         )
 
+    def with_kernel_store(self, columns: int) -> Self:
+        """Return the plan with a store for kernel blocks of ``columns`` columns, in the memory that
+        the fit leaves."""
+        bytes_left = self.room(columns)
+        store = kernel_store(self.request, self.shape, self.machine, columns, bytes_left)
+        return replace(self, kernel_store=store)
+
     def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain JSON."""
         shape = self.shape
@@ -333,6 +340,28 @@ class FitMemory:
     pool: int = 0
     held_out: bool = False
     whole: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        shape: DataShape,
+        machine: Machine,
+        schedule: Schedule,
+        read: RowsRead,
+        *,
+        held_out: bool,
+    ) -> Self:
+        """Return what the steps of a schedule take.
+
+        Args:
+            shape: the sizes of the data.
+            machine: the processes that run the tasks.
+            schedule: how candidates join.
+            read: the rows that intermediate fits read.
+            held_out: True if validation rows are read in each pass.
+        """
+        whole = not schedule.has_rounds or read.sampled or shape.newton
+        return cls(shape, machine, read.pool, held_out, whole)
 
     def step(self, kept: int, candidates: int, threads: int, elements: int = 0) -> StepBytes:
         """Return the bytes of a step.
@@ -495,13 +524,7 @@ def make_plan(
         learning_seconds: the seconds taken by kernel learning and the heuristic.
         grown: the bytes by which the process has grown during kernel learning.
     """
-    limits = FitMemory(
-        shape,
-        machine,
-        pool=read.pool,
-        held_out=held_out,
-        whole=not schedule.has_rounds or read.sampled or shape.newton,
-    )
+    limits = FitMemory.of(shape, machine, schedule, read, held_out=held_out)
     size = limits.fit_size(request, schedule, shrink=shrink_partition)
     require_memory_for_residuals(request, shape, machine)
     tried = _tries_residuals(request, shape)
@@ -536,15 +559,7 @@ def make_plan(
         comparison_bytes=_bytes_of_comparison(request, work, machine),
         grown=grown,
     )
-    return _with_kernel_store(plan, columns)
-
-
-def _with_kernel_store(plan: Plan, columns: int) -> Plan:
-    """Return the plan with a store for kernel blocks of ``columns`` columns, in the memory that the
-    fit leaves."""
-    room = plan.room(columns)
-    store = kernel_store(plan.request, plan.shape, plan.machine, columns, room)
-    return replace(plan, kernel_store=store)
+    return plan.with_kernel_store(columns)
 
 
 def _tries_residuals(request: Request, shape: DataShape) -> bool:

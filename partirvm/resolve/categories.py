@@ -11,6 +11,7 @@ from partirvm.data.folds import folded
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
 from partirvm.learning.level_variances import with_level_variances
 from partirvm.learning.process_search import evidence_of, searchable
+from partirvm.learning.sample import SampledRows
 from partirvm.planning.memory import FLOAT
 from partirvm.resolve.kernel import chooses, resolve_kernel
 from partirvm.resolve.samples import OutOfTime, Samples
@@ -70,35 +71,47 @@ def with_levels(samples: Samples, problem: Problem, moments: Moments) -> Embedde
     forms = level_forms(samples, problem)
     if not forms:
         return EmbeddedLevels(problem, samples.source)
-    room = samples.machine.budget // (4 * FLOAT)
-    rows = min(ROWS, samples.source.n_rows, room // (4 * FUNCTIONS * samples.shape.n_features))
-    sums = min(SUMS, room // 3)
-    request = samples.request
-    columns = samples.source.columns
+    values = samples.machine.budget // (4 * FLOAT)
+    rows = min(ROWS, samples.source.n_rows, values // (4 * FUNCTIONS * samples.shape.n_features))
     best = EmbeddedLevels(problem, samples.source)
     with suppress(OutOfTime), samples.take(problem, rows) as sample:
-        candidates = []
-        for form in forms:
-            embedding = embedded(
-                sample,
-                problem,
-                columns,
-                form.coordinates,
-                request.seed,
-                sums,
-                form.indicators,
-            )
-            scaling = with_level_variances(sample, problem, columns, embedding.scaling, sums)
-            kernel = resolve_kernel(request, moments, columns, scaling)
-            candidate = problem.with_scaling(scaling).with_kernel(kernel)
-            candidates.append(
-                EmbeddedLevels(candidate, samples.source, embedding.notes, embedding.noise)
-            )
+        candidates = [
+            with_form(samples, sample, problem, moments, form, min(SUMS, values // 3))
+            for form in forms
+        ]
         best = candidates[0]
         if len(candidates) > 1:
-            evidence = [evidence_of_levels(samples, each.problem) for each in candidates]
+            evidence = [evidence_of_levels(samples, levels.problem) for levels in candidates]
             best = candidates[int(np.argmax(evidence))]
     return replace(best, source=folded(samples.source, best.problem.empty.scaling))
+
+
+def with_form(
+    samples: Samples,
+    sample: SampledRows,
+    problem: Problem,
+    moments: Moments,
+    form: CategoryForm,
+    sums: int,
+) -> EmbeddedLevels:
+    """Turn levels of categories into numbers of one form.
+
+    Args:
+        samples: has the request and the source
+        sample: rows from which the numbers are learned
+        problem: with the levels
+        moments: of the features, which a kernel of given form needs
+        form: says which levels become coordinates, and which indicators
+        sums: maximum number of elements in a feature's sums
+    """
+    columns = samples.source.columns
+    embedding = embedded(
+        sample, problem, columns, form.coordinates, samples.request.seed, sums, form.indicators
+    )
+    scaling = with_level_variances(sample, problem, columns, embedding.scaling, sums)
+    kernel = resolve_kernel(samples.request, moments, columns, scaling)
+    candidate = problem.with_scaling(scaling).with_kernel(kernel)
+    return EmbeddedLevels(candidate, samples.source, embedding.notes, embedding.noise)
 
 
 def level_forms(samples: Samples, problem: Problem) -> list[CategoryForm]:

@@ -145,9 +145,10 @@ def test_features_of_one_unit_are_unscaled_if_that_is_better():
     problem = problem_of(X, codes, K=4)
     problem = problem.with_scaling(replace(problem.empty.scaling, x_scale=scale))
     with sample_of(X * scale, codes) as sample:
-        *_, one, form = one_width(sample, problem, np.arange(150), 150, warp=False)
-    assert form == UNSCALED
-    assert_allclose(np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12)
+        start = one_width(sample, problem, SearchSettings(learning_options(150), 0, 150))
+    assert start.form == UNSCALED
+    gammas = np.array(start.fit.kernel.gamma)
+    assert_allclose(gammas / gammas[0], (scale / 10) ** 2, rtol=1e-12)
 
 
 def test_skewed_features_are_warped_together():
@@ -162,11 +163,13 @@ def test_skewed_features_are_warped_together():
     )
     for warp, count in ((True, 8), (False, 0)):
         with sample_of(X, y) as sample:
-            problem, *_, form = one_width(
-                sample, problem_of(X, y, kernel, K=2), np.arange(300), 300, warp=warp
-            )
-        features = problem.empty.scaling.features
-        assert (form, count) == (ONE, 0 if features is None else (features.spreads[:8] > 0).sum())
+            settings = SearchSettings(learning_options(300), 0, 300, warp=warp)
+            start = one_width(sample, problem_of(X, y, kernel, K=2), settings)
+        features = start.rows.problem.empty.scaling.features
+        assert (start.form, count) == (
+            ONE,
+            0 if features is None else (features.spreads[:8] > 0).sum(),
+        )
         assert features is None or not features.spreads[8]
 
 
