@@ -1,5 +1,7 @@
 """Passes over gathered rows have the bits of passes over a source of just these rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -26,7 +28,7 @@ SCALING = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))
 EMPTY = Design(
     Gaussian((0.3, 0.2, 0.5)), SCALING, np.zeros((0, 3)), NONE, bias=False, origin=np.zeros(3)
 )
-DESIGN = EMPTY.with_centres(X[:7], np.arange(7), bias=True)
+DESIGN = replace(EMPTY.with_centres(X[:7], np.arange(7)), bias=True)
 
 
 def gathered(source, rows):

@@ -61,7 +61,7 @@ def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
         runner.close()
 
 
-@pytest.mark.parametrize("how", ["to the end", "left", "failed"])
+@pytest.mark.parametrize("end", ["to the end", "left", "failed"])
 def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, end):
     """However it ends, and even while futures are referred to."""
     runner = DaskExecutor(one_worker)

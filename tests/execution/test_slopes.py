@@ -52,7 +52,7 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
     target_variance = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
     kind = {"likelihood": LIKELIHOODS[likelihood], "n_classes": K, "held_out": False}
     problem = Problem(N, empty, True, target_variance, None, 1.0, shuffled=True, **kind)
-    return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
+    return problem, replace(empty.with_centres(X[:M], np.arange(M)), bias=True)
 
 
 def evaluated(problem, design, source, subset=None):

@@ -80,7 +80,8 @@ def test_relevant_features_of_classes_are_found():
 
 def dense(X, y, w, line, kernel, centres, alpha):
     """The log evidence (eq. 15) with these centres."""
-    design = problem_of(X, y, kernel).empty.with_centres(X[centres], centres, bias=True)
+    empty = problem_of(X, y, kernel).empty
+    design = replace(empty.with_centres(X[centres], centres), bias=True)
     return naive.log_evidence(design.block(X), y, alpha, 1 / line["noise_variance"], w)
 
 

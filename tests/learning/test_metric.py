@@ -1,5 +1,7 @@
 """Directions: gradients of the mean, the start of the search, and when directions are used."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.random import default_rng
@@ -48,7 +50,7 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
     w = rng.choice([0.5, 2.0], size=30)
     mean = rng.normal(size=(6, 2))
     problem = problem_of(X, X[:, 0], Gaussian((0.3, 0.5, 0.1)))
-    design = problem.empty.with_centres(X[:5], np.arange(5), bias=True)
+    design = replace(problem.empty.with_centres(X[:5], np.arange(5)), bias=True)
     with sample_of(X, X[:, 0], w, tile_rows=8) as sample:
         (found,) = sample.run(InputGradientPass(design, mean))
     step = 1e-5
