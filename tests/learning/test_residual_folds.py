@@ -14,8 +14,9 @@ from partirvm.core.held_back import FOLDS
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.fit import local_residuals as neighbours
-from partirvm.fit.local_residuals import error_gain, helps, left_out_records, spoils
+from partirvm.fit.local_residuals import left_out_records
 from partirvm.fit.residual_rows import ResidualReader
+from partirvm.fit.residual_trials import error_gain, helps, spoils
 from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.spec.entries import Spent
 from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS

@@ -17,7 +17,7 @@ from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, 
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, FormatError, LimitWarning, MissingDataError, UsageError
 from partirvm.fit.driver import Watcher
-from partirvm.fit.local_residuals import mixture_rises
+from partirvm.fit.residual_trials import mixture_rises
 from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
@@ -121,7 +121,7 @@ def test_an_abort_stops_learning_the_local_kernel(monkeypatch, tmp_path):
         begun.append(len(begun))
         return learned(*given, **how)
 
-    monkeypatch.setattr("partirvm.fit.local_residuals.learned", search)
+    monkeypatch.setattr("partirvm.fit.residual_trials.learned", search)
     monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
     ingest(rough(600), tmp_path / "d.zarr")
     asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
