@@ -91,7 +91,7 @@ def test_a_stored_spec_is_the_same_to_the_bit(options, tmp_path):
     [
         ("local", {"residual": "local"}),
         ("none", {"residual": "auto"}),  # 150 rows are too few
-        ("none", {"residual": "auto", "noise_variance": 0.01}),
+        ("none", {"residual": "auto", "noise": 0.01}),
         ("none", {"residual": "auto", "classes": 3}),
         ("none", {"residual": "none"}),
     ],
