@@ -55,6 +55,10 @@ class Kernel(DeclaredState):
             setattr(cls, fact, value)
         if name:
             cls.name = name
+            namesake = KERNELS.setdefault(name, cls)
+            places = {(kernel.__module__, kernel.__qualname__) for kernel in (namesake, cls)}
+            if len(places) > 1:
+                raise UsageError(f"two kernels are named {name!r}: {namesake!r} and {cls!r}")
             KERNELS[name] = cls
 
     @property

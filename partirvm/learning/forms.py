@@ -71,6 +71,8 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     assert issubclass(new, RadialKernel)
 
     def make(old: RadialKernel, columns: Int) -> Kernel:
+        if isinstance(old, new):
+            return old
         ratio = new.typical_gamma / old.typical_gamma
         return new(tuple(ratio * gamma for gamma in old.gamma))
 

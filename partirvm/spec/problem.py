@@ -126,7 +126,7 @@ class Problem:
         """C, the number of linear predictors with their own posterior; class indicators, as one
         target, have one."""
         per_class = self.likelihood.newton and not self.likelihood.binary
-        return self.n_classes if per_class else 1
+        return max(self.n_classes, 1) if per_class else 1
 
     @property
     def leading(self) -> Int:

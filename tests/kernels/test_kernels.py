@@ -263,3 +263,18 @@ def test_one_gamma_per_feature_gives_the_same_values(case, rng):
     assert (len(each.logs) > len(case.kernel.logs)) == any(
         name == "gamma" or name.endswith(".gamma") for name in case.kernel.parameters
     )
+
+
+def test_a_second_kernel_of_one_name_is_refused():
+    """Defining a class again, as a notebook does, replaces it."""
+
+    def define(place):
+        namespace = {"__module__": __name__, "__qualname__": place}
+        return type(Kernel)("Again", (Kernel,), namespace, name="defined-twice")
+
+    define("Again")
+    latest = define("Again")
+    assert KERNELS["defined-twice"] is latest
+    with pytest.raises(UsageError, match="two kernels are named 'defined-twice'"):
+        define("Other")
+    del KERNELS["defined-twice"]
