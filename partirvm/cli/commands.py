@@ -143,7 +143,7 @@ INGEST_OPTIONS = (
         "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
     ),
 )
-"""Options of ``ingest`` alone."""
+"""Options specific to ``ingest``."""
 
 
 @partirvm.command()
@@ -416,7 +416,7 @@ def evaluate(
 
 
 partirvm.commands.update(job_commands.COMMANDS)
-# in order of use
+# list commands in order of use
 partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign]
 for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

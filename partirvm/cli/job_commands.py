@@ -174,7 +174,7 @@ again = takes(
     ),
     *("--scheduler", "--detach", "--quiet", "--json"),
 )
-"""Options of the commands that run a job again."""
+"""Options of the commands that rerun a job."""
 
 
 @click.command()
