@@ -86,7 +86,7 @@ class Dates:
 
     @property
     def cycles(self) -> tuple[str, ...]:
-        """Return the names of the cycles that matter."""
+        """The names of the cycles that matter."""
         if self._known is not None:
             return tuple(self._known)
         span = self._last - self._first

@@ -40,7 +40,7 @@ class _Column:
         dates: range of the dates, for a column of dates
         values: distinct values, for a numeric feature that may be constant or contain codes
         note: remark on how the column was read, if one is needed
-        proposal: a doubtful guess at the format of dates
+        proposal: an uncertain guess of the date format
         odd: unusable cells by kind: "text" or "type" that is not a number, "infinite" values,
             targets and weights "without" a value, and "weights" that are negative or infinite
     """
@@ -82,7 +82,7 @@ class Encoder:
         self._table = table
         self._like = like
         self._stored = stored
-        self._row = 0  # row in the table at which the batch begins
+        self._row = 0  # first row of the batch in the table
         self._filled = np.zeros(len(roles.wanted), bool)  # columns in which a row has a value
         named = (*roles.categorical, *(roles.targets if roles.classes else ()))
         # columns with labels first: categories are stored in this order

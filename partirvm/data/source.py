@@ -33,7 +33,7 @@ HEAVIEST = 1e100
 
 @dataclass(frozen=True)
 class Tile:
-    """A run of rows. The arrays are float64 and C-contiguous, and must not be modified.
+    """A run of consecutive rows. The arrays are float64 and C-contiguous, and must not be modified.
 
     Attributes:
         number: number of the tile in its source
@@ -104,12 +104,12 @@ class Source:
 
     @property
     def has_target(self) -> bool:
-        """Return False for rows without a target, as for prediction."""
+        """True if the rows have a target; rows for prediction may have none."""
         return bool(self.n_targets)
 
     @property
     def n_tiles(self) -> int:
-        """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
+        """The number of tiles, ⌈n_rows / tile_rows⌉."""
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> "Tile":

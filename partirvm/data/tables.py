@@ -25,10 +25,10 @@ MOST_BUFFER = 1 << 20
 """Maximum bytes of a Parquet column to read at once."""
 
 HEAD = 1 << 20
-"""Bytes of a CSV file from which its style is detected."""
+"""Number of bytes at the beginning of a CSV file from which its style is detected."""
 
 PAGE = 2 << 20
-"""Bytes of a Parquet page with its dictionary: writers limit each to 1 MiB."""
+"""Maximum size in bytes of a Parquet page and its dictionary: writers limit each to 1 MiB."""
 
 Batch = Mapping[str, Any]
 """Arrow arrays of equal length, by column name."""
@@ -102,7 +102,7 @@ def is_table(url: str) -> bool:
 
 
 def ingesting(url: str, like: str = "") -> str:
-    """Return the command that ingests a table, with the training dataset ``like`` or, without it, a
+    """Return the command that ingests a table, with the training dataset ``like`` or otherwise a
     placeholder for the target."""
     name = without_query(url).rstrip("/").rpartition("/")[2]
     stem = re.sub(r"[^\w-].*", "", name.lstrip(".")) or "data"
@@ -144,7 +144,7 @@ def _files(url: str) -> tuple[Any, list[str], list[str]]:
     filesystem, path = open_filesystem(url)
     with reading(url):
         if protocol_of(url) in QUERIES:
-            files = [path]  # a listing would look for links in the file
+            files = [path]  # a listing would search the file for links
         elif is_glob(path) and not filesystem.exists(path):
             files = list(filesystem.glob(path))
         else:

@@ -315,7 +315,7 @@ class _Group:
     """A group of arrays to which tiles are written.
 
     Attributes:
-        attributes: attributes that say what a record contains
+        attributes: attributes that define the contents of a record
         arrays: arrays (n, …) by name
         n_old: number of old rows with which the group begins
     """
@@ -325,7 +325,7 @@ class _Group:
     n_old: int
 
     def write(self, tile: tuple[int, Float]) -> _WrittenTile:
-        """Write a tile, its number in the group and its records."""
+        """Write a tile, given as its number in the group and its records."""
         number, records = tile
         attributes = self.attributes
         start = 2 + attributes.n_features
