@@ -118,7 +118,7 @@ class FittedModel(DeclaredState):
         )
 
     def _repr_html_(self) -> str:
-        """The main facts, for notebooks."""
+        """Return the main facts as HTML, for notebooks."""
         facts = {
             "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
             "kernel": self.design.kernel.name,
@@ -127,8 +127,8 @@ class FittedModel(DeclaredState):
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:
-        """Return a hash of everything that determines predictions, i.e. without evidence, pruning
-        costs and relevance; models with equal digests make bit-identical predictions."""
+        """Return a hash of everything that determines predictions; evidence, pruning costs and
+        relevance are excluded. Models with equal digests make bit-identical predictions."""
         codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(
             replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned(), relevance=None)
@@ -145,7 +145,8 @@ class FittedModel(DeclaredState):
 
     @property
     def cells_place(self) -> str:
-        """The folder of its local residual rows; empty if the model holds them or has none."""
+        """The folder of the model's local residual rows; empty if they are in the model or there
+        are none."""
         return ""
 
     def with_cells_at(self, place: str) -> Self:
@@ -194,13 +195,13 @@ class FittedModel(DeclaredState):
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
-        """Return the model without the relevance vectors whose deletion, one after another, costs
-        the least evidence.
+        """Return the model without the relevance vectors that cost the least evidence when deleted
+        one after another.
 
         At most ``max_vectors`` remain, which may be 0; the bias and basis functions are kept. The
-        weights are those of a fit without the deleted vectors at the same α and noise, from the
-        posterior alone (``core.pruning``), and ``pruned`` reports the cost. Raises ``UsageError``
-        for a number below 0 and for a model with local residuals.
+        weights equal those of a fit without the deleted vectors at the same α and noise, but are
+        computed from the posterior alone (``core.pruning``); ``pruned`` reports the cost. Raises
+        ``UsageError`` for a number below 0 and for a model with local residuals.
         """
         first = self.design.n_leading
         count = self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors)

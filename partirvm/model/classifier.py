@@ -89,7 +89,7 @@ class ClassModel(FittedModel):
         return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels (n,) of the most probable classes at raw inputs X; errors as for
+        """Return labels (n,) of the most probable classes at raw inputs X. Raises the errors of
         ``predict_proba``."""
         return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 

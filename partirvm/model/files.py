@@ -49,7 +49,7 @@ def save_model(
 ) -> None:
     """Write a model to a new folder or fsspec URL.
 
-    A call that was killed leaves a folder that does not load, which the next call replaces. Raises
+    A call that was killed leaves a folder that cannot be loaded; the next call replaces it. Raises
     ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in this
     process, or for a reference to another store.
 
@@ -77,7 +77,7 @@ def save_model(
         copies = CELLS, partial(model.copy_cells, cells)
         place = absolute(cells)
     model = model.with_cells_at(place)
-    model.design.kernel.spec()  # raises UsageError for functions of this process
+    model.design.kernel.spec()  # raises UsageError for functions that exist only in this process
     if model.design.functions is not None:
         model.design.functions.spec()
     try:

@@ -89,9 +89,9 @@ class Model(FittedModel):
         The uncertainty estimated from left-out rows (``core.left_out``); None for given noise and
         for several targets.
     known_noise : bool
-        True if the noise was given.
+        True if the noise was fixed by the user.
     known_alpha : tuple of int
-        Positions of given precisions.
+        Positions of fixed precisions.
     residuals : LocalResiduals or None
         Errors of the training rows, which correct the mean and determine variances and quantiles
         (``local.residuals``).
@@ -150,8 +150,8 @@ class Model(FittedModel):
         return replace(self, residuals=None)
 
     def prune(self, max_vectors: int = 50) -> Self:
-        """Prune as for all models; the noise variance of predictions grows by the added mean
-        squared error.
+        """Prune like ``FittedModel.prune``; the noise variance of predictions grows by the added
+        mean squared error.
 
         ``evidence_noise``, local noise and interval quantiles are unchanged. The loss does not
         include the prior of α.
@@ -256,8 +256,8 @@ class Model(FittedModel):
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd
         maximises the log density of left-out rows, and ``interval`` uses other multiples. With
-        ``return_gradient``, their gradients follow, (n, d) each (``model.sensitivity``). Raises
-        ``DataError`` if features differ.
+        ``return_gradient``, the gradients of these values follow, (n, d) each
+        (``model.sensitivity``). Raises ``DataError`` if features differ.
         """
         function = self.predictions(std=return_std, gradient=return_gradient)
         X = checked_rows(X, self.columns)
@@ -286,8 +286,8 @@ class Model(FittedModel):
         """Return the column names of ``values``: ``mean`` and ``std``; with ``interval``, then
         ``lower`` and ``upper``.
 
-        For several targets, ``mean_<target>`` for each, then ``std_<target>`` and so on; unnamed
-        targets have numbers.
+        For several targets, the names are ``mean_<target>`` for each target, then ``std_<target>``
+        and so on; unnamed targets are numbered.
         """
         kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
         targets = self.columns.target_labels(self.n_targets)
@@ -366,7 +366,7 @@ class Model(FittedModel):
         """Return the central interval at this level as a function of X (n, d) that returns the
         ends (n, 2) and nearness (n,).
 
-        For T targets, only models with local residuals have intervals, for predictions; their ends
+        For T targets, there are only prediction intervals, and only with local residuals; the ends
         are (n, 2T), all lower ends first.
 
         ``kind`` and ``hyperparameters`` are as in ``RVMRegressor.predict_interval``.
@@ -414,8 +414,8 @@ class Model(FittedModel):
         return np.array([[self._multiple(level) / half * wide for level in levels]])
 
     def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
-        """Return means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness
-        (n,), at raw X (n, d)."""
+        """Return the means plus ``multiples`` (L, T) of the standard deviations, (n, L·T), and
+        nearness (n,), at raw X (n, d)."""
         mean, variance, near = self.moments(X)
         mean, deviation = (values.reshape(len(X), 1, -1) for values in (mean, np.sqrt(variance)))
         return self.design.scaling.target.back(mean + multiples * deviation).reshape(

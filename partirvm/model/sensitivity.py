@@ -71,7 +71,7 @@ def _work(model: FittedModel) -> float:
 def feature_relevance(model: FittedModel, X: Float) -> Float:
     """Return the relevance (d,) of each feature, from random rows X (n, d) in random order.
 
-    Only the first ``rows_needed`` rows count.
+    Only the first ``rows_needed`` rows are used.
     """
     X = X[: rows_needed(model)]
     used = model.used_features
@@ -104,8 +104,8 @@ def _by_gradients(model: Any, X: Float, values: Float) -> Float:
     """Return the indices (d,) as if slopes were constant between rows, mean(∂f/∂x_j)² Var(x_j) /
     Var f.
 
-    They refer to the linear predictors, without local residuals (Sobol & Kucherenko 2009). A Python
-    function has no gradient; its features get 0.
+    The indices refer to the linear predictors, without local residuals (Sobol & Kucherenko 2009). A
+    Python function has no gradient; its features get 0.
     """
     design = model.design
     spread = np.nanvar(X, axis=0)
@@ -206,7 +206,7 @@ def _variance_slopes(model: Any, rows: Float, block: Float) -> Float:
 
 
 def _prior_slopes(model: Any, rows: Float, block: Float, variance: Float, slopes: Float) -> Float:
-    """Return the gradients (n, T, d) of the variances ``Model.with_prior``.
+    """Return the gradients (n, T, d) of the variances from ``Model.with_prior``.
 
     Args:
         model: a regression model with a reach.

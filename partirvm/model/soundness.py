@@ -37,7 +37,7 @@ TARGET_MAPS = ("none", "log", "asinh")
 """Kinds of ``TargetMap``."""
 
 WITH_GAPS = ("Model.design.centres", "ClassModel.design.centres")
-"""Arrays in which NaN is a missing value."""
+"""Arrays in which NaN marks a missing value."""
 
 NO_LEVELS = ("unknown", "missing")
 """The last rows of each level table."""
