@@ -49,7 +49,7 @@ SEPARABLE = (
 values."""
 
 FACTOR_ROWS = 64
-"""Number of rows whose factors are in memory together."""
+"""Number of rows whose factors are in memory at the same time."""
 
 STEP_FACTORS = 1 << 17
 """Number of factors per step."""
