@@ -370,7 +370,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         targets are drawn; beyond twelve classes, the last ones are merged.
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; for training rows, the
-        plots look too good. Without X, the fit's held-out rows (``X_val``) are used or, for a
+        plots are too optimistic. Without X, the fit's held-out rows (``X_val``) are used or, for a
         regression without such rows, leave-one-out predictions of the training rows. ``figure`` is
         an empty matplotlib figure; by default, ``pyplot`` creates one.
 

@@ -28,8 +28,8 @@ from partirvm.types import Columns, Float
 
 
 def in_memory(X: Any) -> bool:
-    """Return whether ``loaded`` loads X: not for paths, sources, Zarr arrays and Dask collections,
-    except Dask frames with text columns."""
+    """Return True if ``loaded`` loads X, i.e. unless X is a path, a source, a Zarr array or a Dask
+    collection other than a frame with text columns."""
     labels = (
         is_frame(X)
         and hasattr(X, "npartitions")
@@ -174,7 +174,7 @@ def training_rows(
         X: rows in memory.
         y: targets or labels.
         sample_weight: weights of the rows, or None.
-        columns: the columns of earlier rows, which these must match.
+        columns: the columns of earlier rows, which these rows must match.
     """
     if not in_memory(X):
         raise UsageError(
