@@ -174,9 +174,9 @@ def ingest(
     recognised.
 
     Values that cannot be used are refused: the error lists all of them and ends with a command that
-    resolves them. --auto resolves them at once, and also accepts what is only proposed:
-    uninformative columns are left out, columns with few distinct whole numbers become categories,
-    and so on. Several targets share one set of relevance vectors.
+    resolves them. --auto resolves them at once, and also accepts all proposals: uninformative
+    columns are left out, columns with few distinct whole numbers become categories, and so on.
+    Several targets share one set of relevance vectors.
 
     With --append, the new rows are written after the existing rows of the dataset; `update` then
     continues a job that was fitted to it. Rows for prediction need no target: pass --like with the
