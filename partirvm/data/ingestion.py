@@ -263,7 +263,7 @@ def _ingest(
 
 @dataclass(frozen=True)
 class _Reading:
-    """A table that was read.
+    """The result of reading a table.
 
     Attributes:
         encoder: encoder of the records, with its findings

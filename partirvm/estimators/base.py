@@ -99,9 +99,9 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, replacing earlier
         ones.
 
-        Without arguments, all callbacks are removed. Clones keep them, so a grid search passes them
-        on; pickles and saved files do not. Raises ``UsageError`` for an object that is not a
-        ``FitCallback``.
+        Without arguments, all callbacks are removed. Clones keep the callbacks, so that a grid
+        search passes them on; pickles and saved files do not contain them. Raises ``UsageError``
+        for an object that is not a ``FitCallback``.
         """
         for callback in callbacks:
             if not isinstance(callback, FitCallback):

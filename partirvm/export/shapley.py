@@ -11,8 +11,8 @@ prediction at x minus the background's average.
     v(S) = Σ_m w_m Π_{j ∈ S} a_mj Π_{j ∉ S} c_mj
     φ_j  = Σ_m w_m (a_mj − c_mj) ∫₀¹ Π_{i ≠ j} u_mi(t) dt
 
-with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; those that
-joined before t form S. The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉
+with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; the columns
+that joined before t form S. The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉
 points is exact. The product without factor j is the full product divided by u_mj, whose rounding
 error cancels. With an even number of points, none is ½, so u_mj is zero only where the quotient has
 no weight. Sums and linear functions follow by additivity.
@@ -153,7 +153,7 @@ def explain(
 
 
 def _owners(columns: Columns) -> Int:
-    """Return the number of the column from which each feature was made, (d,)."""
+    """Return the number (d,) of the column from which each feature was derived."""
     columns_of = {name: name for name in columns.given}
     for column, cycles in columns.dates.items():
         columns_of |= dict.fromkeys(cyclic(column, cycles), column)

@@ -578,7 +578,7 @@ class Model(FittedModel):
         return np.asarray(np.maximum(variances, -MOST_CERTAIN * np.asarray(self.noise_variance)))
 
     def require_one_target(self, what: str) -> None:
-        """Raise ``UsageError`` for several targets."""
+        """Raise ``UsageError`` if the model has several targets."""
         if self.n_targets > 1:
             raise UsageError(
                 f"{what} need a single-target model: fit one per target, as with "
