@@ -143,7 +143,7 @@ INGEST_OPTIONS = (
         "--again", is_flag=True, help="Append the rows even if the dataset already contains them."
     ),
 )
-"""Options of ``ingest`` alone."""
+"""Options specific to ``ingest``."""
 
 
 @partirvm.command()
@@ -174,9 +174,9 @@ def ingest(
     recognised.
 
     Values that cannot be used are refused: the error lists all of them and ends with a command that
-    resolves them. --auto resolves them at once, and also accepts what is only proposed:
-    uninformative columns are left out, columns with few distinct whole numbers become categories,
-    and so on. Several targets share one set of relevance vectors.
+    resolves them. --auto resolves them at once, and also accepts all proposals: uninformative
+    columns are left out, columns with few distinct whole numbers become categories, and so on.
+    Several targets share one set of relevance vectors.
 
     With --append, the new rows are written after the existing rows of the dataset; `update` then
     continues a job that was fitted to it. Rows for prediction need no target: pass --like with the
@@ -416,7 +416,7 @@ def evaluate(
 
 
 partirvm.commands.update(job_commands.COMMANDS)
-# in order of use
+# list commands in order of use
 partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign]
 for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

@@ -20,7 +20,7 @@ from partirvm.errors import ExistsError, UsageError
 from partirvm.types import Float, Int
 
 MARK = ".partirvm-demo"
-"""An empty file in a folder of the demo, whose other files may then be replaced."""
+"""Name of an empty file that marks a demo folder, whose other files may be replaced."""
 
 FIT = ("--max-vectors", "200", "--neighbours", "20")
 """Options of the demo's fit."""
@@ -41,7 +41,7 @@ class Terrain(NamedTuple):
 
 
 class Map(NamedTuple):
-    """One of the maps of the picture.
+    """A map in the picture.
 
     Attributes:
         title: its title.
@@ -110,8 +110,8 @@ class Demo:
         return str(self.folder / name)
 
     def ingest(self, terrain: Terrain) -> None:
-        """Write the tables of training, validation and test cells, and of all cells, and make
-        datasets of them."""
+        """Write tables of the training, validation, test and all cells, and convert them to
+        datasets."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -125,7 +125,7 @@ class Demo:
             self.command("ingest", table, data, "--target", "elevation", *self.limit, "--overwrite")
 
     def fit(self) -> int:
-        """Fit the training cells, and return the exit status."""
+        """Fit a model to the training cells, and return the exit status."""
         places = (self.place("train.zarr"), self.place("job"))
         validation = ("--validation", self.place("validation.zarr"))
         status: int = self.command("fit", *places, *FIT, *validation, *self.limit, "--overwrite")
@@ -144,8 +144,8 @@ def _parts(n: int) -> dict[str, Int]:
 def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
     """Run the demo and return the exit status.
 
-    Raises ``UsageError`` for a folder that is not on this machine, ``ExistsError`` if it has files
-    that no demo wrote.
+    Raises ``UsageError`` for a folder that is not on this machine, and ``ExistsError`` if the
+    folder contains files that no demo wrote.
 
     Args:
         verbs: the commands.
@@ -176,7 +176,7 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
 
 
 def _own_folder(output: str) -> Path:
-    """Return a new folder, or that of an earlier demo."""
+    """Return a new folder, or the folder of an earlier demo."""
     if "://" in output:
         raise UsageError(f"{output}: the demo writes to a folder on this machine: pass a path")
     folder = Path(output)

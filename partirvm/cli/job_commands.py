@@ -174,7 +174,7 @@ again = takes(
     ),
     *("--scheduler", "--detach", "--quiet", "--json"),
 )
-"""Options of the commands that run a job again."""
+"""Options of the commands that rerun a job."""
 
 
 @click.command()
@@ -184,11 +184,11 @@ def resume(job: str, **choices: Any) -> int:
 
     The job continues from its last checkpoint. Its final model is bit-identical to that of an
     uninterrupted fit. Only the limits below can be changed; for other changes, start a new job. The
-    limits on rounds and vectors include those of earlier runs, and --time-limit counts from now. A
-    job that ended at a limit needs a larger limit; a job that is done for another reason is not
-    changed. Use --data and --validation to specify the new locations of datasets that were moved;
-    the rows must be the same. With --scheduler, the job continues on a cluster, wherever it ran
-    before. Ctrl-C works as in `fit`: the exit status is 3 with a usable model and 4 without one.
+    limits on rounds and vectors include earlier runs, and --time-limit counts from now. A job that
+    ended at a limit needs a larger limit; a job that is done for another reason is not changed. Use
+    --data and --validation to specify the new locations of datasets that were moved; the rows must
+    be the same. With --scheduler, the job continues on a cluster, wherever it ran before. Ctrl-C
+    works as in `fit`: the exit status is 3 with a usable model and 4 without one.
 
     \b
     Examples:
@@ -333,8 +333,8 @@ def export(
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
-    The errors are those of the last model, on the training rows and on the held-out rows of the
-    fit. To compare models on the same test rows, run `evaluate` for each of them.
+    The errors refer to the last model, on the training rows and on the held-out rows of the fit. To
+    compare models on the same test rows, run `evaluate` for each of them.
 
     \b
     Example:

@@ -77,7 +77,7 @@ def number(text: str) -> Any:
 
 
 def pairs(kind: str, example: str, text: str) -> dict[str, float]:
-    """Parse numbers by name, such as ``bias=1e-6``; a name ends at the last ``=`` of its part."""
+    """Parse numbers by name, such as ``bias=1e-6``; the last ``=`` of each part ends the name."""
     numbers: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
@@ -111,15 +111,14 @@ READ: dict[str, Callable[[str], Any]] = {
     "word": str,
     "numbers": lambda text: tuple(map(number, text.split(","))),
 }
-"""How the text of an option is read, by its name or the kind of its check, if it is not a
-number."""
+"""Parsers for the texts of options that are not numbers, by option name or kind of check."""
 
 METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
-    """Return the flag of an option; ``other`` arguments of ``click.option`` override those derived
-    from the row."""
+    """Return the flag for an option; ``other`` arguments of ``click.option`` override the arguments
+    derived from the option."""
     default = option.default
     spelling = option.flag
     if option.check.kind == "switch":
@@ -223,11 +222,11 @@ SHARED: dict[str, Callable[[Any], Any]] = {
 
 
 def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that adds these parameters to a command, in this order; names are
-    arguments or ``SHARED``."""
+    """Return a decorator that adds these parameters to a command, in this order; a string is a key
+    of ``SHARED`` or the name of an argument."""
 
     def decorate(command: Command) -> Command:
-        for parameter in reversed(parameters):  # decorators apply from the last to the first
+        for parameter in reversed(parameters):  # decorators are applied in reverse
             if isinstance(parameter, str):
                 parameter = SHARED.get(parameter, click.argument(parameter))
             command = parameter(command)
@@ -258,11 +257,11 @@ fit_options = takes(
 
 
 class GroupedCommand(click.Command):
-    """A command whose help groups its options: "everyday", "cluster" and its own; ``--help-all``
-    shows the rest."""
+    """A command whose help shows the option groups "everyday" and "cluster" and the
+    command-specific options; ``--help-all`` shows all groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each group of options; the command's own options come last."""
+        """Write a section for each group of options; command-specific options come last."""
         groups: dict[str, list[tuple[str, str]]] = {
             group: [] for group in (*ORDER, "other options")
         }
@@ -291,5 +290,5 @@ def require_detachable(detach: bool, scheduler: str | None) -> None:
 
 
 def parameters(options: dict[str, Any]) -> Request:
-    """Return the request that the options of a fit make; omitted flags have their defaults."""
+    """Return the request that corresponds to a fit's options; omitted flags have their defaults."""
     return Request(**{name: value for name, value in options.items() if value is not None})

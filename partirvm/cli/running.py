@@ -59,8 +59,8 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
-    """Print a result and the commands that may follow (the demo prints them elsewhere); with
-    --quiet, only JSON."""
+    """Print a result and suggestions for the next commands (except in the demo); with --quiet, only
+    JSON."""
     context = click.get_current_context()
     if as_json:
         click.echo(without_credentials(json.dumps(facts)))
@@ -71,7 +71,7 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
 
 
 def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int:
-    """Print the facts about a job and ``more``; return the corresponding exit status."""
+    """Print a job's facts and ``more``, and return the corresponding exit status."""
     from partirvm.report.text import job_facts, status_text
 
     facts = {**job_facts(opened), **more}
@@ -82,15 +82,15 @@ def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int
 
 
 def cluster(address: str | None) -> AbstractContextManager[Any]:
-    """Return a context with a client of the scheduler at this address, or with None if there is no
-    address."""
+    """Return a context manager that yields a client of the scheduler at this address, or None
+    without an address."""
     from partirvm.execution.cluster import connect
 
     return nullcontext() if address is None else connect(address)
 
 
 def shown_progress(**options: Any) -> Any:
-    """Return a ``Progress``, a context manager; its module is slow to import."""
+    """Return a ``Progress`` context manager, whose module is slow to import."""
     from partirvm.report.progress import Progress
 
     return Progress(**options)
@@ -133,7 +133,7 @@ def message_of(error: BaseException) -> str:
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print warnings to stderr as ``partirvm: warning: …``, each once."""
+    """Print each warning once to stderr, as ``partirvm: warning: …``."""
 
     def warn(message: Any, category: type[Warning], *place: Any) -> None:
         text = (
@@ -220,8 +220,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     status is 4, and a message gives the reason.
 
     Args:
-        work: takes a watcher and returns what ``jobs.fit`` returns, or None if another process has
-            finished the job.
+        work: a function that takes a watcher and returns the result of ``jobs.fit``, or None if
+            another process has finished the job.
         job: the job folder.
         quiet: True if no progress is shown.
         as_json: True if the result is printed as JSON.

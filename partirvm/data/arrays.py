@@ -38,11 +38,11 @@ class ArraySource(Source):
     """A source of tiles from NumPy, Zarr or Dask arrays. Dtypes other than float64 are converted
     tile by tile.
 
-    Zarr and Dask arrays are read only in the chunks that a tile needs; if chunks exceed two tiles,
-    the last two are cached. Dask arrays are computed in the calling thread, again in every pass;
-    the client fetches rows persisted on its cluster. A part holds its rows of NumPy and persisted
-    arrays in memory. Raises ``DataError`` for wrong shapes and dtypes, and ``MissingDataError`` for
-    missing chunks of Zarr arrays.
+    Only the chunks that a tile needs are read from Zarr and Dask arrays; if chunks are larger than
+    two tiles, the last two chunks are cached. Dask arrays are computed in the calling thread, again
+    in every pass; rows persisted on a cluster are fetched by its client. A part keeps its rows of
+    NumPy and persisted arrays in memory. Raises ``DataError`` for wrong shapes and dtypes, and
+    ``MissingDataError`` for missing chunks of Zarr arrays.
 
     Args:
         X: inputs (N, d)
@@ -87,14 +87,14 @@ class ArraySource(Source):
         return self._readers[name](*self._span(number))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
-        """Return the positions of a run of rows in a NumPy array."""
+        """Return the positions of a run of consecutive rows in a NumPy array."""
         first = self._first[name]
         if self._permutation is None:
             return slice(start - first, stop - first)
         return self._permutation[start:stop]
 
     def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
-        """Return the function that reads rows; if a tile straddles two chunks, both chunks are
+        """Return the function that reads an array's rows; if a tile straddles two chunks, both are
         cached."""
         array = self._arrays[name]
         if isinstance(array, np.ndarray):
@@ -152,7 +152,7 @@ def _load_dask(array: Any, first: int, client: Any, start: int, stop: int) -> ND
         first: row number of its first row
         client: client of the cluster on which it was persisted, or None
         start: number of the first row to read
-        stop: number of the first row that is not read
+        stop: number of the row after the last row to read
     """
     return np.asarray(computed(array[start - first : stop - first], client=client)[0])
 
@@ -164,7 +164,7 @@ def _load_zarr(array: Any, name: str, start: int, stop: int) -> NDArray[Any]:
         array: Zarr array
         name: name of the array in messages
         start: number of the first row to read
-        stop: number of the first row that is not read
+        stop: number of the row after the last row to read
     """
     place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
     with reading(place, "restore the file or write the array again", MissingDataError):
@@ -172,10 +172,10 @@ def _load_zarr(array: Any, name: str, start: int, stop: int) -> NDArray[Any]:
 
 
 class _CachedChunks:
-    """Rows of an array that is loaded by chunks, of which the last two are cached.
+    """Rows of an array that is loaded in chunks; the last two chunks are cached.
 
-    ``load`` loads the rows from one number to before another; ``edges`` are the numbers of the
-    first row of each chunk, and the number of rows.
+    ``load(start, stop)`` loads the rows from ``start`` up to but not including ``stop``; ``edges``
+    contains the number of each chunk's first row, followed by the number of rows.
     """
 
     def __init__(self, load: Callable[[int, int], NDArray[Any]], edges: list[int]) -> None:
@@ -184,7 +184,7 @@ class _CachedChunks:
         self._lock = threading.Lock()
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the rows from ``start`` to before ``stop``."""
+        """Return the rows from ``start`` up to but not including ``stop``."""
         pieces = list[NDArray[Any]]()
         with self._lock:
             for low, high in self._chunks:
@@ -194,8 +194,8 @@ class _CachedChunks:
 
 
 class GatheredRows(Source):
-    """Rows (n,) of a source, in memory, increasing, in an even number of tiles; ``gather`` takes
-    source row numbers."""
+    """Rows of a source, held in memory in increasing order and divided into an even number of
+    tiles; ``gather`` takes the source's row numbers, as in ``rows`` (n,)."""
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
         self._take_shape_of(source)
@@ -219,7 +219,7 @@ class GatheredRows(Source):
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:
-    """Return those of the given rows (increasing numbers) that are in one tile."""
+    """Return the given rows (in increasing order) that lie in one tile."""
     tile = source.tile(number)
     first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
     return tile.take(rows[first:last] - tile.start, tile.start)
@@ -227,7 +227,7 @@ def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:
 
 def client_of(*collections: Any) -> Any:
     """Return the client of the cluster on which the collections were persisted, or None if they
-    were not."""
+    were not persisted."""
     if "distributed" not in sys.modules:
         return None
     for collection in collections:
@@ -254,7 +254,7 @@ def lengths_of(frame: Any) -> list[int]:
 
 def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
     """Return the values of an array, list or series as a NumPy array; Zarr and Dask arrays are read
-    whole."""
+    in full."""
     refuse_missing_chunks(name, values)
     if hasattr(values, "__dask_graph__"):
         (values,) = computed(values, client=client_of(values))

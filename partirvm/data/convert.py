@@ -83,8 +83,8 @@ def as_source(
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
-    """Convert ``numbers`` or labels to a NumPy, Zarr or Dask array. Raises ``DataError`` if masked
-    or not numeric."""
+    """Convert numbers or, without ``numbers``, labels to a NumPy, Zarr or Dask array. Raises
+    ``DataError`` for masked values and, with ``numbers``, for values that are not numeric."""
     if hasattr(values, "to_dask_array"):
         plain = values
         if numbers:
@@ -94,7 +94,7 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
                 check_dtype(of_frame if name == "X" else name, dtype)
             plain = values.astype(np.float64)
         elif values.ndim == 1 and not isinstance(values.dtype, np.dtype):
-            plain = values.astype(object)  # pandas' own text and category dtypes
+            plain = values.astype(object)  # pandas-specific text and category dtypes
         return plain.to_dask_array(lengths_of(values))
     if hasattr(values, "compute_chunk_sizes") and any(map(np.isnan, values.shape)):
         return values.compute_chunk_sizes()
@@ -107,8 +107,8 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
-    """Open a path, URL, data frame or tuple of arrays as a table. ``room`` limits the bytes of an
-    .npz file."""
+    """Open a path, URL, data frame or tuple of arrays as a table. ``room`` is the maximum size of
+    an .npz file in bytes."""
     if isinstance(source, str | os.PathLike):
         url = address(source)
         is_archive = without_query(url).lower().endswith(".npz") and "*" not in url
@@ -125,7 +125,7 @@ def open_table(source: Any, room: int | None = None) -> Reader:
 
 
 def _archive_table(url: str, room: int | None) -> Reader:
-    """Return an .npz file, which is read whole, as a table. Raises ``MemoryLimitError`` beyond
+    """Read an entire .npz file and return it as a table. Raises ``MemoryLimitError`` if it exceeds
     ``room`` bytes."""
     filesystem, path = open_filesystem(url)
     with opened(filesystem, path) as file, np.load(file, allow_pickle=False) as archive:
@@ -166,8 +166,8 @@ def arrays_table(
         X: features (N, d); columns with pandas' categorical dtype are categories by default
         y: targets, (N,) or (N, T), or None
         weights: weights (N,), or None
-        name: name of the table in messages, by default after the arguments
-        names: column names of an array X, by default x0, x1, …
+        name: name of the table in messages; by default, derived from the arguments
+        names: column names of an array X; by default x0, x1, …
     """
     lazy = False
     if is_frame(X):
@@ -207,7 +207,7 @@ def arrays_table(
 
 
 def _categories(frame: Any) -> dict[str, tuple[Any, ...] | None]:
-    """Return the levels of each categorical column of a data frame; None for those of a Dask
+    """Return the levels of each categorical column of a data frame; None for the columns of a Dask
     frame."""
     lazy = hasattr(frame, "npartitions")
     return {
@@ -261,8 +261,8 @@ def checked_rows(X: Any, columns: Columns) -> Float:
 
 
 def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
-    """Return float64 rows (n, d) and the columns of a pandas frame, or a model's. Raises
-    ``DataError`` if unusable."""
+    """Return a pandas frame's rows (n, d) as float64, and its columns or the model's ``columns``.
+    Raises ``DataError`` for unusable values."""
     names = default_names(X.shape[1])
     if columns is not None:
         X = in_order(X, columns)
@@ -289,8 +289,8 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
 
 
 def in_order(X: Any, columns: Columns) -> Any:
-    """Return a frame's columns in the model's order, or all if unnamed. Raises ``DataError`` if
-    columns are missing."""
+    """Return a frame's columns in the model's order, or all columns if the model's have default
+    names. Raises ``DataError`` if columns are missing."""
     names = list(map(str, X.columns))
     wanted = columns.given
     missing = [name for name in wanted if name not in names]
@@ -305,8 +305,8 @@ def in_order(X: Any, columns: Columns) -> Any:
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
-    """Yield the same rows of all arrays, at most ``step``, in memory; Dask frames are loaded by
-    whole partitions."""
+    """Yield blocks of at most ``step`` rows, the same rows of every array, in memory; Dask frames
+    are loaded partition by partition."""
     client = client_of(*arrays)
     X = arrays[0]
     start = 0
@@ -361,7 +361,7 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
 
 
 def _target_names(y: Any) -> tuple[str, ...]:
-    """Return the target names: those of a series or data frame y, otherwise y, or y0, y1, …."""
+    """Return the target names: the names in a series or data frame y, otherwise y, or y0, y1, …."""
     if is_frame(y):
         return tuple(str(name or "y") for name in y.columns)
     if hasattr(y, "to_frame"):

@@ -21,8 +21,9 @@ class Dates:
     """A column of dates, times of day or durations, and the cycles that its rows cover.
 
     A cycle matters if the rows span two periods and some rows are at most half a period apart;
-    ``known`` cycles are those of other data. ``unit`` says what the numbers mean. Dates with a time
-    zone are converted to UTC. Strings are ISO dates or times, or have the strptime format ``form``.
+    ``known`` cycles of other data are used instead. ``unit`` is the unit of the numbers. Dates with
+    a time zone are converted to UTC. Strings are ISO dates or times, or have the strptime format
+    ``form``.
     """
 
     def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:
@@ -85,7 +86,7 @@ class Dates:
 
     @property
     def cycles(self) -> tuple[str, ...]:
-        """Return the names of the cycles that matter."""
+        """The names of the cycles that matter."""
         if self._known is not None:
             return tuple(self._known)
         span = self._last - self._first

@@ -19,8 +19,8 @@ from partirvm.quoting import counted, listed, quoted
 from partirvm.types import Bool, Columns, Float, cyclic
 
 MOST_LEVELS = 10_000
-"""Maximum levels of a text column not named as categorical; in short tables, half the rows (at
-least 20)."""
+"""Maximum number of levels of a text column that is not named as categorical; in short tables, half
+the number of rows (at least 20)."""
 
 FIRST_ROWS = 10_000
 """Maximum number of rows from which the kind of a text column is recognised."""
@@ -31,16 +31,16 @@ FIRST_BYTES = 12 << 20
 
 @dataclass
 class _Column:
-    """What has been read of a column.
+    """Facts collected about a column while the table is read.
 
     Attributes:
         name: name of the column
         named: True if the options or the data ``like`` say that it contains labels
         levels: labels and their codes, for a column of labels
         dates: range of the dates, for a column of dates
-        values: distinct values, for a numeric feature that may be constant or codes
-        note: how the column was read, if this is worth a remark
-        proposal: a doubtful guess at the format of dates
+        values: distinct values, for a numeric feature that may be constant or contain codes
+        note: remark on how the column was read, if one is needed
+        proposal: an uncertain guess of the date format
         odd: unusable cells by kind: "text" or "type" that is not a number, "infinite" values,
             targets and weights "without" a value, and "weights" that are negative or infinite
     """
@@ -82,10 +82,10 @@ class Encoder:
         self._table = table
         self._like = like
         self._stored = stored
-        self._row = 0  # row in the table at which the batch begins
+        self._row = 0  # first row of the batch in the table
         self._filled = np.zeros(len(roles.wanted), bool)  # columns in which a row has a value
         named = (*roles.categorical, *(roles.targets if roles.classes else ()))
-        # first those with labels: categories are stored in this order
+        # columns with labels first: categories are stored in this order
         self._columns = {
             name: _Column(name, named=name in named) for name in (*named, *roles.wanted)
         }
@@ -144,8 +144,8 @@ class Encoder:
             column.values.add(into)
 
     def _recognise(self, batch: Batch) -> None:
-        """Decide by the first rows which columns are dates, also as text, or, with ``auto``,
-        categories."""
+        """Decide from the first rows which columns contain dates (possibly as text) or, with
+        ``auto``, categories."""
         if self._table.untyped:
             # not the first batch, whose size depends on the available memory
             batch = next(self._table.batches(self.roles.wanted, FIRST_BYTES))
@@ -164,8 +164,7 @@ class Encoder:
                 column.values = Values()
 
     def _kind_of(self, column: _Column, values: Any) -> str:
-        """Return "numbers", "booleans", "dates" or "text": what the first values of a column
-        are."""
+        """Return the kind of a column's first values: "numbers", "booleans", "dates" or "text"."""
         import pyarrow as pa
 
         if is_text(values.type):
@@ -175,7 +174,7 @@ class Encoder:
         return "booleans" if pa.types.is_boolean(values.type) else "numbers"
 
     def _kind_of_text(self, column: _Column, values: Any) -> str:
-        """Return what the first strings of a column are. A date format is noted, or proposed if it
+        """Return the kind of a column's first strings. A date format is recorded, or proposed if it
         is ambiguous."""
         texts = self._plain(values).unique().drop_null().to_pylist()
         kind, others = problems.recognised(texts)
@@ -197,7 +196,8 @@ class Encoder:
         return kind
 
     def _plain(self, texts: Any) -> Any:
-        """Return strings without surrounding spaces, and with decimal commas replaced by points."""
+        """Return the strings, stripped of surrounding spaces and with decimal commas replaced by
+        points."""
         import pyarrow.compute as pc
 
         texts = pc.utf8_trim_whitespace(texts)
@@ -208,7 +208,7 @@ class Encoder:
         return texts
 
     def _without_gaps(self, values: Any, gaps: Iterable[str] = ()) -> Any:
-        """Return plain values in which the strings that stand for gaps are missing values."""
+        """Return plain values, with the strings that mark gaps replaced by missing values."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -263,7 +263,7 @@ class Encoder:
         return pc.if_else(usable, texts, None)
 
     def _checked(self, records: Float) -> Float:
-        """Return records with noise turned into weights and dropped rows removed. Unusable values
+        """Return records with noise converted to weights and dropped rows removed. Unusable values
         are recorded."""
         roles = self.roles
         values = records[:, 2:]
@@ -297,7 +297,7 @@ class Encoder:
             kind: kind of the odd cells, such as "infinite"
             cells: True for odd cells, (rows, columns)
             used: True for rows that are not dropped, (rows,)
-            first: place of the first column of ``cells`` among all columns
+            first: position of the first column of ``cells`` among all columns
         """
         for place in np.flatnonzero(cells[used].any(axis=0)).tolist():
             name = self.roles.wanted[first + place]
@@ -319,17 +319,17 @@ class Encoder:
         return findings
 
     def _without_rows(self, column: _Column) -> dict[str, Any]:
-        """Return the options that leave out the rows without a value of a target."""
+        """Return the options that drop the rows in which a target is missing."""
         return {"drop_missing_targets": True} if column.name in self.roles.targets else {}
 
     def _without_column(self, column: _Column) -> dict[str, Any]:
-        """Return the options that leave out a feature; none if other data define the features."""
+        """Return the options that drop a feature; no options if other data define the features."""
         removable = self._like is None and column.name in self.roles.features
         return {"exclude": (column.name,)} if removable else {}
 
     def _text_finding(self, column: _Column) -> Finding | None:
-        """Return a finding if a column of numbers or dates contains text: few strings are gaps,
-        many are labels."""
+        """Return a finding if a column of numbers or dates contains text: a few distinct strings
+        are proposed as gaps, many as labels."""
         if "text" not in column.odd:
             return None
         text = column.odd["text"]
@@ -339,7 +339,7 @@ class Encoder:
         )
 
     def _remedy_of_text(self, column: _Column, text: OddCells) -> dict[str, Any]:
-        """Return the options that settle text in a column of numbers or dates."""
+        """Return the options that resolve text in a column of numbers or dates."""
         roles = self.roles
         texts = tuple(text.texts)
         others = self.n_rows + self.dropped - text.count
@@ -358,7 +358,7 @@ class Encoder:
         return {"categorical": ("auto", column.name) if roles.auto else (column.name,)}
 
     def _type_finding(self, column: _Column) -> Finding | None:
-        """Return a finding if the type of a column is neither numeric, nor text, nor a date."""
+        """Return a finding if the type of a column is not numeric, text or date."""
         if "type" not in column.odd:
             return None
         expected = "numbers" if column.dates is None else "dates"
@@ -380,8 +380,8 @@ class Encoder:
         return None
 
     def _column_finding(self, column: _Column) -> Finding | None:
-        """Return a finding if a column as a whole has no values, too many labels, labels that mark
-        gaps, or values that may be codes or constant."""
+        """Return a finding for a column that has no values, too many labels, labels that mark gaps,
+        constant values or possible codes."""
         name = column.name
         without_column = self._without_column(column)
         filled = self._filled[self.roles.wanted.index(name)]
@@ -402,7 +402,7 @@ class Encoder:
         return None
 
     def _has_many(self, levels: Levels, column: _Column) -> bool:
-        """Return True for too many labels."""
+        """Return True if a column has too many labels."""
         most = max(self.n_rows / 2, problems.FEW_LEVELS)
         return levels.full or (not column.named and len(levels.found) > most)
 
@@ -426,8 +426,8 @@ class Encoder:
         }
 
     def finished(self, records: Float, first: int) -> Float:
-        """Return the changed records, with final codes and date cycles, and ``first`` added to the
-        row numbers."""
+        """Return the records with final codes and date cycles, and with ``first`` added to the row
+        numbers."""
         records[:, 1] += first
         parts = [records[:, :2]]
         unchanged = True
@@ -447,8 +447,8 @@ class Encoder:
         return records if unchanged else np.column_stack(parts)
 
     def columns(self) -> Columns:
-        """Return names, categories, dates and classes; without a target column, with target and
-        classes of ``like``."""
+        """Return the names, categories, dates and classes of the columns; if there is no target
+        column, target and classes come from ``like``."""
         roles = self.roles
         categories = {name: labels for name, (labels, _) in self.final.items()}
         features = list[str]()
@@ -486,8 +486,8 @@ class Encoder:
     def described(self, missing: Float, accepted: Sequence[Finding]) -> dict[str, str]:
         """Return remarks on the columns and the file, by name.
 
-        ``missing`` (d,) are the shares of rows without a value, and ``accepted`` the proposals with
-        which the table was read.
+        ``missing`` (d,) is the fraction of rows without a value for each feature, and ``accepted``
+        contains the proposals with which the table was read.
         """
         table = self._table
         columns = self.columns()

@@ -1,8 +1,8 @@
-"""Training rows whose level codes name a fold, so that effects of levels are learned without the
-row (cross-fitting).
+"""Training rows whose level codes identify a fold, so that the level effects for a row are learned
+without that row (cross-fitting).
 
-The fold of a row is a function of its number in the source alone, so that it depends neither on
-tiles nor on memory, workers, interruptions or rows appended later.
+A row's fold depends only on its number in the source, not on tiles, memory, workers, interruptions
+or rows appended later.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from partirvm.types import Float, Int
 
 
 def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
-    """Return training rows X (n, d) in these folds (n,), with the folds in the codes of embedded
+    """Return training rows X (n, d) with their folds (n,) included in the codes of embedded
     features."""
     folded_X = X.copy()
     for j, count in features.folded.items():
@@ -29,7 +29,7 @@ def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
 
 
 class FoldedSource(Source):
-    """The training rows of a source, with their folds in the codes of the embedded ``features``."""
+    """The training rows of a source, with folds in the codes of the embedded ``features``."""
 
     def __init__(self, source: Source, features: FeatureMap) -> None:
         self._source = source
@@ -57,7 +57,7 @@ class FoldedSource(Source):
         return self._of(self._source.with_class_weights(weights))
 
     def __getattr__(self, name: str) -> Any:
-        """Return other facts, such as the fingerprint, of the source itself."""
+        """Return other attributes of the source, such as its fingerprint."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._source, name)
@@ -78,8 +78,8 @@ class FoldedSource(Source):
 
 
 def folded(source: Source, scaling: Scaling) -> Source:
-    """Return the source of a fit with this scaling: with folds if levels are embedded, otherwise as
-    it is."""
+    """Return the source for a fit with this scaling: with folds if levels are embedded, otherwise
+    unchanged."""
     if scaling.features is None or not scaling.features.folded:
         return source
     return FoldedSource(source, scaling.features)

@@ -5,7 +5,7 @@ from typing import Any
 from partirvm.errors import DataError
 
 NO_TABLES = ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm")
-"""Packages whose objects are read without a conversion through Arrow."""
+"""Packages whose objects are read without conversion through Arrow."""
 
 
 def module_of(value: Any) -> str:
@@ -19,8 +19,8 @@ def is_frame(value: Any) -> bool:
 
 
 def pandas_frame(X: Any, name: str = "X") -> Any:
-    """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy:
-    ``DataError``."""
+    """Convert a frame with Arrow's PyCapsule protocol (such as polars) to pandas; return any other
+    X unchanged. Raises ``DataError`` for lazy frames."""
     module = module_of(X)
     arrow = hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
@@ -40,7 +40,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
 
 
 def pandas_column(y: Any) -> Any:
-    """A polars series or data frame converted to pandas; anything else unchanged."""
+    """Convert a polars series or data frame to pandas; return anything else unchanged."""
     if module_of(y) != "polars":
         return y
     if not hasattr(y, "to_frame"):

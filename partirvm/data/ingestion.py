@@ -1,10 +1,10 @@
 """Ingest a table or arrays of any size into DATA (checked, shuffled tiles) in bounded memory;
 append rows to DATA.
 
-The *read* phase streams the source, codes labels, draws a shuffle key for every row and writes the
-records to temporary files. The *write* phase reads the records in their final order, tile by tile.
-The result depends only on the source and the seed. An append shuffles only the new rows, so the
-DATA then count as unshuffled.
+The *read* phase streams the source, encodes labels, draws a shuffle key for every row and writes
+the records to temporary files. The *write* phase reads the records in their final order, tile by
+tile. The result depends only on the source and the seed. An append shuffles only the new rows, so
+the DATA then count as unshuffled.
 """
 
 import os
@@ -117,9 +117,9 @@ def ingest(
     drop_missing_targets : bool
         Leave out rows whose target is missing; otherwise such rows are an error.
     auto : bool
-        Accept all proposals and read the source again: gaps, dates, codes as categories, text as
-        classes, columns without information and rows without a target left out. ``notes`` of the
-        result lists what was accepted.
+        Accept all proposals (gaps, dates, codes as categories, text as classes, and the removal of
+        columns without information and of rows without a target) and read the source again.
+        ``notes`` of the result lists what was accepted.
     shuffle : int or None
         Shuffle seed; None keeps the order of the source. Appended rows keep their order if the rows
         of DATA did.
@@ -263,7 +263,7 @@ def _ingest(
 
 @dataclass(frozen=True)
 class _Reading:
-    """A table that was read.
+    """The result of reading a table.
 
     Attributes:
         encoder: encoder of the records, with its findings
@@ -284,7 +284,7 @@ class _Ingest:
         table: table to read
         url: address of the DATA
         place: group to write, and the attributes of the DATA to append to
-        known: columns of other DATA that the table must follow, or None
+        known: columns of other DATA that the table must match, or None
         shuffle: shuffle seed, or None to keep the order
         tile_rows: rows per tile, or None to compute them from the shape of the data
         budget: memory limit
@@ -301,7 +301,7 @@ class _Ingest:
     report: Progress
 
     def read_until_settled(self, options: Mapping[str, Any], rereads: int) -> _Reading:
-        """Read the table, at most ``rereads`` times again with the proposed options."""
+        """Read the table, and reread it with the proposed options at most ``rereads`` times."""
         accepted = list[Finding]()
         while True:
             reading = self._read(options, accepted)
@@ -366,10 +366,11 @@ class _Ingest:
 
 
 def _remedy(source: Any, url: str, options: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """Return the command that ingests a file with all fatal findings remedied, or "".
+    """Return the command that ingests a file with all fatal findings resolved, or "" if there is no
+    such command.
 
     Args:
-        source: source of the rows; only for a file is there a command
+        source: source of the rows; a command exists only for a file
         url: address of the DATA
         options: options with which ``ingest`` was called, by name
         findings: findings of the last reading
@@ -425,11 +426,11 @@ def _last_rows(url: str, before: DataAttributes) -> Float:
 
 
 class Budget:
-    """The memory limit of a process in bytes: ``limit``, as passed or by default. ``base`` are the
-    bytes in use at the beginning."""
+    """The memory limit of a process: ``limit`` is the passed or default limit in bytes, and
+    ``base`` the number of bytes in use at the beginning."""
 
     def __init__(self, limit: int | None) -> None:
-        import zarr.codecs  # noqa: F401 - so that it is counted
+        import zarr.codecs  # noqa: F401 - so that its memory is counted
 
         self.base = settled_memory()
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
@@ -441,7 +442,7 @@ class Budget:
             table: table to read
             width: number of values of a record
             tile_rows: rows per tile that will be written
-            held: bytes that reading the table takes, in addition to the batches
+            held: bytes needed to read the table, in addition to the batches
         """
         least = max(LEAST_BATCH, 64 * 8 * width)
         reading = held + BATCHES * least

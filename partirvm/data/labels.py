@@ -20,8 +20,8 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the sorted distinct labels (K,) of y (N,), a NumPy, Zarr or Dask array; they have the
-    dtype of y.
+    """Return the sorted distinct labels (K,) of y (N,), a NumPy, Zarr or Dask array; the labels
+    have y's dtype.
 
     Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer
     than two classes.
@@ -31,7 +31,7 @@ def find_classes(y: Any) -> Labels:
     labels = _checked(in_process("y", y))
     try:
         classes = np.unique(labels)
-        # each value twice: scikit-learn warns if there are more classes than half the rows
+        # pass each value twice: scikit-learn warns if there are more classes than half the rows
         with np.errstate(invalid="ignore"):
             check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
     except (TypeError, ValueError) as error:
@@ -70,8 +70,8 @@ def _checked(labels: Labels) -> Labels:
 
 
 def coded(y: Any, classes: Labels) -> Float:
-    """Return the codes of labels, a float64 array of y's shape. Zarr and Dask arrays are read
-    whole."""
+    """Return the codes of labels as a float64 array of y's shape. Zarr and Dask arrays are read in
+    full."""
     labels = in_process("y", y)
     known = listed(classes.tolist(), show=quoted)
     try:
@@ -114,8 +114,8 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
 
 
 def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return plain labels as an array (K,) of their common type (str, bool, int64 or float64),
-    otherwise of objects.
+    """Return plain labels as an array (K,) of their common type (str, bool, int64 or float64), or
+    as an array of objects.
 
     Integers mixed with floats become floats if the conversion is exact, since DATA store 1.0 as 1.
 
@@ -183,8 +183,8 @@ FRACTION = re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
 
 
 class Levels:
-    """The labels of a column, with provisional codes in order of occurrence and, at the end, codes
-    in sorted order."""
+    """The labels of a column, with provisional codes in order of occurrence and, finally, codes in
+    sorted order."""
 
     def __init__(
         self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float
@@ -193,9 +193,10 @@ class Levels:
 
         Args:
             where: name of the column in messages
-            known: labels whose codes are their places here; others get the code ``len(known)``
+            known: labels whose codes are their positions here; other labels get the code
+                ``len(known)``
             untyped: True for strings of a CSV file, which become numbers if all are numeric
-            classes: True if the labels are classes, so that labels that are not known are refused
+            classes: True if the labels are classes, so that unknown labels are refused
             most: maximum number of labels
         """
         self._where = where
@@ -209,7 +210,8 @@ class Levels:
 
     @property
     def full(self) -> bool:
-        """Whether there are too many labels: no more are stored, and the codes are meaningless."""
+        """True if there are too many labels: further labels are not stored, and the codes are
+        meaningless."""
         return len(self.found) > self._most or self._nbytes > LABELS
 
     def codes(self, values: Any) -> Float:
@@ -247,8 +249,8 @@ class Levels:
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
-        """Return the labels in sorted order, and the final codes of provisional codes, unknown
-        labels and NaN."""
+        """Return the sorted labels, and the final codes for the provisional codes, unknown labels
+        and NaN."""
         labels = list(self.found)
         if self._known is not None:
             return tuple(labels), np.append(np.arange(len(labels) + 1.0), np.nan)

@@ -1,5 +1,5 @@
-"""Problems that ingest finds in a table's columns, the options that settle them, and a table of all
-findings."""
+"""Problems that ingest finds in a table's columns, the options that resolve them, and a table of
+all findings."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from partirvm.types import Bool, Float
 MARKERS = frozenset(
     ["?", "-", "--", ".", "*", "NA", "N/A", "n/a", "n.a.", "na", "null", "NULL", "#N/A"]
 )
-"""Strings that mark a missing value, in addition to those that do so in any CSV file."""
+"""Strings that mark a missing value, in addition to the usual markers in CSV files."""
 
 FEW_LEVELS = 20
 """Maximum number of distinct values that may be codes."""
@@ -28,7 +28,7 @@ FEW_TEXTS = 5
 """Maximum number of distinct strings that may mark missing values."""
 
 MOST_TEXTS = 1000
-"""Maximum number of distinct strings that are stored of a column."""
+"""Maximum number of distinct strings that are stored for a column."""
 
 WIDTH = 80
 """Width of the table of findings, in characters."""
@@ -38,7 +38,7 @@ ISO = rf"{TIME}|\d{{4}}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d
 NUMBER = r"[+-]?((\d+[.]?\d*|[.]\d+)([eE][+-]?\d+)?|(?i:inf(inity)?|nan))"
 DAY = r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}:\d\d(:\d\d)?)?"
 PATTERNS = {"numbers": NUMBER, "booleans": "(?i:true|false)", "dates": f"{ISO}|{DAY}"}
-"""The kinds of values that strings may hold, other than labels."""
+"""Kinds of values, other than labels, that strings may contain."""
 
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
 """Date formats other than ISO."""
@@ -46,12 +46,12 @@ DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found in a column, and the ``ingest`` options that settle it, or advice in words.
+    """A finding about a column, and the ``ingest`` options that resolve it, or advice in words.
 
     Attributes:
         column: name of the column
-        found: what was found, in words
-        remedy: options of ``ingest`` that settle the finding, by name; may be empty
+        found: description of the problem
+        remedy: options of ``ingest`` that resolve the finding, by name; may be empty
         advice: what to do if there is no remedy
         fatal: True for an error, False for a proposal
     """
@@ -69,8 +69,8 @@ class Finding:
 
 
 class OddCells:
-    """The odd cells of a column: how many, the row of the first (from 0), and up to ``MOST_TEXTS``
-    distinct strings."""
+    """The odd cells of a column: their number, the row of the first one (from 0), and up to
+    ``MOST_TEXTS`` distinct strings."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -90,8 +90,8 @@ class OddCells:
 
 
 class Values:
-    """The distinct values of a numeric column, as long as they are few, and whether they number the
-    rows."""
+    """The distinct values of a numeric column, as long as there are few, and whether they are row
+    numbers."""
 
     def __init__(self) -> None:
         self.found = set[float]()
@@ -110,7 +110,8 @@ class Values:
         self.n += len(values)
 
     def finding(self, column: str) -> Finding | None:
-        """Return a proposal for a column that is constant, counts the rows or may hold codes."""
+        """Return a proposal for a column that is constant, numbers the rows or may contain
+        codes."""
         known = {value for value in self.found if value == value}
         exclude = {"exclude": (column,)}
         if len(self.found) == 1:
@@ -126,7 +127,7 @@ class Values:
 
 
 def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what most strings are ("numbers", "booleans", "dates" or "text"), and the few
+    """Return the kind of most strings ("numbers", "booleans", "dates" or "text"), and the few
     exceptions.
 
     >>> recognised(["1.5", "2", "-3e5", "?"]), recognised(["Bern", "7", "8"])

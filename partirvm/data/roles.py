@@ -49,13 +49,13 @@ class Roles:
 
     @property
     def tile_width(self) -> int:
-        """The number of values of a row that the size of tiles takes into account."""
+        """The number of values per row that determines the size of tiles."""
         return len(self.features) + max(len(self.targets) - 1, 0)
 
 
 def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]) -> Roles:
-    """Assign a role to every column from the ``ingest`` options. Only data ``like`` others may lack
-    a target."""
+    """Assign a role to every column from the ``ingest`` options. The target may be missing only
+    with ``like``."""
     where = table.name
     weights = options["weights"] or table.weights
     noise = options["noise"]
@@ -94,7 +94,7 @@ def assign_roles(table: Reader, like: Columns | None, options: Mapping[str, Any]
 
 
 def _targets(table: Reader, like: Columns | None, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the targets: those of the options, of the data ``like`` if the table has them, or of
+    """Return the targets from the options, from the data ``like`` if the table has them, or from
     the source."""
     target = options["target"]
     if isinstance(target, str) and target not in table.columns:

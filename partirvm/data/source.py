@@ -1,9 +1,9 @@
-"""The data interface of a fit, and data checks: a source has numbered tiles, rows read by number,
-and an identity.
+"""The data interface of a fit, and data checks: a source has numbered tiles, rows that can be read
+by number, and an identity.
 
 A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs
 of ``tile_rows`` rows; the last may be shorter. Tile size depends on the data alone, so that sums
-have the same bits everywhere.
+are bit-identical everywhere.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ HEAVIEST = 1e100
 
 @dataclass(frozen=True)
 class Tile:
-    """A run of rows. The arrays are float64 and C-contiguous, and must not be modified.
+    """A run of consecutive rows. The arrays are float64 and C-contiguous, and must not be modified.
 
     Attributes:
         number: number of the tile in its source
@@ -51,17 +51,17 @@ class Tile:
 
     @property
     def present(self) -> Any:
-        """The rows with positive weight, as an index: a row with weight zero counts as absent and
-        is no candidate."""
+        """An index of the rows with positive weight; a row with weight zero counts as absent and is
+        never a candidate."""
         return slice(None) if self.weights is None else self.weights > 0
 
     @property
     def root_weights(self) -> Float:
-        """The roots of the row weights (rows,), 1 without weights."""
+        """The square roots of the row weights (rows,), or 1 without weights."""
         return np.ones(len(self.t)) if self.weights is None else np.sqrt(self.weights)
 
     def take(self, rows: Any, start: int) -> "Tile":
-        """Return some of the rows, selected by a slice or positions, as a tile that begins at row
+        """Return the rows selected by a slice or by positions as a tile that begins at row
         ``start``."""
         weights = None if self.weights is None else self.weights[rows]
         return Tile(self.number, start, self.X[rows], self.t[rows], weights)
@@ -104,12 +104,12 @@ class Source:
 
     @property
     def has_target(self) -> bool:
-        """Return False for rows without a target, as for prediction."""
+        """True if the rows have a target; rows for prediction may have none."""
         return bool(self.n_targets)
 
     @property
     def n_tiles(self) -> int:
-        """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
+        """The number of tiles, ⌈n_rows / tile_rows⌉."""
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> "Tile":
@@ -142,8 +142,8 @@ class Source:
         return np.arange(*self._span(number), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> "Source":
-        """Return a picklable source from which another process can read only these tiles, under the
-        same numbers."""
+        """Return a picklable source from which another process can read only these tiles, with
+        unchanged numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> "Tile":
@@ -203,8 +203,8 @@ class Together(Source):
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Return the rows per tile, a power of two: ``TILE_BYTES`` of inputs, or 32 tiles if these have
-    2048 rows each."""
+    """Return the rows per tile, a power of two: at most ``TILE_BYTES`` of inputs, and small enough
+    for 32 tiles of at least 2048 rows."""
     by_size = max(TILE_BYTES // (8 * max(n_features, 1)), 1)
     return 1 << (min(by_size, max(n_rows // 32, 2048), 16384).bit_length() - 1)
 
@@ -233,8 +233,8 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
-    """Raise ``DataError`` unless X is (N, d), t (N,) or (N, T), and weights (N,), in memory ≥ 0 and
-    not all 0."""
+    """Raise ``DataError`` unless X is (N, d), t (N,) or (N, T), and weights (N,); weights in memory
+    must be ≥ 0 and not all 0."""
     if len(X.shape) != 2:
         hint = "reshape X"
         if len(X.shape) == 1:
@@ -259,8 +259,8 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
 
 
 def check_beside(name: str, values: Any, n_rows: int) -> None:
-    """Raise ``DataError`` unless y (N,) or (N, T), or the weights (N,), have the ``n_rows`` rows of
-    X."""
+    """Raise ``DataError`` unless y, (N,) or (N, T), or the weights (N,) have as many rows as X
+    (``n_rows``)."""
     shape = values.shape
     several = name == "y"
     if len(shape) not in range(1, 2 + several) or shape[0] != n_rows or 0 in shape[1:]:
@@ -311,13 +311,13 @@ def require_like(source: "Source", columns: Columns, n_targets: int) -> None:
 
 
 def _require_equal(source: "Source", what: str, present: Any, wanted: Any) -> None:
-    """Raise ``DataError`` unless the data have what the training data have.
+    """Raise ``DataError`` unless a property of the data equals that of the training data.
 
     Args:
         source: the data.
-        what: the name of what is compared.
-        present: what the data have.
-        wanted: what the training data have.
+        what: the name of the property.
+        present: its value for the data.
+        wanted: its value for the training data.
     """
     if present != wanted:
         raise DataError(
@@ -372,7 +372,7 @@ def check_range(moments: Moments, columns: Columns) -> None:
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Convert ``values`` to a NumPy array of real numbers with their dtype, or float64 for
+    """Convert ``values`` to a NumPy array of real numbers with unchanged dtype, or float64 for
     objects."""
     try:
         array = np.asarray(values)

@@ -25,10 +25,10 @@ MOST_BUFFER = 1 << 20
 """Maximum bytes of a Parquet column to read at once."""
 
 HEAD = 1 << 20
-"""Bytes of a CSV file from which its style is detected."""
+"""Number of bytes at the beginning of a CSV file from which its style is detected."""
 
 PAGE = 2 << 20
-"""Bytes of a Parquet page with its dictionary: writers limit each to 1 MiB."""
+"""Maximum size in bytes of a Parquet page and its dictionary: writers limit each to 1 MiB."""
 
 Batch = Mapping[str, Any]
 """Arrow arrays of equal length, by column name."""
@@ -41,8 +41,8 @@ class Reader:
     Attributes:
         name: name of the table in messages
         columns: names of the columns
-        batches: function that yields batches of the wanted columns of approximately a number of
-            bytes
+        batches: function that yields batches of the wanted columns, each of approximately a given
+            number of bytes
         n_rows: number of rows, if known
         targets: targets that the source defines
         weights: column of weights that the source defines, or None
@@ -52,7 +52,7 @@ class Reader:
         note: remark on the encoding of the files
         held: function that returns the bytes needed to read the wanted columns, in addition to the
             batches
-        most_batch: size in bytes beyond which batches are no faster
+        most_batch: batch size in bytes beyond which reading becomes no faster
     """
 
     name: str
@@ -81,7 +81,7 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
 
 
 def is_glob(url: str) -> bool:
-    """Return True for an address with characters that stand for other characters."""
+    """Return True for an address with wildcards."""
     return any(mark in url for mark in "*?[")
 
 
@@ -96,14 +96,14 @@ def is_table(url: str) -> bool:
     if without_query(url).lower().endswith((*ENDINGS, ".npz")):
         return True
     if protocol_of(url) in QUERIES:
-        return False  # it is a file, not a folder
+        return False  # the location is a file, not a folder
     folder = open_folder(url)
     return "versions" not in folder.list() and not folder.is_file() and bool(_files(url)[1])
 
 
 def ingesting(url: str, like: str = "") -> str:
-    """Return the command that ingests a table, with the training dataset ``like`` or, without it, a
-    target to name."""
+    """Return the command that ingests a table, with the training dataset ``like`` or otherwise a
+    placeholder for the target."""
     name = without_query(url).rstrip("/").rpartition("/")[2]
     stem = re.sub(r"[^\w-].*", "", name.lstrip(".")) or "data"
     command = f"partirvm ingest {shlex.quote(url)} {stem}.zarr"
@@ -144,7 +144,7 @@ def _files(url: str) -> tuple[Any, list[str], list[str]]:
     filesystem, path = open_filesystem(url)
     with reading(url):
         if protocol_of(url) in QUERIES:
-            files = [path]  # a listing would look for links in the file
+            files = [path]  # a listing would search the file for links
         elif is_glob(path) and not filesystem.exists(path):
             files = list(filesystem.glob(path))
         else:
@@ -160,8 +160,8 @@ def _files(url: str) -> tuple[Any, list[str], list[str]]:
 
 @contextmanager
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file, possibly compressed, for reading. Errors are converted to errors that name the
-    file.
+    """Open a file, possibly compressed, for reading. Errors are converted to partirvm errors that
+    name the file.
 
     Arrow opens local files itself: its read-ahead thread for Python files can hang or abort a
     process at exit.
@@ -180,8 +180,8 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
 
 
 def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of Parquet files with equal columns. ``held`` assumes a page per column, and a
-    compressed one."""
+    """Return a table of Parquet files with equal columns. ``held`` assumes one page per column,
+    plus one compressed page."""
     import pyarrow.parquet as pq
 
     columns = list[tuple[str, ...]]()

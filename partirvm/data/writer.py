@@ -1,5 +1,5 @@
-"""How DATA are written: an external sort for larger-than-memory data, the tiles of a new group, and
-its publication."""
+"""Writing of DATA: an external sort for larger-than-memory data, the tiles of a new group, and its
+publication."""
 
 import shutil
 import uuid
@@ -64,7 +64,7 @@ class ExternalSorter:
             places = np.zeros(len(records))
         else:
             places = records[:, 0] * (BUCKETS / self._high)
-        # keys that are scattered again have the same high part, which the remainder drops
+        # keys scattered again have the same high part, which the remainder drops
         buckets = (places % BUCKETS).astype(np.uint8)
         order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
@@ -120,18 +120,18 @@ class Publication:
         name: name of the group
         spill: folder for temporary files
         lease: lease of this writer on the DATA
-        published: True once the group may be visible; the next writer removes it then, rather than
-            this one on an error
+        published: True once the group may be visible: the next writer then removes it, not this
+            writer after an error
         before: attributes of the DATA to append to, or None; their groups are kept until the next
             append, for fits that read them
         groups: names of all other groups
-        number: version that the group gets
+        number: version of the group
     """
 
     def __init__(
         self, folder: Folder, name: str, spill: Path, lease: Lease, *, overwrite: bool, append: bool
     ) -> None:
-        """Raise ``ExistsError`` for files, and for DATA that may not be replaced or appended to.
+        """Raise ``ExistsError`` for files, and for DATA that must not be replaced or appended to.
 
         Args:
             folder: folder of the DATA
@@ -297,7 +297,7 @@ def _create_arrays(place: Publication, attributes: DataAttributes, n_rows: int) 
 
 @dataclass(frozen=True)
 class _WrittenTile:
-    """What is stored of a tile in the attributes.
+    """Facts about a tile that are stored in the attributes.
 
     Attributes:
         moments: moments of its new rows
@@ -315,7 +315,7 @@ class _Group:
     """A group of arrays to which tiles are written.
 
     Attributes:
-        attributes: attributes that say what a record contains
+        attributes: attributes that define the contents of a record
         arrays: arrays (n, …) by name
         n_old: number of old rows with which the group begins
     """
@@ -325,7 +325,7 @@ class _Group:
     n_old: int
 
     def write(self, tile: tuple[int, Float]) -> _WrittenTile:
-        """Write a tile, its number in the group and its records."""
+        """Write a tile, given as its number in the group and its records."""
         number, records = tile
         attributes = self.attributes
         start = 2 + attributes.n_features

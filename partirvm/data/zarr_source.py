@@ -16,9 +16,9 @@ changes: only the last tile, if not full, is copied. ``segments`` says which gro
 tiles. Published groups never change.
 
 A group becomes visible with the next version, which exactly one process can create; the newest
-version counts. So a writer that was killed or stalled for long does no damage: nobody reads its
-group, and it cannot publish later. Each writer also holds the lease in the folder ``.NAME.lease``
-next to the DATA, which is removed at the end.
+version counts. So a writer that was killed or stalled for a long time does no damage: its group is
+never read, and it cannot publish later. Each writer also holds the lease in the folder
+``.NAME.lease`` next to the DATA, which is removed at the end.
 
 Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the
 decompressor. Readers use the attributes, which contain a checksum of each chunk; the Zarr array
@@ -63,7 +63,7 @@ VERSIONS = "versions"
 GROUP = re.compile("rows-[0-9a-f]{32}")
 
 NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))
-"""The moments of no rows: adding other moments gives those moments."""
+"""The moments of no rows, which leave other moments unchanged in a sum."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class DataAttributes:
     """The attributes of DATA, which have no rows before the first ingest.
 
     Attributes:
-        columns: names and meaning of the columns; also of rows for prediction, with the target and
-            classes to predict
+        columns: names and meaning of the columns; for rows without a target, these include the
+            target and classes to predict
         tile_rows: rows per tile
         seed: shuffle seed, or None if the rows kept their order
         weighted: True if the rows have precision weights
@@ -120,8 +120,8 @@ class DataAttributes:
         return shapes
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the identity of the data as JSON; ``about`` is a hash of what appended rows leave
-        unchanged."""
+        """Return the identity of the data as JSON; ``about`` is a hash of the facts that appended
+        rows do not change."""
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = list(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
@@ -135,8 +135,8 @@ class DataAttributes:
         }
 
     def agree(self) -> bool:
-        """Return whether the attributes are consistent with each other, which those of a damaged
-        file may not be."""
+        """Return whether the attributes are consistent with each other, which they may not be in a
+        damaged file."""
         firsts = [first for first, _ in self.segments]
         n_tiles = -(-self.n_rows // max(self.tile_rows, 1))
         n_hashes = {name: len(hashes) for name, hashes in self.hashes.items()}
@@ -153,7 +153,7 @@ class DataAttributes:
 
 
 def _have_width(moments: ColumnMoments, width: int) -> bool:
-    """Return True if all arrays of the moments are numbers of ``width`` columns."""
+    """Return True if all arrays of the moments are numeric and have ``width`` columns."""
     arrays = (value for value in vars(moments).values() if isinstance(value, np.ndarray))
     return all(array.dtype in ("i8", "f8") and array.shape == (width,) for array in arrays)
 
@@ -162,12 +162,12 @@ CODEC = Codec([DataAttributes])
 
 
 def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttributes]:
-    """Return the folder of DATA, and the newest attributes or those from when ``group`` was
-    newest."""
+    """Return the folder of DATA, and its attributes: the newest, or as they were when ``group`` was
+    the newest group."""
     folder = open_folder(url)
     if group is not None:
         return folder, attributes_of(folder, group)
-    if protocol_of(url) in QUERIES and is_table(url):  # no folder
+    if protocol_of(url) in QUERIES and is_table(url):  # cannot be a folder
         raise MissingDataError(f"{url}: {_not_data(url)}")
     while True:
         numbers = listed_numbers(folder, VERSIONS)
@@ -182,7 +182,7 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
 
 
 def _not_data(url: str) -> str:
-    """Say what is at a place that holds no dataset, and what to do."""
+    """Return a message on the contents of a location without a dataset, and on what to do."""
     command = f"`partirvm ingest SOURCE {shlex.quote(url)}`"
     if is_table(url):
         return _not_ingested(url)
@@ -201,7 +201,7 @@ def _not_data(url: str) -> str:
 
 
 def _not_ingested(url: str) -> str:
-    """Say how to ingest a table, and which columns it has if its header can be read."""
+    """Return a message on how to ingest a table, with its columns if its header can be read."""
     columns = ""
     try:
         if not without_query(url).lower().endswith(".npz"):
@@ -209,7 +209,7 @@ def _not_ingested(url: str) -> str:
     except MissingDataError:
         return "this is not a dataset, and nothing has this name: check the path"
     except DataError:
-        pass  # ingest reports it
+        pass  # ingest reports the error
     return (
         f"this is a table, not a dataset: make a dataset of it first: `{ingesting(url)}`{columns}"
     )
@@ -239,10 +239,10 @@ class ZarrSource(Source):
     """A source for DATA, on disk or at an fsspec URL. Each chunk is compared with its checksum when
     it is read.
 
-    A pickled source contains the address and the name of its newest group, so that rows appended in
-    the meantime do not belong to it. Raises ``MissingDataError`` if DATA or a chunk is missing or
-    damaged, ``ChangedDataError`` if DATA or values differ from those ingested, and ``FormatError``
-    for another format.
+    A pickled source contains the address and the name of its newest group, so that it excludes rows
+    appended in the meantime. Raises ``MissingDataError`` if DATA or a chunk is missing or damaged,
+    ``ChangedDataError`` if DATA or values differ from those ingested, and ``FormatError`` for
+    another format.
 
     Attributes:
         url: address of the DATA

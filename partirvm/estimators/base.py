@@ -50,8 +50,8 @@ from partirvm.types import Columns, Float
 
 @dataclass(eq=False, repr=False)
 class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
-    """Base class of the estimators. A subclass adds parameters, ``_take`` (the model's attributes)
-    and predictions.
+    """Base class of the estimators. A subclass adds parameters, ``_take`` (which sets the model's
+    attributes) and prediction methods.
 
     Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class
     codes.
@@ -86,8 +86,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
-        """Clone with the metadata requests, the callbacks and the same client, because clients
-        cannot be copied."""
+        """Return a clone with the metadata requests, the callbacks and the client itself, because
+        clients cannot be copied."""
         bare = copy(self)
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
@@ -99,9 +99,9 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, replacing earlier
         ones.
 
-        Without arguments, all callbacks are removed. Clones keep them, so a grid search passes them
-        on; pickles and saved files do not. Raises ``UsageError`` for an object that is not a
-        ``FitCallback``.
+        Without arguments, all callbacks are removed. Clones keep the callbacks, so that a grid
+        search passes them on; pickles and saved files do not contain them. Raises ``UsageError``
+        for an object that is not a ``FitCallback``.
         """
         for callback in callbacks:
             if not isinstance(callback, FitCallback):
@@ -208,8 +208,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         log: MemoryJournal,
         state: Any,
     ) -> FitSpec:
-        """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return
-        the fit's spec.
+        """Fit, or continue from ``state``; set the attributes and return the fit's spec.
 
         Args:
             source: the training rows.
@@ -287,7 +286,7 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self.feature_relevance_ = model.relevance
 
     def _take_labels(self, columns: Columns, labels: Labels | None) -> None:
-        """Set the attributes of a target with labels.
+        """Set the attributes for a target with labels.
 
         Args:
             columns: the columns of the training rows.
@@ -295,19 +294,20 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """
 
     def get_support(self, indices: bool = False, threshold: float = 0.0) -> NDArray[Any]:
-        """Return the features that the model depends on, or those with at least some relevance.
+        """Return the features on which the model depends, or only those whose relevance reaches a
+        threshold.
 
-        The other features are switched off: no value of theirs changes a prediction. In a pipeline,
-        use ``SelectFromModel`` with ``importance_getter="feature_relevance_"`` and a ``threshold``
-        such as 1e-3.
+        The other features have no effect: their values change no prediction. In a pipeline, use
+        ``SelectFromModel`` with ``importance_getter="feature_relevance_"`` and a ``threshold`` such
+        as 1e-3.
 
         Parameters
         ----------
         indices : bool, default=False
             Return the positions of the features instead of a mask (d,).
         threshold : float, default=0.0
-            The least ``feature_relevance_`` of a feature; with 0, all features that the model
-            depends on.
+            The minimum ``feature_relevance_`` of a feature; with 0, all features on which the model
+            depends.
         """
         check_is_fitted(self)
         mask = (self.feature_relevance_ > 0.0) & (self.feature_relevance_ >= threshold)
@@ -364,15 +364,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """Plot predictions against the targets of rows that the fit has not used.
 
         For a regression: actual against predicted values, coverage of intervals, standardised
-        residuals, the probability integral transform and, if predicted standard deviations vary,
-        errors against these. For a classification: a reliability diagram and the confusion matrix.
-        Scatter plots show 400 random rows, other panels all rows. Only the first four targets are
-        drawn; beyond twelve classes, the last ones are merged.
+        residuals, the probability integral transform and, if the predicted standard deviations
+        vary, errors against these. For a classification: a reliability diagram and the confusion
+        matrix. Scatter plots show 400 random rows, other panels all rows. Only the first four
+        targets are drawn; beyond twelve classes, the last ones are merged.
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; for training rows, the
-        plots look too good. Without X, the fit's held-out rows (``X_val``) are used or, for a
-        regression without these, leave-one-out predictions of the training rows. ``figure`` is an
-        empty matplotlib figure; by default, ``pyplot`` creates one.
+        plots are too optimistic. Without X, the fit's held-out rows (``X_val``) are used or, for a
+        regression without such rows, leave-one-out predictions of the training rows. ``figure`` is
+        an empty matplotlib figure; by default, ``pyplot`` creates one.
 
         Raises ``UsageError`` if matplotlib is not installed, or if X is None and the fit has no
         such rows, and ``DataError`` if features, targets or labels differ from those of the fit;

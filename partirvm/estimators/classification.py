@@ -25,9 +25,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     A logistic sigmoid or a softmax turns linear predictors Σ_m w_m k(x, z_m) + bias, with few
     relevance vectors z_m among the training rows, into probabilities; two classes have one
-    predictor, more classes one each. Weights have Gaussian priors, whose precisions maximise the
-    evidence of a Laplace approximation, whose Newton steps are passes over the rows, or of least
-    squares on class indicators (``likelihood``).
+    predictor, more classes one each. Weights have Gaussian priors. Their precisions maximise the
+    evidence of a Laplace approximation, in which each Newton step is a pass over the rows, or the
+    evidence of least squares on class indicators (``likelihood``).
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     gamma_ : float or ndarray of shape (d,)
         Only if the kernel has a gamma, or one for each kind of column.
     feature_relevance_ : ndarray of shape (d,)
-        The share of the variance of the predictions due to each feature, alone or with others
-        (total Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
+        The fraction of the predictions' variance due to each feature, alone or with others (total
+        Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
     history_ : list of dict
         One for each fit; with several targets, errors are root mean squares over the targets.
     termination_ : Termination, a value with ``advice``
@@ -187,7 +187,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         self.classes_ = label_array(columns.classes or ()) if labels is None else labels
 
     def __call__(self, X: Any) -> Any:
-        """Return what ``predict_proba`` returns, because ``shap.Explainer`` takes a callable."""
+        """Return the result of ``predict_proba``: ``shap.Explainer`` requires a callable."""
         return self.predict_proba(X)
 
     def _take(self, model: ClassModel, variance: Float) -> None:
@@ -203,33 +203,34 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         return self._values(self.model_.predictors, X)
 
     def decision_function(self, X: Any) -> Float:
-        """Linear predictors at X (n, d) as passed to the link: moderated or after the ramp, if the
-        model uses these.
+        """Return the linear predictors at X (n, d) as passed to the link, i.e. after moderation or
+        the ramp if the model uses them.
 
-        Shape (n,) for two classes, where a positive value predicts ``classes_[1]``; otherwise (n,
-        K). X is of any kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if its
-        features differ.
+        The shape is (n,) for two classes, where a positive value predicts ``classes_[1]``;
+        otherwise (n, K). X is of any kind that ``fit`` takes. Raises ``DataError`` or
+        ``ValueError`` if its features differ.
         """
         f = self._predictors(X)
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict_proba(self, X: Any) -> Float:
-        """Class probabilities (n, K) at X, in the order of ``classes_``; X as in
+        """Return class probabilities (n, K) at X, in the order of ``classes_``; X is as in
         ``decision_function``."""
-        f = self._predictors(X)  # first checks that the estimator is fitted
+        f = self._predictors(X)  # this also checks that the estimator is fitted
         return LINKS[self.model_.likelihood].probabilities(f)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "decision"
     ) -> tuple[Float, Float]:
-        """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper
-        ends.
+        """Return the lower and upper ends of central credible intervals at X (n, d) of any kind
+        that ``fit`` takes.
 
         ``kind="decision"`` is for the linear predictors: φᵀμ ± the normal quantile × (φᵀΣφ)^½,
-        before moderation or passed through the ramp, shaped like ``decision_function``.
-        ``kind="probability"`` is for the classes, (n, K): for two classes, the link of the former;
-        for more, class k has its own predictor at the end of its interval and the others at their
-        means. Raises ``UsageError`` for an invalid level or kind.
+        before moderation or after the ramp, shaped like ``decision_function``.
+        ``kind="probability"`` is for the classes, (n, K): for two classes, the link is applied to
+        the ends for the predictor; for more classes, the ends for class k are computed from the
+        ends for predictor k and the means of the other predictors. Raises ``UsageError`` for an
+        invalid level or kind.
         """
         return self._interval(X, level, kind)
 
@@ -240,7 +241,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
             return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> Labels:
-        """Labels (n,) of the most probable classes at X, of y's own type; X as in
+        """Return the labels (n,) of the most probable classes at X, of y's type; X is as in
         ``decision_function``."""
         f = self._predictors(X)
         codes = (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)

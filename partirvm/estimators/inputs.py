@@ -28,8 +28,8 @@ from partirvm.types import Columns, Float
 
 
 def in_memory(X: Any) -> bool:
-    """Return whether ``loaded`` loads X: not paths, sources, Zarr or Dask, except Dask frames with
-    text columns."""
+    """Return True if ``loaded`` loads X, i.e. unless X is a path, a source, a Zarr array or a Dask
+    collection other than a frame with text columns."""
     labels = (
         is_frame(X)
         and hasattr(X, "npartitions")
@@ -40,8 +40,8 @@ def in_memory(X: Any) -> bool:
 
 
 def loaded(estimator: Any, X: Any) -> Any:
-    """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of
-    the limit."""
+    """Convert sparse X to dense and Dask frames to pandas. Raises ``MemoryLimitError`` above a
+    quarter of the limit."""
     lazy = hasattr(X, "npartitions")
     memory_limit = estimator.memory_limit
     if not (lazy or issparse(X)):
@@ -79,8 +79,8 @@ def data_errors() -> Iterator[None]:
 
 
 def finite(name: str, values: Any) -> NDArray[Any]:
-    """Targets or weights in memory as an array of finite numbers; a ``DataError`` names the first
-    that is not."""
+    """Return targets or weights in memory as an array of finite numbers. A ``DataError`` names the
+    first value that is not finite."""
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
     if wrong.any():
@@ -174,7 +174,7 @@ def training_rows(
         X: rows in memory.
         y: targets or labels.
         sample_weight: weights of the rows, or None.
-        columns: the columns of earlier rows, which these must match.
+        columns: the columns of earlier rows, which these rows must match.
     """
     if not in_memory(X):
         raise UsageError(
@@ -233,8 +233,8 @@ def training_source(
 def source_of(
     estimator: Any, rows: Any, columns: Columns, labels: Any = None, *, name: str = "validation"
 ) -> Source:
-    """Return (X, y), (X, y, sample_weight) or a dataset as rows with the training ``columns`` and
-    classes.
+    """Return (X, y), (X, y, sample_weight) or a dataset as a source with the training ``columns``
+    and classes.
 
     Args:
         estimator: the estimator.

@@ -188,8 +188,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     gamma_ : float or ndarray of shape (d,)
         Only if the kernel has a gamma, or one for each kind of column.
     feature_relevance_ : ndarray of shape (d,)
-        The share of the variance of the predictions due to each feature, alone or with others
-        (total Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
+        The fraction of the predictions' variance due to each feature, alone or with others (total
+        Sobol index, see ``model.sensitivity``); 0 only if the model does not depend on it.
     history_ : list of dict
         One for each fit; with several targets, errors are root mean squares over the targets.
     termination_ : Termination, a value with ``advice``
@@ -228,7 +228,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         the last call; ``max_rounds`` and ``time_limit`` apply to each call.
 
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a
-        parameter that must stay the same has changed since the first call.
+        parameter that must not change has changed since the first call.
         """
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "model_"):
@@ -246,13 +246,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             calls = stream.calls
         calls += (training_rows(self, X, y, sample_weight, calls[0].columns if calls else None),)
         spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, state)
-        # a fit that has ended without a checkpoint cannot be continued
+        # a fit that ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
         return self
 
     def _continued(self, stream: Stream, request: Request) -> Request:
-        """Return the request of the next call: that of the first call, with the limits that are set
-        now."""
+        """Return the request for the next call: the first call's request with the current
+        limits."""
         if not is_growable(stream.checkpoint, stream.spec):
             raise UsageError(
                 "partial_fit cannot continue an unfinished split-merge or a constant target: fit "
@@ -284,23 +284,23 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             standard deviation maximises the log density of left-out rows, and the multiples of
             ``predict_interval`` are quantiles of their errors.
         augment : (X, y), (X, y, sample_weight) or a dataset, optional
-            The rows of the fit again, in any order. Each row of X is then predicted by RVM*
-            (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself (of
-            the first of several kernels): away from the training rows, the standard deviation grows
-            to √(noise variance + variance of y) instead of falling to the noise. This takes N·n·M
-            products for N rows of the fit, n rows of X and M basis functions. Local residuals are
-            not used.
+            The training rows of the fit, in any order. Each row of X is then predicted by RVM*
+            (Rasmussen & Quiñonero-Candela 2005), with an additional basis function at that row
+            (from the first kernel if there are several): away from the training rows, the standard
+            deviation grows to √(noise variance + variance of y) instead of falling to the noise.
+            This takes N·n·M products for N rows of the fit, n rows of X and M basis functions.
+            Local residuals are not used.
         return_gradient : bool
             Also return the gradient (n, d) of the mean with respect to ``model_.columns.features``,
-            and with ``return_std`` that of the standard deviation, in the units of X; for T
-            targets, (n, T, d). The gradient is 0 for categories, and for a kernel with a kink
-            (Laplacian) at its centre. Local residuals, Python functions as kernel or basis, and
-            rows with missing values have no gradient.
+            and, with ``return_std``, of the standard deviation, in the units of X; for T targets,
+            (n, T, d). The gradient is 0 for categories, and for a kernel with a kink (Laplacian) at
+            its centre. Local residuals, Python functions as kernel or basis, and rows with missing
+            values have no gradient.
 
         Returns
         -------
         ndarray of shape (n,), or (n, T) for T targets, or a tuple of arrays
-            The mean, then what was requested besides, in the order of the parameters.
+            The mean, followed by the other requested arrays in the order of the parameters.
 
         Raises
         ------
@@ -331,16 +331,16 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return model.parted(predictions, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
-        """The training rows whose errors correct the predictions at X (n, d), in memory, through
-        local residuals.
+        """Return the training rows whose errors correct the predictions at X (n, d), in memory,
+        through local residuals.
 
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row
-        first. Row numbers count from 0 in the order passed to ``fit`` or ``ingest``, without
+        first. Row numbers count from 0 in the order passed to ``fit`` or ``ingest``, not counting
         in-memory rows of weight 0. Distances are in the kernel's metric. Errors are in the units of
-        the target, or of the warped target if there is a warp; a prediction is that of
-        ``model_.sparse()`` plus the sum of weights times errors. For T targets, weights and errors
-        are (n, k, T). Raises ``UsageError`` for a model without local residuals, and ``DataError``
-        if the features differ.
+        the target, or of the warped target if there is a warp; a prediction equals the prediction
+        of ``model_.sparse()`` plus the sum of weights times errors. For T targets, weights and
+        errors are (n, k, T). Raises ``UsageError`` for a model without local residuals, and
+        ``DataError`` if the features differ.
         """
         check_is_fitted(self)
         return dict(self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0]))
@@ -348,10 +348,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
     ) -> tuple[Float, Float]:
-        """Central intervals: their lower and upper ends, (n,) each, in the target's units.
+        """Return the lower and upper ends of central intervals, (n,) each, in the target's units.
 
-        Several targets have intervals, (n, T) each, only with local residuals: otherwise fit each
-        with ``MultiOutputRegressor``.
+        For several targets, the ends are (n, T) each and require local residuals; otherwise, use
+        ``MultiOutputRegressor``, which fits each target separately.
 
         Parameters
         ----------
@@ -360,14 +360,15 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
             The probability of each interval, between 0 and 1.
         kind : {"prediction", "credible"}
             "prediction" is for a new, noisy target, "credible" for its mean (or its median, if the
-            target is warped). With local residuals, the variance is that of the local kernel, and
-            the quantiles of "prediction" are those of corrected left-out rows.
+            target is warped). With local residuals, the variance comes from the local kernel, and
+            the quantiles for "prediction" come from corrected left-out rows.
         hyperparameters : bool
             If True, the covariance of the weights includes the uncertainty of α and of the noise
             (``core.predictive``), and quantiles and noise variance come from leave-one-out errors
-            (``core.left_out``). Credible intervals, and those of a fit with given noise or fewer
-            than 20 rows, use quantiles of Student's t. If False, intervals use the posterior alone,
-            at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22), without local residuals.
+            (``core.left_out``). Credible intervals, and all intervals of a fit with given noise or
+            fewer than 20 rows, use quantiles of Student's t. If False, intervals use the posterior
+            alone, at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22), without local
+            residuals.
 
         Raises
         ------
@@ -377,8 +378,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Float:
-        """Quantiles (n, Q) of a new noisy target at X (n, d), in the target's units: ends of
-        prediction intervals.
+        """Return quantiles (n, Q) of a new noisy target at X (n, d), in the target's units, as ends
+        of prediction intervals.
 
         0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. Raises ``UsageError`` for
         quantiles outside (0, 1) and for several targets, and the errors of ``predict``.
@@ -389,7 +390,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False
     ) -> Float:
-        """Functions drawn from the posterior, in the target's units: an array (n, n_samples).
+        """Draw functions from the posterior and return their values (n, n_samples), in the target's
+        units.
 
         Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is
         the mean plus a random multiple, the same at all X, of the mean's standard deviation.
@@ -418,7 +420,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return np.asarray(self.model_.design.scaling.target.back(values))
 
     def __call__(self, X: Any) -> Any:
-        """Return what ``predict`` returns, because ``shap.Explainer`` takes a callable."""
+        """Return the result of ``predict``: ``shap.Explainer`` requires a callable."""
         return self.predict(X)
 
     def _coded(self, y: Any) -> tuple[Any, None]:

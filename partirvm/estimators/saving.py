@@ -31,7 +31,7 @@ STORED = {
     "classes_",
     "_input_variance",
 }
-"""Attributes saved beside the model; the others are derived from these and the model."""
+"""Attributes saved with the model; the others are derived from these and the model."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 
@@ -45,15 +45,15 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = T
     training rows that ``partial_fit`` needs. A job's model may keep the rows of its local residuals
     in the job folder (its ``repr`` shows the location): the saved model contains a copy of them, so
     that the job can be updated or removed. Without ``copy``, it refers to the rows in the job,
-    which the second of later updates removes, and a ``DataWarning`` says so. Three things cannot be
-    saved: a ``kernel`` or ``basis`` that exists only in this process, such as a lambda; a
+    which the second later update of the job removes; a ``DataWarning`` says so. Three things cannot
+    be saved: a ``kernel`` or ``basis`` that exists only in this process, such as a lambda; a
     ``random_state`` that is not an integer; and a subclass of the two estimators. Nothing is
     pickled.
 
-    Raises ``UsageError`` for what cannot be saved (the message names it), and without ``copy`` for
-    local residual rows in another store, ``MissingDataError`` if rows to be copied are missing or
-    damaged, ``ExistsError`` if the location exists, ``StorageError`` if it cannot be written, and
-    ``NotFittedError`` before a fit.
+    Raises ``UsageError`` for objects that cannot be saved (the message names them) and, without
+    ``copy``, for local residual rows in another store, ``MissingDataError`` if rows to be copied
+    are missing or damaged, ``ExistsError`` if the location exists, ``StorageError`` if it cannot be
+    written, and ``NotFittedError`` before a fit.
 
     Examples
     --------
@@ -95,13 +95,13 @@ def _write(
     copy: bool,
     estimator: Any = None,
 ) -> None:
-    """Write a model, and warn if it needs rows that stay in a job.
+    """Write a model, and warn if it needs rows that remain in a job folder.
 
     Args:
         model: the model.
         location: the folder or URL.
         copy: True if local residual rows are copied.
-        estimator: the values of the estimator, if it is saved, too.
+        estimator: the values of the estimator, if it is saved as well.
     """
     write_model(model, location, {"versions": package_versions()}, estimator=estimator, copy=copy)
     if model.cells_place and not copy:

@@ -1,12 +1,11 @@
 """A model as a C99 header that allocates no memory: constants, a function that predicts one row,
 and a self-test.
 
-Names of columns and labels of classes are foreign text: they are written as ASCII that every
-standard of C and C++ reads alike. A compiler may replace trigraphs (``??/`` is a backslash), join
+Column names and class labels are foreign text: they are written as ASCII that every C and C++
+standard interprets in the same way. A compiler may replace trigraphs (``??/`` is a backslash), join
 lines that end with a backslash, decode the file in any encoding, and extend a hexadecimal escape
-over the digits that follow it. None of these can happen to the text written here: all but plain
-ASCII is written as octal escapes, which end after three digits, and no two question marks are
-neighbours.
+over the digits that follow it. None of this can happen here: all characters except plain ASCII are
+written as octal escapes, which end after three digits, and no two question marks are adjacent.
 """
 
 import re
@@ -55,13 +54,13 @@ TESTED = 4
 """Number of rows in the self-test."""
 
 LITERAL = 500
-"""Largest number of bytes in a string literal: C90 requires compilers to accept 509, C99 4,095."""
+"""Maximum number of bytes in a string literal: C90 requires compilers to accept 509, C99 4,095."""
 
 REMARK = 1000
-"""Largest number of characters of a text in a comment."""
+"""Maximum number of characters of a text in a comment."""
 
 ESCAPED = {ord(character): f"\\{character}" for character in "\\\"?'"}
-"""Characters that are preceded by a backslash, by their codes."""
+"""Backslash escapes of characters, by character code."""
 
 
 def to_c(
@@ -82,9 +81,9 @@ def to_c(
     Parameters
     ----------
     model : model or fitted estimator
-        What is exported.
+        The model to export.
     path : path or URL
-        Where the header is written; its name begins the C names.
+        Where to write the header; the C names begin with its name.
     dtype : {"float64", "float32", "int16"}
         Type of the input and of the outputs. With "int16", these are "float32", and the covariance
         is stored as integers, half the size of "float32", unless weights cancel so much that double
@@ -183,7 +182,7 @@ class Header:
         """Return the parts of a product with a matrix (k, m), whose zeros below a diagonal are not
         stored.
 
-        If quantised, such a matrix has 16-bit integers and a scale for each column."""
+        If quantised, such a matrix is stored as 16-bit integers and a scale for each column."""
         k, m = matrix.shape
         lengths = [
             int(np.flatnonzero(column)[-1]) + 1 if column.any() else 0 for column in matrix.T
@@ -237,8 +236,8 @@ def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], flo
 
 
 def c_bytes(text: str) -> bytes:
-    """Return the UTF-8 bytes of a C string. Raises ``UsageError`` for a NUL, which would end the
-    string."""
+    """Return the UTF-8 bytes of a C string. Raises ``UsageError`` for a NUL character, which would
+    end the string."""
     content = text.encode("utf-8", "surrogatepass")
     if b"\0" in content:
         raise UsageError(
@@ -249,7 +248,7 @@ def c_bytes(text: str) -> bytes:
 
 
 def _characters(text: str) -> Iterator[str]:
-    """Yield how each byte of a string is written in a constant."""
+    """Yield the C source text for each byte of a string."""
     for byte in c_bytes(text):
         plain = chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
         yield ESCAPED.get(byte, plain)
@@ -265,7 +264,8 @@ def c_string(text: str) -> str:
 
 
 def c_array(text: str) -> list[str]:
-    """Return the character constants of a text of any length; the last one is the final zero."""
+    """Return the character constants for a text of any length; the last one is the terminating
+    zero."""
     return [*(f"'{character}'" for character in _characters(text)), "0"]
 
 

@@ -1,8 +1,8 @@
 """A model as a graph of standard operations on rows, from which every export format is written.
 
 A value is a quantity for each row, an array (n, width). A node computes one value from others and
-from constants. Its operation has the name and meaning of an ONNX operator, where there is one,
-applied row by row:
+from constants. Where possible, its operation has the name and meaning of an ONNX operator, applied
+row by row:
 
     elementwise     Add Sub Mul Div Pow Max Min LogAddExp Where(c, a, b), Neg Exp Expm1 Log Sqrt
                     Sinh Asinh Tanh Cos
@@ -39,7 +39,7 @@ from partirvm.storage import Folder, Where, open_folder, require_replaceable, st
 from partirvm.types import Float
 
 SINGLE = 100.0
-"""Largest ``amplification`` at which single precision keeps four digits of the target's standard
+"""Maximum ``amplification`` at which single precision keeps four digits of the target's standard
 deviation."""
 
 TOLERANCE = 1e-4
@@ -98,16 +98,16 @@ OPERATIONS = {
     "Spline",
     "Table",
 }
-"""All operations of the table above, which every format has."""
+"""All operations in the table above, which every format supports."""
 
 REPLACING = {"Abs", "Sign", "Sin", "Greater"}
-"""Further operations of a format that lacks some: those that replace them."""
+"""Additional operations that replace those that a format lacks."""
 
 WIDTH_ONE = {"Sum", "ArgMax"}
-"""Operations of width 1."""
+"""Operations whose result has width 1."""
 
 WIDTH_OF_CONSTANT = {"Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table"}
-"""Operations that have the width of their second argument."""
+"""Operations whose result has the width of the second argument."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class Quantity(NDArrayOperatorsMixin):
     """A value (n, width): an operation on other quantities and constants.
 
     Attributes:
-        graph: the graph of which it is a node
+        graph: the graph that contains this node
         number: the number of the node
         op: the name of the operation
         args: quantities, and arrays of constants
@@ -143,13 +143,13 @@ class Quantity(NDArrayOperatorsMixin):
 
 @dataclass
 class Graph:
-    """The nodes of a model. A call adds a node.
+    """The nodes of a model. Calling the graph adds a node.
 
     Attributes:
         features: the names of the d inputs
         lacking: functions that replace the operations that a format lacks, by name
-        nodes: in order; node 0 is the input X (n, d) in raw units
-        outputs: values by name
+        nodes: the nodes in order; node 0 is the input X (n, d) in raw units
+        outputs: the output values by name
         labels: the classes
         amplification: the largest sum of the absolute terms of a mean or a standard deviation, in
             standard deviations of the target
@@ -216,9 +216,9 @@ def graph_of(
 ) -> Graph:
     """Return the graph of predictions at raw inputs X (n, d).
 
-    A missing value is predicted from the others if its feature had gaps in training; otherwise the
-    predictions are NaN. Raises ``UsageError`` for other names, and for what only Python can
-    compute: local residuals and user functions.
+    A row with a missing value is predicted from its other values if that feature had gaps in
+    training; otherwise its predictions are NaN. Raises ``UsageError`` for other names, and for
+    parts that only Python can compute (local residuals and user functions).
 
     Args:
         model: a model or a fitted estimator
@@ -294,7 +294,8 @@ def _variance(graph: Graph, model: Any, phi: Any, inputs: Any) -> Any:
 
 
 def _with_prior(graph: Graph, model: Any, phi: Any, variance: Any) -> Any:
-    """Return the variances with the prior far from all vectors, as ``Model`` computes them.
+    """Return the variances that grow to the prior variance far from all vectors, as ``Model``
+    computes them.
 
     Args:
         graph: the graph
@@ -356,7 +357,7 @@ def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) ->
         graph: the graph
         model: the model
         phi: (n, M), the design's columns, or None
-        weights: (M, C), or (M + 1, C) if the first ones are those of the bias
+        weights: (M, C), or (M + 1, C) if the first row belongs to the bias
         shift: (C,)
     """
     bias = int(model.design.bias)
@@ -375,7 +376,7 @@ def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
         graph: the graph
         model: the model
         phi: (n, M), the design's columns, or None
-        root: R, upper triangular, whose first row is that of the bias if there is one
+        root: R, upper triangular, whose first row belongs to the bias if there is one
     """
     bias = int(model.design.bias)
     sizes = np.abs(root).sum(axis=0)
@@ -409,8 +410,8 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
 
 
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:
-    """Return the noise factor (n, 1) from the doubts about level effects, as
-    ``FeatureMap.noise_factor`` does."""
+    """Return the noise factor (n, 1) due to uncertain level effects, as ``FeatureMap.noise_factor``
+    does."""
     columns = []
     for j, table in features.doubts:
         doubts = table[0]
@@ -471,9 +472,9 @@ def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
 
     Args:
         graph: the graph
-        features: has the features with gaps
+        features: the feature map, with the features that had gaps
         j: the number of the feature
-        table: (L + 2, r), rows of known levels, of an unknown and of a missing one
+        table: (L + 2, r), with rows for the known levels, an unknown level and a missing one
     """
     codes = graph.rows.take([j])
     unknown = table[-2]
@@ -485,14 +486,14 @@ def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
 
 
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
-    """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of
-    its level.
+    """Return the effect (n, 1) of a categorical feature, i.e. ``level_functions`` times the weights
+    of the level.
 
     Args:
         graph: the graph
-        features: has the moments of numbers
+        features: the feature map, with the moments of numeric features
         j: the number of the feature
-        weights: (1, L + 2, p), of each level
+        weights: (1, L + 2, p), for each level
     """
     of_level = _of_levels(graph, features, j, weights[0])
     p = weights.shape[2]
@@ -510,8 +511,8 @@ def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
 
 
 def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
-    """Return the design's columns without bias, (n, M), or None. ``UsageError`` for functions other
-    than features."""
+    """Return the design's columns without bias, (n, M), or None. Raises ``UsageError`` for
+    functions other than features."""
     parts = list[Any]()
     if len(design.active):
         assert design.functions is not None
@@ -542,7 +543,7 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
 
 
 def check_export(path: Where, *, overwrite: bool = False) -> None:
-    """Raise ``ExistsError`` if the place of an export is taken: ``overwrite`` permits replacing
+    """Raise ``ExistsError`` if the output of an export exists; ``overwrite`` permits replacing
     earlier exports."""
 
     def is_export(place: Folder) -> bool:

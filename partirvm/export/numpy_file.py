@@ -14,7 +14,7 @@ from partirvm.export.graph import Quantity, dtypes, graph_of, template, write
 from partirvm.storage import Folder, Where, open_folder
 
 MARK = '"""Predict with a model in a NumPy file written by partirvm '
-"""Beginning of each reader, by which a file is known to be one."""
+"""First line of each reader, by which readers are recognised."""
 
 
 def to_numpy(
@@ -24,7 +24,7 @@ def to_numpy(
     outputs: Sequence[str] = (),
     level: float = 0.95,
 ) -> None:
-    """Write an .npz file and its reader, a Python module beside it that needs only NumPy.
+    """Write an .npz file and its reader, a Python module next to it that needs only NumPy.
 
     The reader of ``m.npz`` is ``m_predict.py``; it replaces an older reader, but no other file
     (``ExistsError``). Other errors are as in ``to_onnx``.
@@ -32,9 +32,9 @@ def to_numpy(
     Parameters
     ----------
     model : model or fitted estimator
-        What is exported.
+        The model to export.
     path : path or URL
-        Where the .npz file is written.
+        Where to write the .npz file.
     dtype : {"float64", "float32"}
         Type of the input and of the outputs.
     outputs : sequence of str
@@ -81,11 +81,11 @@ def _arguments(node: Quantity, constants: dict[str, Any], dtype: str) -> list[in
 
 
 def reader_beside(place: Folder) -> Folder:
-    """Return the place of the reader of an .npz file. Raises ``ExistsError`` if another file has
-    its name."""
+    """Return the location of an .npz file's reader. Raises ``ExistsError`` if another file has its
+    name."""
     stem = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
     if not re.match("[A-Za-z_]", stem):
-        stem = f"model_{stem}"  # the name of a module begins with a letter
+        stem = f"model_{stem}"  # module names must begin with a letter
     reader = place.sibling(f"{stem}_predict.py")
     if reader.exists() and not (reader.is_file() and reader.read("", len(MARK)) == MARK.encode()):
         raise ExistsError(

@@ -10,7 +10,7 @@ from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, 
 from partirvm.storage import Where
 
 OPSET = 18
-"""Version of the operators, from 2022."""
+"""Version of the operator set, from 2022."""
 
 IR = 9
 """Version of the file format, from 2023."""
@@ -26,8 +26,8 @@ def _sinh(x: Any) -> Any:
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
-    """Return the larger one plus log(1 + u); for small u, the quotient cancels the rounding error
-    of 1 + u."""
+    """Return the larger argument plus log(1 + u); for small u, the quotient cancels the rounding
+    error of 1 + u."""
     u = np.exp(-np.abs(b - a))
     w = 1.0 + u
     corrected = np.log(w) * (u / (w - 1.0))
@@ -55,14 +55,14 @@ def to_onnx(
 
     The input is ``X`` (n, d), in raw units; categories are codes. The outputs are (n, 1), or (n, K)
     for several targets or classes; the label is (n,). Raises ``UsageError`` for other names, and
-    for what only Python can compute: local residuals and user functions.
+    for parts that only Python can compute (local residuals and user functions).
 
     Parameters
     ----------
     model : model or fitted estimator
-        What is exported.
+        The model to export.
     path : path or URL
-        Where the file is written.
+        Where to write the file.
     dtype : {"float32", "float64"}
         Type of the input and of the outputs.
     outputs : sequence of str
@@ -105,9 +105,9 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
 
     Args:
         writer: collects the nodes
-        graph: has the outputs
+        graph: the graph that contains the outputs
         name: the name of the output
-        outer: the type of outputs that are numbers
+        outer: the type of numeric outputs
     """
     from onnx import TensorProto, helper
 

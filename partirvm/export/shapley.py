@@ -11,8 +11,8 @@ prediction at x minus the background's average.
     v(S) = Σ_m w_m Π_{j ∈ S} a_mj Π_{j ∉ S} c_mj
     φ_j  = Σ_m w_m (a_mj − c_mj) ∫₀¹ Π_{i ≠ j} u_mi(t) dt
 
-with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; those that
-joined before t form S. The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉
+with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; the columns
+that joined before t form S. The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉
 points is exact. The product without factor j is the full product divided by u_mj, whose rounding
 error cancels. With an even number of points, none is ½, so u_mj is zero only where the quotient has
 no weight. Sums and linear functions follow by additivity.
@@ -45,11 +45,11 @@ SEPARABLE = (
     kernels.LinearSpline,
     kernels.Linear,
 )
-"""Kernels that are a product over inputs, or a sum. A class derived from one of them may have other
+"""Kernels that are products or sums over inputs. Classes derived from them may return other
 values."""
 
 FACTOR_ROWS = 64
-"""Number of rows whose factors are in memory together."""
+"""Number of rows whose factors are in memory at the same time."""
 
 STEP_FACTORS = 1 << 17
 """Number of factors per step."""
@@ -59,7 +59,7 @@ SAMPLED_ROWS = 4096
 
 
 class JointError(Exception):
-    """Raised if basis functions depend on several columns in any other way than as a product."""
+    """Raised if basis functions depend on several columns but are not products over them."""
 
 
 def explain(
@@ -73,16 +73,16 @@ def explain(
     ``values`` (n, p) add up to the prediction minus ``base_values`` (n,), the mean prediction of
     the background. Both have the target's unit, or that of a warped target's map. ``data`` (n, p)
     holds the rows, with category codes and days for dates. ``feature_names`` are the p columns as
-    passed: one that becomes several kernel inputs (levels, date cycles, gaps) has one value. Local
-    residuals form a last column, with NaN as data and the correction as value; the base excludes
-    them. ``output_names`` names the target or its map. ``error_std`` is None.
+    passed: a column that becomes several kernel inputs (levels, date cycles, gaps) has a single
+    value. Local residuals form a last column, with NaN as data and the correction as value; the
+    base excludes them. ``output_names`` names the target or its map. ``error_std`` is None.
 
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical,
     linear spline, and any kernel of one column), for products and sums of these, and for
     ``basis="linear"``. For others, such as Matérn kernels and directions of several columns, they
     are sampled: each background row becomes x along random permutations of the columns, and along
-    their reverses. Sampled values add up as
-    well; ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
+    their reverses. Sampled values also add up; ``output_names`` then ends in "(sampled)", and
+    ``error_std`` (n, p) holds standard errors.
 
     A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled
     predictions. Raises ``UsageError`` for several targets or an empty background, ``DataError`` for
@@ -91,7 +91,7 @@ def explain(
     Parameters
     ----------
     model : model or fitted estimator
-        A regression of one target.
+        A regression model with one target.
     X : array-like or data frame (n, d)
         Rows to explain, in memory.
     background : array-like or data frame (B, d)
@@ -153,7 +153,7 @@ def explain(
 
 
 def _owners(columns: Columns) -> Int:
-    """Return the number of the column from which each feature was made, (d,)."""
+    """Return the number (d,) of the column from which each feature was derived."""
     columns_of = {name: name for name in columns.given}
     for column, cycles in columns.dates.items():
         columns_of |= dict.fromkeys(cyclic(column, cycles), column)
@@ -161,8 +161,8 @@ def _owners(columns: Columns) -> Int:
 
 
 def _adding_up(values: Float, totals: Float) -> Float:
-    """Return the values (n, p) with the rounding errors of their sums, which should be ``totals``
-    (n,), distributed: they are larger where large weights cancel."""
+    """Return the values (n, p), adjusted so that they add up to ``totals`` (n,): rounding errors
+    are larger where large weights cancel."""
     sizes = np.abs(values) + 1e-300
     errors = totals - values.sum(axis=1)
     shares = errors[:, None] * sizes / sizes.sum(axis=1, keepdims=True)
@@ -174,7 +174,7 @@ def _require_products(model: Any, X: Float, background: Float) -> None:
     design = model.design
     features = design.scaling.features
     if features is not None and any(weights.shape[2] > 1 for _, weights in features.effects):
-        raise JointError  # effects of levels depend on other columns
+        raise JointError  # level effects depend on other columns
     if design.scaling.regressions is not None and (np.isnan(X).any() or np.isnan(background).any()):
         raise JointError
     if len(design.active) and any(function != LINEAR for function, _ in design.functions.parts):
@@ -212,7 +212,7 @@ def _kernel_products(design: Design, owners: Int, weights: Float) -> Iterator["C
     Args:
         design: the design
         owners: (d',), the column of each input
-        weights: (m,), of the kernel columns
+        weights: weights of the kernel columns, (m,)
     """
     centres = design.scaling.inputs(design.centres)
     for number, kernel in enumerate(design.kernels):
@@ -242,8 +242,8 @@ def products_of(
 ) -> list[tuple[float, list[Factor]]]:
     """Return a kernel on ``inputs`` (positions) as a sum of products: weights and factors.
 
-    ``owners`` (d',) holds the column of each input. Raises ``JointError`` if there are no such
-    products.
+    ``owners`` (d',) holds the column of each input. Raises ``JointError`` if this is
+    impossible.
     """
     if isinstance(kernel, kernels.OnColumns):
         return products_of(kernel.kernel, inputs[list(kernel.columns)], owners)
@@ -268,7 +268,7 @@ def products_of(
 
 
 def _factors(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[Factor]:
-    """Return a simple kernel on ``inputs`` for each column alone; ``owners`` as in
+    """Return a factor for each column of a simple kernel on ``inputs``; ``owners`` is as in
     ``products_of``."""
     widths = kernel.widths(len(inputs)) if isinstance(kernel, Family) else np.ones(len(inputs))
     factors = list[Factor]()
@@ -286,8 +286,8 @@ class ColumnProducts:
     """Basis functions that are products over columns.
 
     Attributes:
-        factors: of one column each
-        centres: (m, d')
+        factors: the factors, of one column each
+        centres: the centres (m, d')
         weights: (m,)
     """
 
@@ -328,7 +328,8 @@ class ColumnProducts:
     def _integrals(self, near: Float, far: Float, count: int) -> Float:
         """Return the Shapley values (p',) of one row, as means over ``count`` background rows.
 
-        ``near`` (p', 1, m) are its factors, and ``far`` (p', b, m) those of background rows.
+        ``near`` (p', 1, m) contains its factors, and ``far`` (p', b, m) the factors of background
+        rows.
         """
         step = near - far
         total = np.zeros(far.shape)

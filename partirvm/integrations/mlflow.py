@@ -16,11 +16,11 @@ def log_model(model: Any, name: str, example: Any, **options: Any) -> Any:
     ``ModelInfo``.
 
     ``example`` is a few rows with the training columns, whose names and types MLflow stores. The
-    files are those of ``partirvm.save_model``: nothing is pickled. A loaded model returns a data
+    files are written by ``partirvm.save_model``; nothing is pickled. A loaded model returns a data
     frame with the columns ``mean``, ``std``, ``lower`` and ``upper`` for regression, or ``label``,
     ``p_<class>``, ``lower_<class>`` and ``upper_<class>`` for classification. MLflow's ``params``
-    are ``level``, the level of the intervals, and ``quantiles``, a list, each of which adds a
-    column such as ``q0.9`` to a regression of one target. ``options`` are passed to
+    are ``level``, the level of the intervals, and ``quantiles``, a list; each entry adds a column
+    such as ``q0.9`` to a regression with one target. ``options`` are passed to
     ``mlflow.pyfunc.log_model``. Requires the package mlflow or mlflow-skinny.
 
     Examples

@@ -1,5 +1,5 @@
-"""What fitted regression and classification models share: columns, values at rows, basis functions,
-a digest.
+"""Common parts of fitted regression and classification models: columns, values at rows, basis
+functions and a digest.
 
 Products are computed for pieces of panels (``core.predictive``), so no prediction depends on the
 other rows.
@@ -42,19 +42,19 @@ relevance vectors."""
 
 
 COPY = 1e-12
-"""Relative difference from the peak up to which a kernel value is that of a vector equal to the
+"""Relative difference from the peak up to which a kernel value means that the vector equals the
 row."""
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """What ``prune`` deleted and at what cost.
+    """The number of vectors that ``prune`` deleted, and the cost.
 
     Attributes:
         vectors: the number of deleted vectors.
         log_evidence: the loss of log evidence in nats.
-        squared_error: the growth of the training rows' mean weighted squared error, in the target's
-            units squared (for a warped target, those of its map); (T,) for T targets, 0 for
+        squared_error: the increase in the training rows' mean weighted squared error, in squared
+            units of the target (for a warped target, of its map); (T,) for T targets, 0 for
             classes.
     """
 
@@ -80,17 +80,17 @@ class FittedModel(DeclaredState):
         log_evidence: the log evidence in nats.
         n_rows: the number of training rows.
         columns: names of the features and targets, categories and classes.
-        pruned: what ``prune`` deleted, and at what cost.
-        relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were at
-            hand.
+        pruned: the number of vectors that ``prune`` deleted, and the cost.
+        relevance: relevance (d,) of each feature (``model.sensitivity``); None if no rows were
+            available.
     """
 
     one_unit: ClassVar[bool] = False
     """True if all predicted values have the same unit, so that their variances can be added."""
     far_values: ClassVar[str]
-    """What is predicted far from every relevance vector."""
+    """Description of the predictions far from every relevance vector."""
     measures_error: ClassVar[bool] = False
-    """True if ``pruned.squared_error`` is what pruning adds to the error of the predictions."""
+    """True if ``pruned.squared_error`` is the error that pruning adds to the predictions."""
     augmentable: ClassVar[bool] = False
     """True if RVM* (``predict.rvm_star``) applies to the model."""
 
@@ -118,7 +118,7 @@ class FittedModel(DeclaredState):
         )
 
     def _repr_html_(self) -> str:
-        """The main facts, for notebooks."""
+        """Return the main facts as HTML, for notebooks."""
         facts = {
             "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
             "kernel": self.design.kernel.name,
@@ -127,8 +127,8 @@ class FittedModel(DeclaredState):
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:
-        """Return a hash of all that predicts, without evidence, pruning costs and relevance: equal
-        digests predict the same bits."""
+        """Return a hash of everything that determines predictions; evidence, pruning costs and
+        relevance are excluded. Models with equal digests make bit-identical predictions."""
         codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(
             replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned(), relevance=None)
@@ -145,23 +145,24 @@ class FittedModel(DeclaredState):
 
     @property
     def cells_place(self) -> str:
-        """The folder of its local residual rows; empty if the model holds them or has none."""
+        """The folder of the model's local residual rows; empty if they are in the model or there
+        are none."""
         return ""
 
     def with_cells_at(self, place: str) -> Self:
-        """The same model, with its local residual rows moved to this folder."""
+        """Return the model with its local residual rows moved to this folder."""
         return self
 
     def copy_cells(self, folder: str) -> None:
         """Copy the local residual rows to a folder, if the model has any."""
 
     def sparse(self) -> Self:
-        """The relevance vector machine alone, without local residuals."""
+        """Return the relevance vector machine alone, without local residuals."""
         return self
 
     @property
     def n_targets(self) -> int:
-        """T, the number of target columns of the training rows."""
+        """The number T of target columns of the training rows."""
         return 1
 
     @property
@@ -171,7 +172,8 @@ class FittedModel(DeclaredState):
 
     @property
     def used_features(self) -> Bool:
-        """The features (d,) on which a prediction depends, as the structure of the model shows."""
+        """A mask (d,) of the features on which predictions depend according to the model's
+        structure."""
         return self.design.scaling.features_of(self._used_inputs())
 
     def explained_values(self, X: Float) -> Float:
@@ -180,11 +182,12 @@ class FittedModel(DeclaredState):
         raise NotImplementedError
 
     def with_reach_of(self, X: Float) -> Self:
-        """Return the model with the reach of training rows X (n, d); classes have none."""
+        """Return the model with the reach of training rows X (n, d); classification models have no
+        reach."""
         return self
 
     def _used_inputs(self) -> Bool:
-        """Return the scaled inputs (d',) on which a prediction depends."""
+        """Return a mask (d',) of the scaled inputs on which predictions depend."""
         used = self.design.effective
         if self.design.noise is not None:
             used = used | self.design.noise.kernel.effective(len(used))
@@ -192,13 +195,13 @@ class FittedModel(DeclaredState):
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
-        """Return the model without the relevance vectors whose deletion, one after another, costs
-        the least evidence.
+        """Return the model without the relevance vectors that cost the least evidence when deleted
+        one after another.
 
-        At most ``max_vectors`` are left, which may be 0; the bias and basis functions stay. The
-        weights are those of a fit without the deleted vectors at the same α and noise, from the
-        posterior alone (``core.pruning``), and ``pruned`` reports the cost. Raises ``UsageError``
-        for a number below 0 and for a model with local residuals.
+        At most ``max_vectors`` remain, which may be 0; the bias and basis functions are kept. The
+        weights equal those of a fit without the deleted vectors at the same α and noise, but are
+        computed from the posterior alone (``core.pruning``); ``pruned`` reports the cost. Raises
+        ``UsageError`` for a number below 0 and for a model with local residuals.
         """
         first = self.design.n_leading
         count = self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors)
@@ -217,7 +220,7 @@ class FittedModel(DeclaredState):
         pruned_model = replace(
             self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned
         )
-        # the relevance is that of the unpruned model; features of deleted vectors alone get 0
+        # keep the unpruned model's relevance; features that only deleted vectors used get 0
         if self.relevance is not None:
             pruned_model = replace(
                 pruned_model, relevance=np.where(pruned_model.used_features, self.relevance, 0.0)
@@ -225,13 +228,13 @@ class FittedModel(DeclaredState):
         return replace(pruned_model, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:
-        """Return the model with the ``growth`` (T,) of β‖t − Φμ‖² by pruning recorded; classes have
-        no β."""
+        """Return the model after recording the increase ``growth`` (T,) in β‖t − Φμ‖² due to
+        pruning; classification models have no β."""
         return self
 
     def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
-        """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n,
-        d) are not finite."""
+        """Raise a ``DataError`` that names the first row if predictions (n, …) at finite inputs X
+        (n, d) are not finite."""
         wrong = ~np.isfinite(mean).reshape(len(X), -1).all(axis=1)
         if variance is not None:
             wrong |= np.isnan(variance).reshape(len(X), -1).any(axis=1)
@@ -284,7 +287,7 @@ def linear_values(
     near = np.ones(n)
     heights = design.peaks()
     has_nearness = len(design.centres) and design.kernel.local
-    # all full panels share this memory: new memory takes as long as values
+    # all full panels share this memory: allocation takes as long as computation
     place = np.empty((design.n_columns, HEIGHT)).T if n >= HEIGHT else None
     for start in range(0, n, HEIGHT):
         rows = slice(start, start + HEIGHT)
@@ -322,10 +325,10 @@ def _nearness(kernels: Float, heights: Float) -> Float:
 
 
 def nearness_to_others(design: Design, X: Float) -> Float:
-    """Return the nearness (k,) of those raw inputs X (n, d) that have a vector other than their own
-    copies.
+    """Return the nearness (k,) of those raw inputs X (n, d) for which there is a vector other than
+    copies of the input.
 
-    Copies do not count, as if the row were new. Empty without local kernels.
+    Copies are ignored, as if the row were new. The result is empty without local kernels.
     """
     if not len(design.centres) or not design.kernel.local:
         return np.zeros(0)

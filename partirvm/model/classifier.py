@@ -52,9 +52,9 @@ class ClassModel(FittedModel):
     ramp : Ramp or None
         A function that turns predictors of class indicators into logits.
     pruned : Pruned
-        What ``prune`` deleted, and at what cost.
+        The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
-        Relevance of each feature (``model.sensitivity``); None if no rows were at hand.
+        Relevance of each feature (``model.sensitivity``); None if no rows were available.
     """
 
     one_unit = True
@@ -80,7 +80,7 @@ class ClassModel(FittedModel):
 
     @property
     def predictive(self) -> "ClassModel":
-        """The model that predicts probabilities for new rows: this one."""
+        """The model that predicts probabilities for new rows, which is this model."""
         return self
 
     def predict_proba(self, X: Any) -> Float:
@@ -89,7 +89,7 @@ class ClassModel(FittedModel):
         return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels (n,) of the most probable classes at raw inputs X; errors as for
+        """Return labels (n,) of the most probable classes at raw inputs X. Raises the errors of
         ``predict_proba``."""
         return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 
@@ -127,14 +127,14 @@ class ClassModel(FittedModel):
         return np.array([[quantile(level) for level in levels]])
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Return names of ``values``: all ``p_<class>``; with ``interval``, then ``lower_…`` and
-        ``upper_<class>``."""
+        """Return the column names of ``values``: ``p_<class>`` for each class; with ``interval``,
+        then ``lower_<class>`` and ``upper_<class>``."""
         columns = ("p", "lower", "upper") if interval else ("p",)
         return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
     def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
-        """Return probabilities (n, K) at X (n, d), also interval ends with ``multiples`` (1,), and
-        nearness (n,)."""
+        """Return probabilities (n, K) at X (n, d), followed by interval ends if ``multiples`` (1,)
+        are passed, and nearness (n,)."""
         f, near = self.predictors(X)
         probabilities = LINKS[self.likelihood].probabilities(f)
         return probabilities if multiples is None else np.hstack(
@@ -153,20 +153,19 @@ class ClassModel(FittedModel):
         return logits, near
 
     def _level_variances(self, X: Float) -> Float | None:
-        """Return the variances (n, 1) of logits from effects of levels that are not well known, or
-        None."""
+        """Return the variances (n, 1) of logits due to uncertain level effects, or None."""
         features = self.design.scaling.features
         return features.level_variances(X) if features is not None and features.variances else None
 
     def _logits_of_shares(self, n_logits: int) -> Float:
-        """Return the logits of the classes' shares in training, one or (K,)."""
+        """Return the logits of the class frequencies in training, (1,) or (K,)."""
         assert self.design.scaling.features is not None
         logs = self.design.scaling.features.log_shares
         return logs if n_logits > 1 else logs[1:] - logs[:1]
 
     def _logits(self, first: Float, second: Float) -> Float:
-        """Return the logits of predictors ``second``; with a ramp and two classes, minus that of
-        class ``first``."""
+        """Return the logits of predictors ``second``; with a ramp and two classes, minus the logits
+        of predictors ``first``."""
         if self.ramp is None:
             return second
         logits = self.ramp.logits(second)
@@ -175,8 +174,8 @@ class ClassModel(FittedModel):
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        """Mean and variance (or None), (n, C) each, of linear predictors, and nearness, as
-        ``linear_values`` does."""
+        """Return the mean and variance (or None) of the linear predictors, (n, C) each, and the
+        nearness, like ``linear_values``."""
         f, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
         self._require_finite(X, f, spread)
         return f, spread, near

@@ -52,11 +52,11 @@ def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
 
 
 def sizes_json(model: FittedModel) -> list[list[float]]:
-    """Return numbers of vectors, falling to 1, and how much the mean squared error grows if they
-    are pruned to these.
+    """Return decreasing numbers of vectors, down to 1, and the increase in mean squared error if
+    the model is pruned to each of them.
 
-    The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets. The
-    list is empty for a model that measures no error.
+    The increase is defined as in ``Pruned``, computed from the vectors alone, and averaged over
+    several targets. The list is empty for a model that measures no error.
     """
     if not model.measures_error:
         return []
@@ -70,7 +70,7 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
 
 def targets_json(model: Any) -> dict[str, Any]:
     """Return each target's ``noise_sd`` by name, in its units, under the key ``targets``; empty
-    without named targets, as for a single one."""
+    without named targets, e.g. for a single target."""
     names = model.columns.targets
     if not names:
         return {}

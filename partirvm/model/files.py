@@ -1,5 +1,5 @@
-"""A model on disk: a file of ``storage.codec`` with the model and the parameters of its estimator.
-Never pickle.
+"""A model on disk: a ``storage.codec`` file with the model and its estimator's parameters. Pickle
+is never used.
 
 A kernel or a basis may be a named function, "module:function". Reading a model imports nothing, but
 its predictions import and run the function, so such a model is loaded only if the caller allows
@@ -25,7 +25,7 @@ from partirvm.storage.codec import ADVICE, HEAD, Codec
 from partirvm.storage.records import has_type, read_json
 
 KIND = "partirvm-model"
-"""Kind of a group of ``storage.codec`` that holds a model."""
+"""Kind of a ``storage.codec`` group that contains a model."""
 
 FORMAT = 18
 """Version of the format of models."""
@@ -49,7 +49,7 @@ def save_model(
 ) -> None:
     """Write a model to a new folder or fsspec URL.
 
-    A call that was killed leaves a folder that does not load, which the next call replaces. Raises
+    A call that was killed leaves a folder that cannot be loaded; the next call replaces it. Raises
     ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in this
     process, or for a reference to another store.
 
@@ -77,7 +77,7 @@ def save_model(
         copies = CELLS, partial(model.copy_cells, cells)
         place = absolute(cells)
     model = model.with_cells_at(place)
-    model.design.kernel.spec()  # raises UsageError for functions of this process
+    model.design.kernel.spec()  # raises UsageError for functions that exist only in this process
     if model.design.functions is not None:
         model.design.functions.spec()
     try:
@@ -96,7 +96,7 @@ def save_model(
 def load_model(location: Where, *, allow_code: bool = False, cells: str = "") -> AnyModel:
     """Read a model from its folder or fsspec URL. No code from the file is run.
 
-    ``cells`` is the folder of its local residual rows if these were moved with it. Raises
+    ``cells`` is the folder of its local residual rows if they were moved with the model. Raises
     ``MissingDataError`` if any part is missing or damaged, ``FormatError`` if the file is of
     another kind, and ``UsageError`` if its kernel or basis is a named function and ``allow_code``
     is false.
@@ -107,7 +107,7 @@ def load_model(location: Where, *, allow_code: bool = False, cells: str = "") ->
 def load_saved(
     location: Where, *, allow_code: bool = False, cells: str = ""
 ) -> tuple[AnyModel, Any]:
-    """Return the model and the values of the ``estimator``, None if it was saved without one."""
+    """Return the model and the values of the ``estimator``, or None if it was saved without one."""
     location = os.fspath(location)
     open_folder(location)  # raises UsageError for the address
     try:
@@ -134,8 +134,8 @@ def versions_of(location: Where) -> dict[str, str]:
 
 
 def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
-    """Return the model with the location of its cells: ``cells``, its own folder, or where they
-    were in this store."""
+    """Return the model with the location of its cells: ``cells``, the model's folder, or their
+    unchanged location in this store."""
     if model.cells_place and cells:
         return model.with_cells_at(f"{cells}/{posixpath.basename(model.cells_place)}")
     copied = open_folder(location).at(CELLS)

@@ -1,14 +1,14 @@
-"""A fitted regression model as a value, with what prediction needs.
+"""A fitted regression model as a value that contains everything needed for prediction.
 
-Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the
-target's own units. Reported variances differ (``Model.predictive``): Σ includes the uncertainty of
-α and β, σ² is estimated from left-out rows, a factor makes the Gaussian as wide as their 90 %
-interval; local residuals have variances of their own.
+Predictions refer to a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the
+target's units. Reported variances differ (``Model.predictive``): Σ includes the uncertainty of α
+and β, σ² is estimated from left-out rows, and a factor makes the Gaussian as wide as the 90 %
+interval of their errors; local residuals have separate variances.
 
-Far from all vectors, φ is zero, and so would be φᵀΣφ. So where the nearness k is below that of the
-training rows, the ``reach`` r, a variance v of a new target or of its mean grows to v + (1 − k²/r²)
-(s² + σ² − v), with the prior variance s² of the function: the variance of the targets minus that of
-the noise. σ² is 0 for the mean.
+Far from all vectors, φ and therefore φᵀΣφ would be zero. So where the nearness k is below the
+``reach`` r, the nearness of the training rows, a variance v of a new target or of its mean grows to
+v + (1 − k²/r²) (s² + σ² − v). Here, s² is the prior variance of the function, i.e. the variance of
+the targets minus the noise variance, and σ² is 0 for the mean.
 """
 
 from collections.abc import Sequence
@@ -44,10 +44,10 @@ BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
 
 OUTSIDE = 0.01
-"""Maximum share of the training rows that may be less near than the reach, as outliers."""
+"""Maximum fraction of the training rows whose nearness may be below the reach, as outliers."""
 
 LEAST_REACH = 1e-20
-"""The reach below which it is 0: then so many rows are far from all vectors that nearness says
+"""A smaller reach is set to 0: so many rows are then far from all vectors that nearness says
 nothing about errors."""
 
 FILLINGS = 16
@@ -58,8 +58,8 @@ FILLINGS = 16
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` and ``alpha`` refer to the scaled problem; all other values are in the target's own
-    units, or in those of its map (``Scaling.target``), as are ``moments`` and ``samples``. T
+    ``mean`` and ``alpha`` refer to the scaled problem; all other values, including ``moments`` and
+    ``samples``, are in the target's units, or in the units of its map (``Scaling.target``). T
     targets share columns and α, and predictions are (n, T). With local noise (``design.noise``),
     noise variances are means over the training rows, and the noise variance at x is a multiple of
     them.
@@ -75,7 +75,7 @@ class Model(FittedModel):
     alpha : ndarray of shape (M,)
         Prior precisions of the weights.
     log_evidence : float
-        In nats; for T targets, that of all of them together.
+        In nats; for T targets, of all targets together.
     n_rows : int
         The number of training rows.
     columns : Columns
@@ -83,27 +83,28 @@ class Model(FittedModel):
     noise_variance : float or ndarray of shape (T,)
         The noise variance of predictions, estimated from left-out rows if there are any.
     evidence_noise : float or ndarray of shape (T,)
-        The noise variance of maximum evidence, to which ``mean`` and ``root`` belong. It differs
-        much from ``noise_variance`` for an overconfident fit.
+        The noise variance of maximum evidence, to which ``mean`` and ``root`` belong. For an
+        overconfident fit, it differs considerably from ``noise_variance``.
     calibration : Calibration or None
         The uncertainty estimated from left-out rows (``core.left_out``); None for given noise and
         for several targets.
     known_noise : bool
-        True if the noise was given.
+        True if the noise was fixed by the user.
     known_alpha : tuple of int
-        Positions of given precisions.
+        Positions of fixed precisions.
     residuals : LocalResiduals or None
         Errors of the training rows, which correct the mean and determine variances and quantiles
         (``local.residuals``).
     prior_variance : float or ndarray of shape (T,)
-        The variance of the function far from all vectors: that of the target minus the noise.
+        The variance of the function far from all vectors: the target's variance minus the noise
+        variance.
     reach : float
-        The nearness of all training rows but outliers is at least this; 0 if variances do not
-        depend on nearness.
+        The minimum nearness of the training rows, except for outliers; 0 if variances do not depend
+        on nearness.
     pruned : Pruned
-        What ``prune`` deleted, and at what cost.
+        The number of vectors that ``prune`` deleted, and the cost.
     relevance : ndarray of shape (d,) or None
-        Relevance of each feature (``model.sensitivity``); None if no rows were at hand.
+        Relevance of each feature (``model.sensitivity``); None if no rows were available.
     """
 
     far_values = (
@@ -126,7 +127,7 @@ class Model(FittedModel):
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
-        """The model of a dense fit."""
+        """Return the model of a dense fit."""
         scales = design.scaling.t_scale
         n = fit.statistics.n
         evidence = float(fit.log_evidence - n * np.log(scales).sum())
@@ -140,17 +141,17 @@ class Model(FittedModel):
         return replace(model, prior_variance=squeezed(prior))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields; cached values are computed again."""
+        """Return the fields; cached values are recomputed after unpickling."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def sparse(self) -> "Model":
-        """The relevance vector machine alone, without local residuals; its uncertainty is
+        """Return the relevance vector machine alone, without local residuals; its uncertainty is
         calibrated separately."""
         return replace(self, residuals=None)
 
     def prune(self, max_vectors: int = 50) -> Self:
-        """As for all models; the noise variance of predictions grows by the mean squared error that
-        this costs.
+        """Prune like ``FittedModel.prune``; the noise variance of predictions grows by the added
+        mean squared error.
 
         ``evidence_noise``, local noise and interval quantiles are unchanged. The loss does not
         include the prior of α.
@@ -163,7 +164,7 @@ class Model(FittedModel):
         others = self.design.centres
         if pruned.n_vectors == self.n_vectors or not self.reach:
             return pruned
-        # the former vectors are training rows, which must not be far from the others
+        # deleted vectors are training rows: they must not count as far from the others
         near = nearness_to_others(pruned.design, others)
         return replace(
             pruned, reach=usable_reach(min(self.reach, near.min())) if len(near) else 0.0
@@ -230,7 +231,7 @@ class Model(FittedModel):
 
     @property
     def n_targets(self) -> int:
-        """T, the number of targets."""
+        """The number T of targets."""
         return len(self.design.scaling.t_scale)
 
     @property
@@ -244,33 +245,33 @@ class Model(FittedModel):
 
     @property
     def determinedness(self) -> Float:
-        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,) or (M, T): 1 if data determine a weight, 0
-        if the prior."""
+        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,) or (M, T): 1 if the data determine a
+        weight, 0 if the prior does."""
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
     def predict(self, X: Any, return_std: bool = False, return_gradient: bool = False) -> Any:
-        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; optionally, the sd
-        of a noisy target.
+        """Return the mean (n,) of the target at X (n, d), an array, lists or a data frame, and
+        optionally the standard deviation (sd) of a noisy target.
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd
         maximises the log density of left-out rows, and ``interval`` uses other multiples. With
-        ``return_gradient``, their gradients follow, (n, d) each (``model.sensitivity``). Raises
-        ``DataError`` if features differ.
+        ``return_gradient``, the gradients of these values follow, (n, d) each
+        (``model.sensitivity``). Raises ``DataError`` if features differ.
         """
         function = self.predictions(std=return_std, gradient=return_gradient)
         X = checked_rows(X, self.columns)
         return self.parted(function(X)[0], std=return_std, gradient=return_gradient)
 
     def predictions(self, *, std: bool, gradient: bool) -> OfRows:
-        """The function of raw inputs that returns the values of ``predict`` side by side."""
+        """Return the function of raw inputs that returns the values of ``predict`` side by side."""
         if gradient:
             return partial(gradients, self, std=std)
         return self.predictive.values if std else self.means
 
     def parted(self, values: Float, *, std: bool, gradient: bool) -> Any:
-        """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T
-        targets, (n, T, …)."""
+        """Split values of ``predictions`` into an array or a tuple of arrays: (n,) and (n, d); for
+        T targets, (n, T, …)."""
         n = len(values)
         T = self.n_targets
         count = 1 + std
@@ -282,19 +283,19 @@ class Model(FittedModel):
         return squeezed_parts if len(parts) > 1 else squeezed_parts[0]
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and
-        ``upper``.
+        """Return the column names of ``values``: ``mean`` and ``std``; with ``interval``, then
+        ``lower`` and ``upper``.
 
-        For several targets, ``mean_<target>`` for each, then ``std_<target>`` and so on; unnamed
-        targets have numbers.
+        For several targets, the names are ``mean_<target>`` for each target, then ``std_<target>``
+        and so on; unnamed targets are numbered.
         """
         kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
         targets = self.columns.target_labels(self.n_targets)
         return tuple(f"{kind}_{target}" for kind in kinds for target in targets) or kinds
 
     def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
-        """What is predicted at raw inputs X (n, d), (n, V) as in ``value_names``, and nearness
-        (n,).
+        """Return the predictions (n, V) at raw inputs X (n, d), in the order of ``value_names``,
+        and nearness (n,).
 
         ``multiples`` (T,) are half widths of intervals in standard deviations; the interval ends
         come last.
@@ -309,8 +310,8 @@ class Model(FittedModel):
         return np.column_stack([mean, np.sqrt(variance), *ends]), near
 
     def means(self, X: Float) -> tuple[Float, Float]:
-        """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
-        if self.design.scaling.target != AS_IT_IS:  # its mean depends on the variance
+        """Return the means (n, T) at raw inputs X (n, d), and nearness (n,)."""
+        if self.design.scaling.target != AS_IT_IS:  # a warped mean depends on the variance
             values, near = self.predictive.values(X)
             return values[:, :1], near
         mean, _, near = self.moments(X, variance=False)
@@ -325,10 +326,10 @@ class Model(FittedModel):
     def predictive(self) -> "Model":
         """The model whose ``moments`` are reported for new rows.
 
-        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its
-        Gaussians are as wide as the 90 % interval of left-out errors (``core.left_out``), otherwise
-        of Student's t. With local residuals, it is the model itself, whose variances maximise the
-        log density of left-out rows.
+        Its ``root`` is a root of Σ with the uncertainty of α and β (``core.predictive``), and its
+        Gaussians are as wide as the 90 % interval of left-out errors (``core.left_out``) or,
+        without these, of Student's t. With local residuals, it is the model itself, whose variances
+        maximise the log density of left-out rows.
         """
         if self.residuals is not None or not self._is_calibrated:
             return self
@@ -341,8 +342,7 @@ class Model(FittedModel):
 
     @cached_property
     def _widened(self) -> tuple[Float, float]:
-        """A square root of Σ, widened for the uncertainty in α and β, and the degrees of freedom of
-        the noise."""
+        """A root of Σ with the uncertainty of α and β, and the degrees of freedom of the noise."""
         if not self.n_rows:  # a constant target
             return self.root, np.inf
         alpha = self.alpha
@@ -354,8 +354,8 @@ class Model(FittedModel):
             )
 
     def _multiple(self, level: float) -> float:
-        """Half width of the prediction interval at this level, in standard deviations before
-        scaling."""
+        """Return the half width of the prediction interval at this level, in standard deviations
+        before scaling."""
         if self.calibration is not None:
             return self.calibration.multiple(level)
         return quantile(level, self._widened[1])
@@ -363,11 +363,11 @@ class Model(FittedModel):
     def interval(
         self, level: float, kind: str = "prediction", *, hyperparameters: bool = True
     ) -> OfRows:
-        """The central interval at this level: a function of X (n, d) that returns ends (n, 2) and
-        nearness (n,).
+        """Return the central interval at this level as a function of X (n, d) that returns the
+        ends (n, 2) and nearness (n,).
 
-        For T targets, the ends are (n, 2T), all lower ones first: prediction intervals of models
-        with local residuals.
+        For T targets, there are only prediction intervals, and only with local residuals; the ends
+        are (n, 2T), all lower ends first.
 
         ``kind`` and ``hyperparameters`` are as in ``RVMRegressor.predict_interval``.
         """
@@ -390,16 +390,16 @@ class Model(FittedModel):
         return partial(self.predictive._at, BOTH * self.multiples([level])[:, 0])
 
     def quantiles(self, q: Sequence[float]) -> OfRows:
-        """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) that
-        returns (n, Q)."""
+        """Return a function of X (n, d) that returns the quantiles q of a new target, (n, Q), as
+        ends of prediction intervals."""
         self.require_one_target("quantiles")
         tails = 2 * np.asarray(q, dtype=np.float64) - 1
         multiples = np.sign(tails) * self.multiples(np.maximum(np.abs(tails), 1e-9).tolist())[0]
         return partial(self.predictive._at, multiples[:, None])
 
     def multiples(self, levels: Sequence[float]) -> Float:
-        """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of
-        ``predictive``."""
+        """Return the half widths (T, L) of the prediction intervals at L levels, in standard
+        deviations of ``predictive``."""
         if self.residuals is not None:
             return np.array(
                 [
@@ -414,8 +414,8 @@ class Model(FittedModel):
         return np.array([[self._multiple(level) / half * wide for level in levels]])
 
     def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
-        """Means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness (n,), at
-        raw X (n, d)."""
+        """Return the means plus ``multiples`` (L, T) of the standard deviations, (n, L·T), and
+        nearness (n,), at raw X (n, d)."""
         mean, variance, near = self.moments(X)
         mean, deviation = (values.reshape(len(X), 1, -1) for values in (mean, np.sqrt(variance)))
         return self.design.scaling.target.back(mean + multiples * deviation).reshape(
@@ -424,8 +424,8 @@ class Model(FittedModel):
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
-        """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units,
-        and ones (n,)."""
+        """Return the standard deviations (n, 1) of the noise at raw inputs X (n, d), in the
+        target's units, and ones (n,)."""
         deviations = np.broadcast_to(np.sqrt(self.noise_at(X)), len(X))
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
@@ -433,16 +433,16 @@ class Model(FittedModel):
         return deviations[:, None], np.ones(len(X))
 
     def nearest_rows(self, X: Float, ignored: Float | None = None) -> dict[str, Any]:
-        """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the
-        target's units; ``ignored`` (n,) are numbers of rows that do not count."""
+        """Return the neighbours of raw inputs X (n, d) like ``LocalResiduals.explained``, with
+        errors in the target's units; ``ignored`` (n,) contains the numbers of rows to ignore."""
         residuals = self._local_residuals
         factor = self.design.noise_factor(X, products)
         neighbours = residuals.explained(self.design.scaling.inputs(X), factor, ignored)
         return {**neighbours, "errors": self.design.scaling.t_scale * neighbours["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
-        """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the
-        target's units."""
+        """Return the mean and variance of the error at raw X (n, d), (n,) or (n, T) for T targets,
+        in the target's units."""
         scale = self.design.scaling.t_scale
         factor = self.design.noise_factor(X, products)
         mean, variance = self._local_residuals.moments(
@@ -451,8 +451,8 @@ class Model(FittedModel):
         return scale * mean, scale**2 * variance
 
     def samples(self, n: int, rng: Any) -> OfRows:
-        """Draw n functions with ``rng.standard_normal``: their weights are from N(μ, Σ) with the Σ
-        of ``predictive``.
+        """Draw n functions with ``rng.standard_normal``; their weights are drawn from N(μ, Σ) with
+        the Σ of ``predictive``.
 
         With local residuals, each function is the same number of standard deviations from the mean
         everywhere.
@@ -467,11 +467,10 @@ class Model(FittedModel):
 
     @one_blas_thread()
     def _drawn(self, weights: Float, shifts: Float, X: Float) -> tuple[Float, Float]:
-        """Values (n, S) of functions of ``weights`` (M, S), without noise, in the fit's units, and
-        nearness (n,).
+        """Return the values (n, S) of functions with ``weights`` (M, S), without noise, in the
+        fit's units, and nearness (n,).
 
-        Far from all vectors, they are ``shifts`` (S,) standard deviations of the prior from their
-        own values.
+        Far from all vectors, they are shifted by ``shifts`` (S,) standard deviations of the prior.
         """
         (values, _, near) = linear_values(self.design, weights, X)
         scaling = self.design.scaling
@@ -486,25 +485,25 @@ class Model(FittedModel):
         return values, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
-        """Values (n, S) of functions that are ``shifts`` (S,) standard deviations from the mean,
-        and nearness (n,)."""
+        """Return the values (n, S) of functions that are ``shifts`` (S,) standard deviations from
+        the mean, and nearness (n,)."""
         mean, variance, near = replace(self, noise_variance=0.0).moments(X)
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def noise_at(self, X: Float) -> Float | float:
-        """Noise variance at raw X (n, d), or one number; with a tempered factor if no rows were
-        left out."""
+        """Return the noise variance at raw X (n, d), or one number; the factor is tempered if no
+        rows were left out."""
         power = TEMPER if self.calibration is None else 1.0
         return self.noise_variance * self.design.noise_factor(X, products, power)
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
-        """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for
-        T targets (n, T).
+        """Return the mean, the variance (or None) and the nearness at raw inputs X (n, d), (n,)
+        each; for T targets (n, T).
 
-        They are those of a new target or, if ``noise_variance`` is 0, of its mean. Nearness and
-        errors are as in ``linear_values``.
+        Mean and variance refer to a new target or, if ``noise_variance`` is 0, to its mean.
+        Nearness and errors are as in ``linear_values``.
         """
         scaling = self.design.scaling
         square = squeezed(scaling.t_scale**2)
@@ -525,16 +524,16 @@ class Model(FittedModel):
         return mean, spread, near
 
     def prior_share(self, near: Float) -> Float:
-        """Share (n,) of the prior in the variance at this nearness (n,): 0 from ``reach``, 1 at
-        nearness 0.
+        """Return the fraction (n,) of the variance that comes from the prior at this nearness (n,):
+        0 at and above ``reach``, 1 at nearness 0.
 
         For a process with one datum at the nearest vector, it is 1 minus the squared nearness.
         """
         return np.asarray(1.0 - np.clip(near / self.reach, 0.0, 1.0) ** 2)
 
     def with_prior(self, variance: Float, near: Float) -> Float:
-        """Return variances (n,) or (n, T) that are those of the prior far from all vectors, if
-        these are larger."""
+        """Return variances (n,) or (n, T) that grow to the prior variance far from all vectors, if
+        it is larger."""
         if not self.reach:
             return variance
         share = self.prior_share(near).reshape(-1, *[1] * (variance.ndim - 1))
@@ -542,8 +541,8 @@ class Model(FittedModel):
         return np.asarray(variance + share * np.maximum(missing, 0.0))
 
     def _of_gaps(self, X: Float) -> Float:
-        """Variance of the mean, (n,) or (n, T), over vectors' values for missing ones, in features
-        without gaps.
+        """Return the variance of the mean, (n,) or (n, T), when vectors' values replace missing
+        values of features without gaps in training.
 
         The noise factor already contains the variance of a missing label's effect
         (``FeatureMap.noise_factor``).
@@ -567,10 +566,10 @@ class Model(FittedModel):
         return variance
 
     def _of_levels(self, X: Float) -> Float | float:
-        """Variance (n, T) of the effects of levels beyond that in the noise variance, for several
+        """Return the variance (n, T) of level effects in excess of the noise variance, for several
         targets.
 
-        For one target, the noise factor contains it.
+        For one target, the noise factor includes it.
         """
         features = self.design.scaling.features
         if features is None or not features.variances:
@@ -579,7 +578,7 @@ class Model(FittedModel):
         return np.asarray(np.maximum(variances, -MOST_CERTAIN * np.asarray(self.noise_variance)))
 
     def require_one_target(self, what: str) -> None:
-        """Raise ``UsageError`` for several targets."""
+        """Raise ``UsageError`` if the model has several targets."""
         if self.n_targets > 1:
             raise UsageError(
                 f"{what} need a single-target model: fit one per target, as with "
@@ -588,12 +587,12 @@ class Model(FittedModel):
 
 
 def reach_of(near: Float) -> float:
-    """Return the reach of training rows with this nearness (n,), n > 0: the least, except that of
+    """Return the reach of training rows with this nearness (n,), n > 0: the minimum, not counting
     outliers.
 
-    Outliers are at most the share ``OUTSIDE`` of the rows, and far from all vectors (``FAR``). A
-    larger reach would count rows as far where the function is flat, which needs no vectors: with
-    the quantile at ``OUTSIDE``, the NLPD of pol (2,000 rows) rises by 0.07.
+    Outliers are far from all vectors (``FAR``) and at most a fraction ``OUTSIDE`` of the rows. A
+    larger reach would count rows as far where the function is flat and needs no vectors: with the
+    quantile at ``OUTSIDE``, the NLPD of pol (2,000 rows) rises by 0.07.
     """
     return usable_reach(float(max(near.min(), min(np.quantile(near, OUTSIDE), FAR))))
 

@@ -1,20 +1,20 @@
 """How a model's predictions depend on its features: gradients, and the relevance of each feature.
 
-The relevance of feature j is its total Sobol index, the share of the variance of the predictions
-f(x) that is lost if all features but j are known (Sobol 1993). Jansen's estimator (1999; Saltelli
-et al. 2010, table 2) compares the predictions of n rows with those of the same rows with the value
-of feature j taken from another row:
+The relevance of feature j is its total Sobol index, the fraction of the variance of the predictions
+f(x) that remains if all features except j are known (Sobol 1993). Jansen's estimator (1999;
+Saltelli et al. 2010, table 2) compares the predictions for n rows with the predictions after
+feature j has been replaced by its value in another row:
 
     S_j = Σ_i (f(x_i) − f(x_i with x_πj))² / (2n Var f)
 
-Everything that predicts counts: kernels, basis functions, levels, warps, indicators of missing
+All parts of the model are included: kernels, basis functions, levels, warps, indicators of missing
 values and local residuals. For a linear f of independent features, S_j = b_j² Var(x_j) / Var f.
-Interactions count for each of their features, so the sum may exceed 1; of correlated features, the
-index shows what the model does with each alone.
+Interactions count for each of their features, so the sum may exceed 1; for correlated features, the
+index shows how the model uses each of them alone.
 
-The mean of several targets, in the units of the fit, is over their indices; for classes, f are the
-probabilities, and squares and variances are summed over classes. A feature that no part of the
-model depends on has exactly 0, any other at least ``LEAST``.
+For several targets, the index is the mean over the targets, in the units of the fit; for classes, f
+denotes the probabilities, and squares and variances are summed over classes. A feature on which no
+part of the model depends has an index of exactly 0, any other feature at least ``LEAST``.
 """
 
 from dataclasses import replace
@@ -33,8 +33,8 @@ from partirvm.scaling.maps import STEP
 from partirvm.types import Float
 
 LEAST = 1e-12
-"""Relevance of a feature that the model depends on, but that changes no prediction of the sampled
-rows."""
+"""Relevance of a feature on which the model depends, but which changes no prediction for the
+sampled rows."""
 
 ROWS = 500
 """Maximum number of sampled rows."""
@@ -43,15 +43,15 @@ FEWEST = 32
 """Minimum number of sampled rows."""
 
 WORK = 4e9
-"""Maximum number of rows × features × inputs × columns. With ``FEWEST`` rows above it, indices come
-from gradients."""
+"""Maximum number of rows × features × inputs × columns. If ``FEWEST`` rows exceed it, indices are
+computed from gradients."""
 
 NEIGHBOURS_COST = 2000
 """Number of columns whose evaluation takes as long as the local residual of a row."""
 
 
 def most_rows(n_features: int) -> int:
-    """Return the number of rows of this many features to sample, which take at most 16 MiB."""
+    """Return the number of rows to sample, which take at most 16 MiB with this many features."""
     return min(max(2**21 // n_features, FEWEST), ROWS)
 
 
@@ -71,7 +71,7 @@ def _work(model: FittedModel) -> float:
 def feature_relevance(model: FittedModel, X: Float) -> Float:
     """Return the relevance (d,) of each feature, from random rows X (n, d) in random order.
 
-    Only the first ``rows_needed`` rows count.
+    Only the first ``rows_needed`` rows are used.
     """
     X = X[: rows_needed(model)]
     used = model.used_features
@@ -101,11 +101,11 @@ def _share(squares: Float, total: Float, model: FittedModel) -> float:
 
 
 def _by_gradients(model: Any, X: Float, values: Float) -> Float:
-    """Return the indices (d,) for slopes that are constant between rows, mean(∂f/∂x_j)² Var(x_j) /
+    """Return the indices (d,) as if slopes were constant between rows, mean(∂f/∂x_j)² Var(x_j) /
     Var f.
 
-    They are those of the linear predictors, without local residuals (Sobol & Kucherenko 2009). A
-    function of Python has no gradient: its features have 0.
+    The indices refer to the linear predictors, without local residuals (Sobol & Kucherenko 2009). A
+    Python function has no gradient; its features get 0.
     """
     design = model.design
     spread = np.nanvar(X, axis=0)
@@ -123,15 +123,15 @@ def _by_gradients(model: Any, X: Float, values: Float) -> Float:
 def gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     """Return the predictions of a regression with their gradients, and nearness (n,).
 
-    The values (n, V) are the means of T targets, with ``std`` also their standard deviations, then
-    the gradient (d) of each, all from ``predictive``. Category codes have the derivative 0, as
-    kernels do at a kink. Raises ``UsageError`` for local residuals and user-defined functions,
-    ``DataError`` for missing values.
+    The values (n, V) are the means of T targets and, with ``std``, their standard deviations, then
+    the gradient (d) of each, all from ``predictive``. The derivative is 0 with respect to category
+    codes and at a kernel's kink. Raises ``UsageError`` for local residuals and user-defined
+    functions, and ``DataError`` for missing values.
 
     Args:
         model: a regression model.
         X: raw inputs (n, d).
-        std: True for the standard deviations and their gradients, too.
+        std: True to include the standard deviations and their gradients.
     """
     if model.residuals is not None:
         raise UsageError(
@@ -152,12 +152,12 @@ def _gradients(model: Any, X: Float, *, std: bool) -> tuple[Float, Float]:
     n = len(X)
     T = model.n_targets
     mean, variance, near = replace(model, reach=0.0).moments(X)
-    rows = padded(X, PIECE_ROWS)  # so that the bits do not depend on the number of rows
+    rows = padded(X, PIECE_ROWS)  # makes the bits independent of the number of rows
     block = model.design.block(rows)
     mean_slopes = np.stack(linear_slopes(model, rows, block), axis=1)[:n]
     mean_slopes = model.design.scaling.t_scale[:, None] * mean_slopes
     variance_slopes = _variance_slopes(model, rows, block)[:n]
-    if model.design.noise is not None:  # of one target
+    if model.design.noise is not None:  # only with one target
         variance_slopes = variance_slopes + _noise_slopes(model, X)[:, None]
     if model.reach:
         variance_slopes = _prior_slopes(model, rows, block, variance, variance_slopes)
@@ -206,11 +206,11 @@ def _variance_slopes(model: Any, rows: Float, block: Float) -> Float:
 
 
 def _prior_slopes(model: Any, rows: Float, block: Float, variance: Float, slopes: Float) -> Float:
-    """Return the gradients (n, T, d) of the variances ``Model.with_prior``.
+    """Return the gradients (n, T, d) of the variances from ``Model.with_prior``.
 
     Args:
         model: a regression model with a reach.
-        rows: (m, d), the n raw inputs, and m − n rows that do not count.
+        rows: (m, d), the n raw inputs followed by m − n rows of padding.
         block: (m, M), the design at the rows.
         variance: (n,) or (n, T), variances without the prior.
         slopes: (n, T, d), their gradients.

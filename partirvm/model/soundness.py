@@ -1,13 +1,13 @@
-"""The check of every model that was read: finite arrays of the right shapes and ranges, and finite
-predictions.
+"""Checks of every model that is read: arrays are finite with valid shapes and ranges, and
+predictions are finite.
 
-``require_shapes`` checks that the arrays of the design fit together, and then ``require_sound`` the
-values, and what only a kind of model has.
+``require_shapes`` checks that the arrays are consistent; after that, ``require_sound`` checks the
+values and the parts specific to a kind of model.
 
-Checksums detect damage, not values that somebody chose. So every array of a model must be float64
-or int64 and finite wherever it lies, positions must be within their ranges, and the model must
-predict finite values at a few rows of its own. After that, a model predicts, or raises one of the
-package's own errors.
+Checksums detect damage, but not deliberately chosen values. Therefore, every array of a model must
+be float64 or int64 and finite, positions must be within their ranges, and the model must predict
+finite values at a few of its vectors. A model that passes these checks either predicts or raises
+one of the package's errors.
 """
 
 import warnings
@@ -37,17 +37,17 @@ TARGET_MAPS = ("none", "log", "asinh")
 """Kinds of ``TargetMap``."""
 
 WITH_GAPS = ("Model.design.centres", "ClassModel.design.centres")
-"""Arrays in which NaN is a missing value."""
+"""Arrays in which NaN marks a missing value."""
 
 NO_LEVELS = ("unknown", "missing")
-"""The last rows of each table of levels."""
+"""The last rows of each level table."""
 
 LEVEL = 0.95
-"""Level of the interval that a model that was read predicts at once."""
+"""Level of the interval that a model predicts as a check when it is read."""
 
 
 def require_shapes(model: FittedModel) -> None:
-    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays are
+    """Raise ``TypeError`` for a value that is not a model, and ``ValueError`` if its arrays are
     inconsistent."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
@@ -126,7 +126,7 @@ def _require_shapes_of_residuals(residuals: LocalResiduals, scaling: Scaling) ->
 
 
 def _require_shapes_of_cells(cells: Cells, n_coordinates: int) -> None:
-    """Check the boxes and the records of the cells, or the hashes of those in a folder."""
+    """Check the boxes and the records of the cells, or the hashes of cells in a folder."""
     count = -(-cells.n_rows // rows_of_cell(cells.width))
     _require_shape("boxes", cells.boxes.shape, (count, 2, n_coordinates))
     if cells.records is None:
@@ -137,7 +137,7 @@ def _require_shapes_of_cells(cells: Cells, n_coordinates: int) -> None:
 
 def require_sound(model: Model | ClassModel) -> None:
     """Raise ``TypeError`` or ``ValueError`` unless the model predicts finite values; its shapes
-    were checked before."""
+    must have been checked before."""
     for name, array in _arrays(model, type(model).__name__):
         if name in WITH_GAPS:  # a vector may be a row with missing values
             array = np.nan_to_num(array, posinf=np.inf, neginf=-np.inf)
@@ -167,7 +167,7 @@ def _require_classes(model: ClassModel) -> None:
 
 
 def _arrays(value: Any, name: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield each array of a model with its place."""
+    """Yield each array of a model with its location in the model."""
     if isinstance(value, np.ndarray):
         yield name, value
     elif isinstance(value, tuple | list):
@@ -184,7 +184,7 @@ def _require(name: str, condition: Any, problem: str) -> None:
 
 
 def _require_array(name: str, array: NDArray[Any]) -> None:
-    """Raise ``ValueError`` unless an array has plain numbers, all of them finite."""
+    """Raise ``ValueError`` unless an array contains only finite numbers."""
     _require(
         name, array.dtype in (np.float64, np.int64), f"has the type {quoted(str(array.dtype))}"
     )
@@ -192,7 +192,7 @@ def _require_array(name: str, array: NDArray[Any]) -> None:
 
 
 def _require_positions(name: str, positions: NDArray[Any], count: int) -> None:
-    """Raise ``ValueError`` unless all are integers from 0 to ``count`` − 1."""
+    """Raise ``ValueError`` unless all positions are integers from 0 to ``count`` − 1."""
     _require(
         name, positions.dtype == np.int64 and positions.ndim == 1, "must be a list of integers"
     )
@@ -255,14 +255,13 @@ def _require_features(features: FeatureMap, d: int) -> None:
 def _require_levels(
     name: str, pairs: tuple[tuple[int, Float], ...], d: int, dimensions: int
 ) -> None:
-    """Raise ``ValueError`` unless each of ``d`` features has at most one table of its levels.
+    """Raise ``ValueError`` unless each of ``d`` features has at most one level table.
 
-    Parameters
-    ----------
-    name : of the tables, for messages
-    pairs : a feature's position and its table, by block, level, and further dimensions
-    d : number of features
-    dimensions : number of dimensions of each table
+    Args:
+        name: the name of the tables in messages.
+        pairs: the position of a feature and its table, by block, level and further dimensions.
+        d: the number of features.
+        dimensions: the number of dimensions of each table.
     """
     positions = [feature for feature, _ in pairs]
     known = all(type(feature) is int and 0 <= feature < d for feature in positions)
@@ -296,7 +295,7 @@ def _require_design(design: Design) -> None:
 
 
 def _require_regression(model: Model) -> None:
-    """Raise ``ValueError`` for noise that is no variance, and for local residuals without rows."""
+    """Raise ``ValueError`` for an invalid noise variance, and for local residuals without rows."""
     T = model.n_targets
     shape = np.shape(squeezed(model.design.scaling.t_scale))
     _require("mean", model.mean.shape[1:] == shape, "has another number of targets")
@@ -318,7 +317,7 @@ KINDS: dict[type, Callable[[Any], None]] = {
     Model: _require_regression,
     ClassModel: _require_classes,
 }
-"""What is checked of each kind of model alone."""
+"""Checks that are specific to each kind of model."""
 
 
 def _require_variance(name: str, value: float | Float, shapes: tuple[tuple[int, ...], ...]) -> None:
@@ -345,10 +344,10 @@ def _require_residuals(residuals: LocalResiduals) -> None:
 
 
 def _require_predictions(model: Model | ClassModel) -> None:
-    """Raise ``ValueError`` unless the model predicts finite values at some of its vectors, and
-    numbers for gaps."""
+    """Raise ``ValueError`` unless the model predicts finite values at a few of its vectors, and
+    numbers for missing values."""
     if model.cells_place:
-        model = model.sparse()  # its rows are elsewhere, and are checked when they are read
+        model = model.sparse()  # the rows are elsewhere and are checked when they are read
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -361,7 +360,7 @@ def _require_predictions(model: Model | ClassModel) -> None:
 
 
 def _rows(design: Design) -> list[Float]:
-    """Return rows in raw units: some vectors, and one without any value."""
+    """Return rows in raw units: a few vectors, and a row with all values missing."""
     d = design.centres.shape[1]
     vectors = design.centres[:: max(len(design.centres) - 1, 1)]
     if not len(vectors):

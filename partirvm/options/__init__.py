@@ -1,4 +1,4 @@
-"""What a user asks of a fit: one table of options, the request that it describes, and options as
+"""The options of a fit: a table of all options, the request that it describes, and options as
 values."""
 
 from partirvm.options.table import TABLE, Request, check

@@ -1,7 +1,7 @@
 """Rows of the table of options, and their checks, which return the value that a request stores.
 
-The checks raise a ``UsageError`` that names the option, what was found and what it may be. They
-also parse the flags.
+The checks raise a ``UsageError`` that names the option, its value and the permitted values. The
+checks also parse the flags.
 """
 
 import math
@@ -23,11 +23,11 @@ class Check:
         kind: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real"
             (numbers), "numbers" (several real numbers), "by name" (a dict of positive numbers),
             "seconds" and "bytes" (a number, or a string such as ``1h`` or ``512MiB``).
-        words: the words that are accepted besides.
+        words: the words that are also accepted.
         optional: True if None is accepted.
         least: the minimum of a number.
-        above: a number must be larger.
-        below: a number must be smaller.
+        above: the exclusive minimum of a number.
+        below: the exclusive maximum of a number.
         size: the exact number of ``numbers``; 0 for any.
     """
 
@@ -198,8 +198,8 @@ class Option:
         default: its default.
         check: the values that it accepts.
         group: its group in the help of the command line.
-        metavar: what stands for the value in its flag's help.
-        flag_name: what replaces the name in its flag.
+        metavar: the placeholder for the value in the flag's help.
+        flag_name: the name in the flag, if it differs from ``name``.
         name: its name.
         help: the help text.
     """

@@ -33,8 +33,8 @@ def held(name: str, **more: Any) -> Any:
 
 
 def options_of(kind: Any) -> dict[str, str]:
-    """Return the fields of a value, or of its class, that are options: the option by the name of
-    the field."""
+    """Return the option for each field of a value or of its class that is an option, by field
+    name."""
     return {
         member.name: member.metadata["option"]
         for member in fields(kind)
@@ -43,8 +43,8 @@ def options_of(kind: Any) -> dict[str, str]:
 
 
 class Value:
-    """Base of the values, whose fields are options: ``name`` is its word, ``of`` the option that
-    accepts it."""
+    """Base class of option values, whose fields are options: ``name`` is the value's word, and
+    ``of`` the option that accepts the value."""
 
     name: ClassVar[str]
     of: ClassVar[str]
@@ -55,8 +55,8 @@ class Value:
             cls.of = of
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return its options by name. Raises ``UsageError`` for an invalid field, or if used for
-        another option."""
+        """Return the value's options by name. Raises ``UsageError`` for an invalid field, or if the
+        value is used for another option."""
         if given_for != self.of:
             raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
         own = type(self).__name__
@@ -94,7 +94,7 @@ class Value:
 
 
 def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that estimator parameters, including values, stand for, by their names in
+    """Return the options that estimator parameters (including values) represent, by their names in
     the table.
 
     Raises ``UsageError`` for an invalid value, and for an option that is set twice.
