@@ -186,7 +186,7 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     """Warp the target, learn the kernel and determine the partition size, as requested.
 
     Args:
-        samples: gives random rows
+        samples: supplies random rows
         problem: has the kernel from which learning starts
         moments: moments of features and targets
     """
@@ -237,7 +237,7 @@ def size_of(samples: Samples, kernel: LearnedKernel, schedule: Schedule) -> Meas
     rows.
 
     Args:
-        samples: gives random rows
+        samples: supplies random rows
         kernel: the problem with its kernel
         schedule: the schedule of the strategy
     """
@@ -253,7 +253,7 @@ def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKe
     """Learn the kernel if this is requested and possible.
 
     Args:
-        samples: gives random rows
+        samples: supplies random rows
         problem: has the kernel from which learning starts
         moments: moments of features and targets
     """

@@ -127,7 +127,7 @@ def with_learned_kernel(samples: Samples, problem: Problem, moments: Moments) ->
     """Learn the kernel; at the time limit, the best one so far is used.
 
     Args:
-        samples: gives random rows
+        samples: supplies random rows
         problem: has the kernel from which learning starts
         moments: moments of the features
     """
@@ -278,7 +278,7 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
     loss 1.044 instead of 1.065).
 
     Args:
-        samples: gives random rows
+        samples: supplies random rows
         problem: has the kernel
         centres: number of centres of kernel learning
     """
