@@ -30,9 +30,7 @@ from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
 
 POLL_SECONDS = 0.5  # seconds between two polls by a waiting caller
-GRACE = (
-    30.0  # seconds after a lost driver's last sign of life in which its cluster may restart it
-)
+GRACE = 30.0  # seconds after a lost driver's last sign of life in which its cluster may restart it
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
