@@ -95,7 +95,7 @@ def plan(
     Parameters
     ----------
     estimator : RVMRegressor, RVMClassifier or Request
-        The options of the fit; an estimator stays unfitted.
+        The options of the fit; an estimator is not fitted.
     data : path or URL
         DATA, a dataset made by ``ingest``.
     validation : path or URL, optional

@@ -70,7 +70,7 @@ def submit(
     Parameters
     ----------
     estimator : RVMRegressor, RVMClassifier or Request
-        The options of the fit; an estimator stays unfitted.
+        The options of the fit; an estimator is not fitted.
     data : path or URL
         DATA, a dataset made by ``ingest``.
     job : path or URL
@@ -167,8 +167,7 @@ class Job:
         return self.store.state().status
 
     def progress(self) -> dict[str, Any]:
-        """Return the progress as plain JSON: status, reason, seconds, and the last line of
-        history."""
+        """Return the progress as plain JSON: status, reason, seconds, and the last history line."""
         state = self.state()
         last = state.history[-1] if state.history else {}
         keys = (

@@ -59,7 +59,7 @@ KEPT = {
     "checkpoint": 3,
     "cell": 2,
 }  # number of groups kept; one checkpoint must precede a final one
-REQUESTS = ("cancel", "abort")  # requests that any process may make about a job, strongest first
+REQUESTS = ("cancel", "abort")  # requests about a running job from any process, strongest first
 SPEC_NAME = "spec.json"
 EVENTS = "events"
 

@@ -98,7 +98,7 @@ LATE_STEPS = 4
 """Maximum number of L-BFGS steps for a common factor of learned widths."""
 
 LATE_ROWS = 800
-"""Maximum number of rows for these steps."""
+"""Maximum number of rows for ``LATE_STEPS``."""
 
 
 def class_centres(n_classes: int) -> CentreLimits:
@@ -139,7 +139,7 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
     """Learn a classification kernel, starting from the problem's kernel; return the problem with
     the learned kernel.
 
-    Two classes may be pooled. The last logged record holds the kernel.
+    Two classes may be pooled. The last logged record contains the kernel.
     """
     start = one_width(sample, problem, settings)
     problem = start.rows.problem
@@ -167,7 +167,7 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
 def compared_widths(
     start: OneWidth, problem: Problem, best: ProcessFit, most: int
 ) -> dict[str, Any]:
-    """Compare one width, on left-out rows, with widths learned from many rows.
+    """Compare, on left-out rows, a single width with widths learned from many rows.
 
     Args:
         start: the fit of one width
@@ -180,8 +180,8 @@ def compared_widths(
 
 
 def compared_forms(start: OneWidth) -> dict[str, Any]:
-    """Compare one width, a width per feature and, with few rows, the mean alone on left-out rows;
-    return the chosen form and the compared figures."""
+    """Compare, on left-out rows, a single width, a width per feature and, with few rows, the mean
+    alone; return the chosen form and the compared figures."""
     rows = start.rows
     problem = rows.problem
     n = len(start.order)
@@ -246,8 +246,8 @@ class LinkedRows:
         """Predict left-out rows from the other rows.
 
         Args:
-            sample: holds the rows
-            problem: has two classes
+            sample: the sample of rows
+            problem: a problem with two classes
             one: the kernel, with the variances for least squares
             kept: numbers of the rows used for prediction
             outside: numbers of the left-out rows
@@ -329,7 +329,7 @@ def left_out(
     have mean square 1.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the classification, with the scaling of the rows
         one: the fit with one width, from which the searches in a split start
         order: (n,), row numbers in random order

@@ -9,7 +9,7 @@ with few rows is near 0, the point used for levels without rows. A level's coord
 components of the effects over the rows. Half of the rows decide how many of the components found on
 the other half are useful, and whether adding the full effect as one more coordinate helps.
 
-An effect learned from a row's own target says more about this row than about a new one. In
+An effect learned from a row's target is more informative about this row than about a new one. In
 training, each row therefore uses effects learned without its fold (``data.folds``), with the
 variances found on all rows. The variance of an effect, S for an unknown level, is added to the
 target's variance (``FeatureMap.doubts``).
@@ -245,7 +245,7 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
         found: the rows on which the weights were learned
         left: the rows on which the weights are tested
         weights: weights (levels, p) of each feature
-        f: the number of the feature
+        f: the index of the feature
     """
     axes = found.axes(weights[f], f)
     t = left.without(weights, f)
@@ -428,7 +428,7 @@ def embedded(
     Parameters
     ----------
     sample : rows from which effects are learned
-    problem : with targets or classes
+    problem : a problem with targets or classes
     columns : names of the features and their categories
     levels : features that become coordinates, by position, with their numbers of levels
     seed : determines how the rows are halved
@@ -466,7 +466,7 @@ def other_categories(columns: Columns, levels: dict[int, int]) -> dict[int, int]
 
 
 def has_one_noise(problem: Problem) -> bool:
-    """Return whether unknown levels can raise the noise variance: there is a single numeric
+    """Return whether unknown levels can raise the noise variance, which requires a single numeric
     target."""
     return problem.likelihood.has_noise and problem.n_targets == 1
 
@@ -570,7 +570,7 @@ def level_rows(
     ----------
     tile : the rows
     features : the map, whose numeric features and their moments define the functions
-    scaling : of the targets
+    scaling : the scaling of the targets
     every : categorical features by position, with their numbers of levels
     sums : maximum number of elements in a feature's sums
     """

@@ -302,7 +302,7 @@ class ProcessSearch:
 def climb(
     rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False
 ) -> ProcessFit:
-    """Raise the log posterior by L-BFGS steps; parameters of 0 (log −∞) stay 0.
+    """Raise the log posterior by L-BFGS steps; parameters of 0 (log −∞) remain 0.
 
     Args:
         rows: the rows of the process

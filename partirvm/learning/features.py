@@ -51,8 +51,7 @@ WARPED_STEPS = 15
 """Maximum number of L-BFGS steps after the warps."""
 
 RIDGE = 0.05
-"""Minimum eigenvalue of the input correlations; the same amount is then added to each
-eigenvalue."""
+"""Minimum eigenvalue of the input correlations, which is also added to each eigenvalue."""
 
 MOST_INPUTS = 100
 """Maximum number of inputs for regressions; with more, missing values are replaced by the mean."""
@@ -72,7 +71,7 @@ class WarpTrial:
     Attributes:
         evidence: log evidence in nats.
         position: position of the feature.
-        warp: its warp.
+        warp: warp of the feature.
         scaling: scaling of all inputs with the warp.
         kernel: kernel after the warp.
     """
@@ -93,7 +92,7 @@ class WarpTrials:
         rows: the rows of the process, with the unwarped problem.
         numbers: (n,), numbers of the rows of the process, in increasing order.
         centres: (c,), row numbers of the centres for the tied evidence, in increasing order.
-        raw: (N, d), features of all rows, in their units.
+        raw: (N, d), features of all rows, in the original units.
         process: the best process without warps.
         exact: whether the evidence comes from the exact process.
         margin: minimum gain of a warp in nats.
@@ -159,8 +158,8 @@ def warped(
     together have gained enough after the process is refitted.
 
     Args:
-        sample: holds the rows
-        problem: has features that are not warped
+        sample: the sample of rows
+        problem: the problem with unwarped features
         order: (n,), numbers of the rows in random order
         most: maximum number of rows of the process
         best: the best process with unwarped features
@@ -264,7 +263,7 @@ def warped_by(scaling: Scaling, j: int, warp: FeatureWarp, raw: Float) -> Scalin
 
     Args:
         scaling: the scaling without this warp
-        j: the number of the feature
+        j: the index of the feature
         warp: centre and spread of the warp, in the units of the feature
         raw: (n, d), rows before scaling, on which the warped feature is standardised
     """

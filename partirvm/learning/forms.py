@@ -103,8 +103,8 @@ def learn(
     also move.
 
     Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         learning: options of kernel learning
         seed: draws rows and centres
         turned: a previously found kernel of directions, or None; the search continues from it only

@@ -65,7 +65,7 @@ class LeftOutVerdict:
         rows: number of left-out rows.
         error: error with the kernel.
         rival: name of the best rival.
-        rival_error: its error.
+        rival_error: error of the best rival.
         lost: True if the rival is clearly better.
     """
 
@@ -81,8 +81,8 @@ class LeftOutJudge:
     """Left-out rows and the rows from which they are predicted.
 
     Attributes:
-        sample: holds the rows.
-        problem: gives the scaling of inputs and targets.
+        sample: the sample of rows.
+        problem: the problem, which defines the scaling of inputs and targets.
         known: (n,), numbers of the rows used for prediction.
         new: (m,), numbers of the left-out rows.
         residuals: whether the fit may use local residuals.
@@ -201,8 +201,8 @@ def judge_of(
 ) -> LeftOutJudge | None:
     """Return the judge that leaves out the last rows of ``order``; None if there are too few rows.
 
-    sample : holds the rows
-    problem : gives the scaling of inputs and targets
+    sample : the sample of rows
+    problem : the problem, which defines the scaling of inputs and targets
     order : (n,), row numbers in random order
     residuals : whether the fit may use local residuals
     most : maximum number of left-out rows

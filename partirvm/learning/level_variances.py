@@ -44,7 +44,7 @@ standard deviations by less than 1 %."""
 
 INFORMED = 0.05
 """Minimum fraction of training rows whose level has rows in other folds. With fewer, the fit cannot
-learn how useful known effects are, and their uncertainty is the same as in training."""
+learn how useful known effects are, so these keep their uncertainty from training."""
 
 COORDINATES = "coordinates"
 """The model uses coordinates of the feature, learned in folds."""
@@ -144,9 +144,9 @@ def with_level_variances(
     Parameters
     ----------
     sample : rows from which effects are learned
-    problem : with targets or classes
+    problem : a problem with targets or classes
     columns : names of the features and their categories
-    scaling : of features, some of which may be level coordinates
+    scaling : the scaling of features, some of which may be level coordinates
     sums : maximum number of elements in a feature's sums
     """
     counts = other_categories(columns, {})

@@ -122,8 +122,8 @@ def first_widths(sample: SampledRows, problem: Problem, order: Int, most: int) -
     """Return the best widths of the kernel.
 
     Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         order: (n,), row numbers in random order
         most: maximum number of rows of the last search
     """
@@ -141,10 +141,11 @@ def warped_if_better(
     nor the warps.
 
     The mean absolute error of up to ``WARP_ROWS`` rows decides. For targets with long tails, a few
-    rows dominate the mean squared error: on census 8H with 500 rows, it prefers the worse choice.
+    rows dominate the mean squared error: on census 8H, it prefers the worse choice, and so do
+    samples of 500 rows.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem with unwarped features
         order: (n,), row numbers in random order
         most: number of rows used to learn ``widths``
@@ -186,7 +187,7 @@ def search(
     """Search over families, then over directions.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         order: (n,), row numbers in random order
         most: maximum number of rows
@@ -253,7 +254,7 @@ def left_out(
     all rows, errors would be a fifth too small.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         widths: the fit of widths
         turned: the fit of directions, or None
@@ -294,7 +295,7 @@ def searched_again(
 
     Args:
         rows: the rows of the fold
-        kept: their row numbers
+        kept: the row numbers of these rows
         widths: the fit of widths to all rows, which determines the family
         turned: the fit of directions to all rows, or None
     """
@@ -319,8 +320,8 @@ class RegressionSearch:
     """The data shared by all parts of a regression's kernel search.
 
     Attributes:
-        sample: holds the rows.
-        problem: has the scaling of the inputs, and the kernel from which the search starts.
+        sample: the sample of rows.
+        problem: the problem with the scaling of the inputs and the initial kernel.
         settings: settings of the search.
         order: (n,), row numbers in random order.
         most: maximum number of rows of the first search.
@@ -462,7 +463,7 @@ def chosen_form(
     """Choose between widths, directions and, if a kernel is doubtful, the mean alone.
 
     Args:
-        run: has the rows and the options
+        run: the search, with its rows and options
         widths: the best widths
         turned: the best directions, if any
         most: number of rows from which both were learned
@@ -539,7 +540,7 @@ def confirmed(
     Args:
         run: the search; the errors are added to its facts
         stage: the last stage
-        judge: holds the rows not used for learning
+        judge: holds the rows that were not used for learning
         before: kernels found before the stage; None entries are skipped
     """
     last_error = judge.tied_error(stage.design(stage.kernel), stage.best.weights)

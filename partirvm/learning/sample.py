@@ -195,7 +195,7 @@ def evaluate(
     """Compute evidence and slopes of a design.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         design: the design of M columns; centres that are new since ``last`` are at the end
         last: the evaluation whose α and β are the initial values, or None
@@ -232,10 +232,10 @@ def fitted(
     """Fit α and β of a design.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem of the fit, with its target variance
         design: the design of M columns
-        tied: α and β from which the updates start, or None for those of the problem
+        tied: α and β from which the updates start, or None for the problem's initial values
         count: number of updates
 
     Returns the statistics, α and β, and the posterior.

@@ -1,11 +1,11 @@
 """Kernel learning: maximise the evidence on a sample, before the fit and between its rounds.
 
-**Before the fit**, the model is a tied RVM (``core.tied``; for classes, of their indicators); the
-search starts where ``learning.process_search`` or ``learning.class_search`` ended. Only some of the
-sample rows are centres: with every row as a centre, the evidence favours far too narrow widths.
-L-BFGS (``core.ascent``) optimises all log parameters of the kernel jointly, with one evaluation of
-evidence and slopes per step, in two passes over the same kernel blocks. There are four stages, each
-of which starts with the curvature measured in the previous one:
+**Before the fit**, the model is a tied RVM (``core.tied``), fitted to the indicators in case of
+classes; the search starts where ``learning.process_search`` or ``learning.class_search`` ended.
+Only some of the sample rows are centres: with every row as a centre, the evidence favours far too
+narrow widths. L-BFGS (``core.ascent``) optimises all log parameters of the kernel jointly, with one
+evaluation of evidence and slopes per step, in two passes over the same kernel blocks. There are
+four stages, each of which starts with the curvature measured in the previous one:
 
 1. *Search* from the initial kernel, on few rows and centres; a single width starts from the best of
    several values.
@@ -296,7 +296,7 @@ def kernel_record(
     """Return the history record of a learned kernel.
 
     Args:
-        problem: has the scaling of the targets
+        problem: the problem, which defines the scaling of the targets
         kernel: the learned kernel
         variance: noise variance of the scaled targets, a number or (T,)
         rows: number of rows on which the evidence is based
@@ -335,7 +335,7 @@ def begin_stage(
 
     Args:
         sample: the rows from which the stage's rows and centres are drawn at random
-        problem: has the kernel from which the search starts
+        problem: the problem with the initial kernel
         learning: options of kernel learning
         seed: draws rows and centres
     """
@@ -359,8 +359,8 @@ def first_stage(
     features.
 
     Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         learning: options of kernel learning
         seed: draws rows and centres
     """

@@ -68,7 +68,7 @@ def steep_directions(
     None if there is none.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         order: (n,), row numbers in random order
         most: maximum number of rows used for learning

@@ -45,7 +45,7 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
     are positive.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem without a warp
         warp: "log", "asinh", or "auto" for the map with the highest evidence
         least: the smallest target
@@ -74,8 +74,8 @@ def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None)
     Args:
         problem: the problem without the map
         target: the map
-        t: (n, 1), targets of some rows
-        weights: (n,), their row weights, or None
+        t: (n, 1), targets of sample rows
+        weights: (n,), weights of these rows, or None
     """
     moments = ColumnMoments.of(target(t), weights)
     scale = np.where(moments.deviation > 0, moments.deviation, 1.0)

@@ -1,5 +1,5 @@
 """Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` maps
-their names to them."""
+names to likelihoods."""
 
 from typing import Any
 

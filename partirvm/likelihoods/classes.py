@@ -1,5 +1,5 @@
-"""Class likelihoods, fitted by the Laplace approximation: each pass computes a quadratic, until it
-is centred at the mode of the weights."""
+"""Class likelihoods, fitted by the Laplace approximation: a quadratic at the mode of the weights,
+which is found pass by pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -159,7 +159,7 @@ class GaussianLikelihood(Likelihood):
         one_target = problem.n_targets == 1
         if left_out and not fit.fixed_noise and (one_target or corrected):
             sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
-            # with several targets, their mean is used
+            # with several targets, the mean is used
             least = problem.left_out_square if one_target else 0.0
             betas = np.atleast_1d(fit.beta).tolist()
             for k, target in enumerate(current.targets or (current,)):

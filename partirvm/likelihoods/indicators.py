@@ -106,7 +106,7 @@ class IndicatorLikelihood(GaussianLikelihood):
         corrected: bool = False,
     ) -> tuple[Pass, ...]:
         """Return the residual pass for a fit that lost digits, or else the pass for left-out rows;
-        a last fit needs no more."""
+        a last fit needs neither."""
         if last:
             return ()
         current = fit.posterior

@@ -5,7 +5,7 @@ noise variance whose logarithm is a sparse linear function of kernels at a few c
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
 
-with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of the
+with c the mean of e² − v. Each weight has a separate precision, which maximises the evidence of the
 Laplace approximation by MacKay's rule (Tipping 2001, eq. 16). The curvature is the Fisher
 information, ½(E/V)² for a row with noise variance E and total variance V. Logarithms of squared
 errors (Kersting et al. 2007) would need 2.5 times as many rows. The columns of the mean are then
@@ -67,7 +67,7 @@ LARGEST_ALPHA = 1e4
 """The α above which a column is deleted."""
 
 STEEPEST = 30.0
-"""Maximum of |g|, so that exponentials stay finite."""
+"""Maximum of |g|, so that exponentials remain finite."""
 
 STEPS = 20
 """Maximum number of Newton steps for each α."""
@@ -241,7 +241,7 @@ class LogVariance:
     Attributes:
         weights: a (M,), 0 for deleted columns
         level: c
-        log_evidence: in nats
+        log_evidence: the log evidence in nats
     """
 
     weights: Float

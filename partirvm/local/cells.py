@@ -111,7 +111,7 @@ class Cells:
         boxes: (C, 2, r), the smallest and largest coordinates in each cell
         records: (N, width), or None if a Zarr array holds the records, with the cells as chunks
         place: the path or URL of the Zarr array
-        hashes: the checksums of the chunks, excluding what follows the last record
+        hashes: the checksums of the chunks, excluding the padding after the last record
     """
 
     n_rows: int
@@ -404,7 +404,7 @@ class Query(NamedTuple):
 
     Attributes:
         distances: (n, m), ∞ for ignored rows
-        rows: (n, m), their positions
+        rows: (n, m), positions of the rows
         has_all: (n,), True if no other row is eligible
     """
 

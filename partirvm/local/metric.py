@@ -106,8 +106,8 @@ def _levels_of(
     Args:
         kernel: the categorical kernel
         features: (d',), the kernel's features
-        design: has the scaling of codes
-        columns: has the levels of each feature
+        design: defines the scaling of codes
+        columns: defines the levels of each feature
     """
     scaling = design.scaling
     for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):

@@ -65,7 +65,7 @@ def with_levels(samples: Samples, problem: Problem, moments: Moments) -> Embedde
 
     Args:
         samples: supplies random rows
-        problem: the problem with levels
+        problem: the problem with categorical levels
         moments: moments of the features, required by a kernel of given form
     """
     forms = level_forms(samples, problem)
@@ -97,9 +97,9 @@ def with_form(
     """Convert categorical levels to numbers of one form.
 
     Args:
-        samples: has the request and the source
+        samples: supplies the request and the source
         sample: rows from which the numbers are learned
-        problem: the problem with levels
+        problem: the problem with categorical levels
         moments: moments of the features, required by a kernel of given form
         form: which levels become coordinates and which become indicators
         sums: maximum number of elements in a feature's sums

@@ -187,7 +187,7 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
 
     Args:
         samples: supplies random rows
-        problem: has the kernel from which learning starts
+        problem: the problem with the initial kernel
         moments: moments of features and targets
     """
     request = samples.request
@@ -254,7 +254,7 @@ def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKe
 
     Args:
         samples: supplies random rows
-        problem: has the kernel from which learning starts
+        problem: the problem with the initial kernel
         moments: moments of features and targets
     """
     request = samples.request
@@ -280,12 +280,12 @@ def continued(
     """Adapt a spec to this machine, to the ``LIMITS`` of a request, and to any new rows of the
     source.
 
-    Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns
-    if the memory limit is unchanged: a process with slightly more base memory than the previous one
-    must not end the fit earlier. If new rows join in order (``FitSpec.in_order``), the strategy is
-    ``incremental`` with the partition size of the earlier fit, and ``fit_rows="auto"`` is resolved
-    for the new rows. After a fit of all rows at once, the partition size is at most the number of
-    new rows. Raises as ``resolve`` does.
+    Scaling, kernel and all resolved options do not change; neither does the maximum number of
+    columns if the memory limit is unchanged: a process with slightly more base memory than the
+    previous one must not end the fit earlier. If new rows join in order (``FitSpec.in_order``), the
+    strategy is ``incremental`` with the partition size of the earlier fit, and ``fit_rows="auto"``
+    is resolved for the new rows. After a fit of all rows at once, the partition size is at most the
+    number of new rows. Raises as ``resolve`` does.
 
     Args:
         spec: the spec of the earlier fit
@@ -556,7 +556,7 @@ def resolve_fit_rows(
     A single fit uses all rows. The working set uses ``growing`` if the data are shuffled and have
     more than four times as many rows as the first sample. In other strategies, fits of all rows
     take about 2·K·N²·P flops, or 2·K·N·n·P if only n rows have to join; more than 2e12 flops are
-    too many. The result is the same on every machine.
+    too many. The result does not depend on the machine.
 
     Args:
         request: the options, of which fit_rows and sample_rows are used

@@ -128,7 +128,7 @@ def with_learned_kernel(samples: Samples, problem: Problem, moments: Moments) ->
 
     Args:
         samples: supplies random rows
-        problem: has the kernel from which learning starts
+        problem: the problem with the initial kernel
         moments: moments of the features
     """
     levels = with_levels(samples, problem, moments)
@@ -205,9 +205,9 @@ def search(
     """Search for the kernel, which the last log entry will contain.
 
     Args:
-        samples: has the request
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        samples: supplies the request
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         plan: options of kernel learning
         judges: whether rivals may be fitted, which takes memory
 
@@ -244,7 +244,7 @@ def as_searched(
     """Return the problem that results from a search.
 
     Args:
-        samples: has the request
+        samples: supplies the request
         levels: the problem before the search
         searched: the problem after the search, with its scaling and, if it may change, its
             likelihood
@@ -279,7 +279,7 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
 
     Args:
         samples: supplies random rows
-        problem: has the kernel
+        problem: the problem with its kernel
         centres: number of centres of kernel learning
     """
     least = MeasuredSize(min(AUTO_PARTITION[0], samples.shape.n_candidates))

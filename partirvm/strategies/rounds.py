@@ -141,8 +141,8 @@ class Rounds:
         return (yield from _round(state, new))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Run the last fit; if its rows differ from those of the current fit, measure them
-        first."""
+        """Run the last fit; if its rows differ from the current fit's rows, compute their
+        statistics first."""
         grew = state.seen == GROWING
         state = replace(state, candidates=state.fit.n_vectors)
         if grew:
