@@ -282,7 +282,7 @@ class Attempt:
                 executor, self.source, self.held_out, self.watcher, interrupted, elapsed=elapsed
             )
             driver.usable = state is not None and journal.store.has_model()
-            # the fit ends without waiting for tiles that are still being read
+            # tiles that are still being read are not awaited
             outcome = run(driver, journal.spec, journal, state, self.kernel_folder)
         return _end(journal, self.number, outcome)
 
