@@ -1,4 +1,4 @@
-"""Jobs: fits that are stored in a folder and can be resumed. Names are imported on first use."""
+"""Jobs: fits that are stored in a folder and can be resumed. Names are imported when first used."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,8 @@
-"""Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and
+"""Fit DATA in this process (``fit``), or run one attempt at a job: acquire the lease, resume, and
 record the end.
 
-An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A
-process that dies records no end: the next one takes the expired lease and resumes. If a cluster
+An attempt records the events ``running``, ``plan``, ``fit`` (a history line) and its end. A process
+that dies records no end: the next process takes over the expired lease and resumes. If a cluster
 fails, the job is ``interrupted``.
 """
 
@@ -45,7 +45,8 @@ from partirvm.storage.lease import Lease, Process
 from partirvm.strategies.instructions import Stopped
 
 TAKE_OVER_SECONDS = 40.0
-"""Seconds that a new driver waits for the lease of a driver that hangs or is unreachable."""
+"""Seconds for which a new driver waits for the lease held by a driver that hangs or is
+unreachable."""
 
 POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
@@ -94,7 +95,7 @@ def plan(
     Parameters
     ----------
     estimator : RVMRegressor, RVMClassifier or Request
-        The options of the fit; an estimator stays unfitted.
+        The options of the fit; an estimator is not fitted.
     data : path or URL
         DATA, a dataset made by ``ingest``.
     validation : path or URL, optional
@@ -130,8 +131,8 @@ def _plan(request: Request, data: Any, validation: Place, client: Any, *how: Any
         request: the options
         data: path or URL of DATA
         validation: path or URL of held-out DATA, or None
-        client: dask client, or None for this process
-        how: ``interrupted`` and ``on_step`` of ``resolve``
+        client: Dask client, or None for this process
+        how: the ``interrupted`` and ``on_step`` arguments of ``resolve``
     """
     source, held_out = requests.open_sources(data, validation)
     with closing(executor_for(client)) as executor:
@@ -152,16 +153,16 @@ def fit(
 
     The fit is planned first, except for kernel learning: a refused fit, for example for lack of
     memory, creates no JOB. Raises the errors of ``resolve.resolve.resolve``, and ``ExistsError`` if
-    JOB exists. If the watcher aborts the fit, it ends with the last saved model, if any; JOB can be
-    resumed.
+    JOB exists. If the watcher aborts the fit, the fit ends with the last saved model, if any; JOB
+    can be resumed.
 
     Args:
         data: path or URL of DATA
         job: path or URL of JOB
         parameters: the options
         validation: path or URL of held-out DATA, or None
-        overwrite: True to replace an old JOB, which a refused fit keeps
-        how: the ``client`` and ``watcher`` of ``run_attempt``
+        overwrite: True to replace an old JOB, unless the fit is refused
+        how: the ``client`` and ``watcher`` arguments of ``run_attempt``
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite, how.get("client"))
@@ -180,7 +181,7 @@ def run_job(
     Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have
     changed since the job began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is
     then interrupted, and can be resumed once the original DATA are restored. Other exceptions are
-    the same as for ``fit``; the job then records ``failed``.
+    raised as by ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
     with store.acquire(patience=patience):
@@ -198,10 +199,10 @@ def run_attempt(
 
     Args:
         store: the job's store
-        attempt: the attempt that is wanted; None for any
-        allow_code: whether functions that the job names may be called
-        client: of the Dask cluster; None runs in this process
-        watcher: is told of the progress, and may abort
+        attempt: number of the attempt to run; None for any
+        allow_code: True to allow functions that the job names
+        client: Dask client of the cluster; None to run in this process
+        watcher: receives the progress, and may abort
     """
     state = store.folded()
     if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
@@ -236,13 +237,13 @@ class Attempt:
 
     Attributes:
         journal: writes to the job
-        number: of the attempt
-        watcher: is told of the progress, and may abort
+        number: the number of the attempt
+        watcher: receives the progress, and may abort
         restored: the last checkpoint, if any
         request: the checked options
         source: the training data
         held_out: the held-out data, or None
-        elapsed: seconds that earlier attempts took
+        elapsed: seconds spent in earlier attempts
     """
 
     journal: JobJournal
@@ -255,7 +256,7 @@ class Attempt:
     elapsed: float
 
     def run(self, executor: Executor, record_losses: Callable[[], None]) -> Outcome:
-        """Run the fit to its end, and record that.
+        """Run the fit to its end, and record the end.
 
         Args:
             executor: runs the passes
@@ -281,22 +282,23 @@ class Attempt:
                 executor, self.source, self.held_out, self.watcher, interrupted, elapsed=elapsed
             )
             driver.usable = state is not None and journal.store.has_model()
-            # nobody waits for tiles that are still being read
+            # tiles that are still being read are not awaited
             outcome = run(driver, journal.spec, journal, state, self.kernel_folder)
         return _end(journal, self.number, outcome)
 
     def specified(self, executor: Executor, interrupted: Interrupted) -> FitSpec:
-        """Return the specification of the fit. Raises ``Stopped`` if it is aborted."""
+        """Return the specification of the fit. Raises ``Stopped`` if the fit is aborted."""
         data = (self.source, self.request, executor, self.held_out, interrupted)
         if self.restored is None:
             return resolve(*data, _step_teller(self.journal.store, self.watcher))
         return continued(self.restored.spec, *data)
 
     def begin(self, *, complete: bool) -> Any:
-        """Return the stored state from which the fit starts, if any; otherwise store its spec.
+        """Return the stored state from which the fit starts, if any; otherwise store the fit's
+        spec.
 
         Args:
-            complete: False after the time limit, when the spec may lack learned values
+            complete: False after the time limit, since the spec may then lack learned values
         """
         journal = self.journal
         cast(Lease, journal.store.lease).doing = ""
@@ -308,7 +310,7 @@ class Attempt:
 
     @property
     def kernel_folder(self) -> Path | None:
-        """The folder for kernel blocks; None for a temporary one."""
+        """The folder for kernel blocks; None for a temporary folder."""
         location = self.journal.store.location
         return None if "://" in location else Path(location, "kernel")
 
@@ -330,7 +332,7 @@ def _restored(store: JobStore, n_rows: int, allow_code: bool) -> Checkpoint | No
 
 
 def _step_teller(store: JobStore, watcher: Watcher) -> OnStep:
-    """Return a function that tells the steps of kernel learning to the watcher and in the lease."""
+    """Return a function that reports steps of kernel learning to the watcher and in the lease."""
     lease = cast(Lease, store.lease)
 
     def tell(number: int, total: int, stage: str) -> None:
@@ -341,7 +343,7 @@ def _step_teller(store: JobStore, watcher: Watcher) -> OnStep:
 
 
 def _tell_plan(watcher: Watcher, journal: JobJournal) -> None:
-    """Record the plan, and tell the watcher of it and of the entries of earlier attempts."""
+    """Record the plan, and report the plan and the entries of earlier attempts to the watcher."""
     plan = journal.spec.plan
     journal.store.record({"event": "plan", **plan.to_json(), "text": str(plan)})
     watcher.on_plan(plan)
@@ -380,8 +382,8 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
 
 @contextmanager
 def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[], None]]:
-    """Return a function that records the loss of workers as an event; the end of the block records
-    the remaining ones.
+    """Yield a function that records worker losses as an event; the remaining losses are recorded at
+    the end of the block.
 
     There is at most one such event per ``LOSS_SECONDS``, however many workers are lost.
     """
@@ -405,11 +407,11 @@ def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[
 
 @contextmanager
 def _ending(store: JobStore, client: Any = None) -> Iterator[None]:
-    """Record an exception that leaves the block as an event, if the job can still be written, and
+    """Record an exception raised in the block as an event, if the job can still be written, and
     re-raise it.
 
-    If the ``client`` is that of a worker that shuts down, the exception may be of any kind and says
-    nothing of the fit.
+    If the ``client`` belongs to a worker that is shutting down, the exception may be of any kind
+    and is unrelated to the fit.
     """
     try:
         yield
@@ -417,26 +419,26 @@ def _ending(store: JobStore, client: Any = None) -> Iterator[None]:
         with suppress(LeaseError, StorageError):
             status = store.folded().status
             event = _end_event(error, status, client)
-            # otherwise the end is recorded already, but its reply was lost
+            # otherwise the end has already been recorded, but the reply was lost
             if event["event"] in TRANSITIONS[status]:
                 store.record(event)
         raise
 
 
 def _end_event(error: BaseException, status: Status, client: Any) -> dict[str, str]:
-    """Return the event that records the end of a job by an exception.
+    """Return the event that records a job's end caused by an exception.
 
     Args:
         error: the exception
-        status: of the job before
-        client: of the Dask cluster, if the fit ran there
+        status: the previous status of the job
+        client: Dask client of the cluster, if the fit ran on one
     """
     failed = isinstance(error, Exception)
     kind = type(error).__name__
     if is_ended(client) and failed and not isinstance(error, PartirvmError):
         return {"event": "interrupted", "reason": f"the worker that ran it was stopped ({kind})"}
     changed = isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
-    # a worker that shuts down raises the latter
+    # a worker that is shutting down raises ``CancelledError``
     stopped = isinstance(error, ClusterError | CancelledError)
     if stopped or changed or not failed:
         return {"event": "interrupted", "reason": str(error) or f"stopped at once ({kind})"}

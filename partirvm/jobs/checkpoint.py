@@ -1,7 +1,7 @@
-"""Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history is
-stored.
+"""Checkpoints of a fit on disk: the fit's spec, and the state of the strategy after a history line
+is stored.
 
-When a checkpoint is used, whatever the spec determines is taken from the current spec
+When a checkpoint is used, everything that the spec determines is taken from the current spec
 (``attached``). Posteriors are stored because their bits may depend on how they were computed.
 """
 
@@ -26,8 +26,8 @@ from partirvm.strategies.stages import RoundsState
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The spec of a fit, and the state of its strategy after ``history`` lines; None before the
-    first line."""
+    """A fit's spec, and the state of its strategy after ``history`` lines; None before the first
+    line."""
 
     spec: FitSpec
     state: State | None
@@ -38,10 +38,11 @@ KIND = "partirvm-checkpoint"
 FORMAT = 22
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
-"""Fits of a state and their statistics, which are annotated as ``Any``."""
+"""Types of the fits in a state and of their statistics, which are annotated as ``Any``."""
 
 _codec = cache(Codec)
-"""Building a codec from all annotations takes longer than writing a small checkpoint."""
+"""Cached, because building a codec from all annotations takes longer than writing a small
+checkpoint."""
 
 
 def codec() -> Codec:
@@ -50,13 +51,14 @@ def codec() -> Codec:
 
 
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:
-    """Write a checkpoint to a new folder or URL, as ``stored``. Raises as ``Codec.write`` does."""
+    """Write a checkpoint, in the form returned by ``stored``, to a new folder or URL. Raises as
+    ``Codec.write`` does."""
     codec().write(stored(value), location, KIND, FORMAT, about)
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read`` does, and ``UsageError`` for
-    disallowed code."""
+    """Return the checkpoint written by ``save_checkpoint``. Raises as ``Codec.read`` does, and
+    ``UsageError`` for disallowed code."""
     value = codec().read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
@@ -74,7 +76,7 @@ def stored(value: Any) -> Any:
         fit = value.problem.likelihood.stored(value.fit)
         local = replace(
             value.local, residuals=None, diagnostics=()
-        )  # as large as the data; not for resumed runs
+        )  # as large as the data, and not used in resumed runs
         value = replace(
             value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round)
         )
@@ -86,16 +88,16 @@ def stored(value: Any) -> Any:
 
 
 def resumes(value: Any, n_rows: int) -> bool:
-    """Return True if a fit of ``n_rows`` rows can continue from a checkpoint: not after the last
-    fit of its rows."""
+    """Return True if a fit of ``n_rows`` rows can continue from a checkpoint: it must not be the
+    checkpoint after the last fit of its rows."""
     if not isinstance(value, Checkpoint):
         return False
     return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows
 
 
 def attached(state: State, problem: Problem, options: Options) -> Any:
-    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it
-    does not match."""
+    """Return a stored state attached to this problem and these options. Raises ``FormatError`` if
+    they do not match."""
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {

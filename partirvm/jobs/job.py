@@ -1,4 +1,4 @@
-"""Fit DATA in the background (``submit``); watch and control fits through their folders.
+"""Fit DATA in the background (``submit``), and watch and control fits through their folders.
 
 Any process that can read a job folder can open the job with ``open_job``.
 """
@@ -29,10 +29,8 @@ from partirvm.storage import Where, open_folder
 from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
 
-POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
-GRACE = (
-    30.0  # seconds from a lost driver's last sign of life in which its cluster may start another
-)
+POLL_SECONDS = 0.5  # seconds between two polls by a waiting caller
+GRACE = 30.0  # seconds after a lost driver's last sign of life in which its cluster may restart it
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
@@ -48,7 +46,8 @@ FIELDS = {
         "passes": int,
     },
 }
-"""Schemas (``storage.records``) of the plan and of history lines: the fields that readers use."""
+"""Schemas (``storage.records``) of the plan and of history lines, with the fields that readers
+use."""
 
 
 def submit(
@@ -65,12 +64,13 @@ def submit(
     With a client, the job runs on the cluster, and this process may end; otherwise it runs in a
     thread and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the
     command line watch, abort and resume the job; ``model()`` returns its latest model. Raises
-    ``ExistsError`` if JOB exists, unless ``overwrite``, and errors found without reading rows.
+    ``ExistsError`` if JOB exists, unless ``overwrite`` is true, and errors that can be found
+    without reading rows.
 
     Parameters
     ----------
     estimator : RVMRegressor, RVMClassifier or Request
-        The options of the fit; an estimator stays unfitted.
+        The options of the fit; an estimator is not fitted.
     data : path or URL
         DATA, a dataset made by ``ingest``.
     job : path or URL
@@ -100,7 +100,7 @@ def submit(
     >>> folder.cleanup()
     """
     asked, client = request_of(estimator, client)
-    scheduler_of(client)  # with a closed client, no folder is changed
+    scheduler_of(client)  # fails for a closed client, before any folder is changed
     made = Job(absolute(job))
     return made._start(
         create(data, made.location, asked, validation, overwrite, client), True, client
@@ -121,14 +121,13 @@ def open_job(job: Where) -> Job:
 
 
 def jobs_in(folder: str) -> list[Job]:
-    """Return all jobs directly inside a folder, sorted by name, or none if there is no such
-    folder."""
+    """Return all jobs directly inside a folder, sorted by name; none if there is no such folder."""
     found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list())
     return [job for job in found if job.store.exists()]
 
 
 class Job:
-    """A handle to a job folder, from which every answer is read."""
+    """A handle to a job folder; all information is read from this folder."""
 
     def __init__(self, location: str) -> None:
         self.store = JobStore(location)
@@ -138,11 +137,11 @@ class Job:
         return f"Job({self.location!r})"
 
     def _repr_html_(self) -> str:
-        """The job status and the figures of the model, for a notebook."""
+        """Return the job's status and the model's figures, for a notebook."""
         return html_table("Job", self._rows())
 
     def _rows(self) -> list[tuple[str, str]]:
-        from partirvm.report.text import job_facts, status_rows  # reports read jobs
+        from partirvm.report.text import job_facts, status_rows  # ``report`` imports this module
 
         return status_rows(job_facts(self))
 
@@ -151,7 +150,7 @@ class Job:
         ``save`` writes it."""
         from partirvm.report.page import (
             report_of,
-        )  # reports read jobs, so this cannot be a top-level import
+        )  # ``report`` imports this module, so this cannot be a top-level import
 
         return report_of(self)
 
@@ -168,8 +167,7 @@ class Job:
         return self.store.state().status
 
     def progress(self) -> dict[str, Any]:
-        """Return the progress as plain JSON: status, reason, seconds, and the last line of
-        history."""
+        """Return the progress as plain JSON: status, reason, seconds, and the last history line."""
         state = self.state()
         last = state.history[-1] if state.history else {}
         keys = (
@@ -194,8 +192,8 @@ class Job:
         }
 
     def asked(self) -> dict[str, Any]:
-        """Return the request as JSON: the parameters with the changes of all resumes, ``data`` and
-        ``validation``."""
+        """Return the request as JSON: the parameters, including the changes made by resumes,
+        ``data`` and ``validation``."""
         request = self.store.folded().request
         return {
             **request["parameters"],
@@ -204,8 +202,8 @@ class Job:
         }
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
-        """Yield the state now and after changes until no process runs the job. ``TimeoutError``
-        after ``timeout`` s."""
+        """Yield the current state, and the state after each change, until no process runs the job.
+        Raises ``TimeoutError`` after ``timeout`` seconds."""
         end = time.monotonic() + (float("inf") if timeout is None else timeout)
         last = None
         while True:
@@ -228,13 +226,13 @@ class Job:
         return state.status
 
     def abort(self, reason: str = "") -> Status:
-        """Ask the job to end and keep its model. Return its status immediately; an ended job is not
-        changed."""
+        """Ask the job to end and keep its model. Return the status immediately; a job that has
+        ended is not changed."""
         return self._end("abort", reason)
 
     def cancel(self, reason: str = "") -> Status:
-        """Ask the job to end and discard its model. Return its status; a done job raises
-        ``UsageError``."""
+        """Ask the job to end and discard its model. Return the status. Raises ``UsageError`` for a
+        job that is done."""
         return self._end("cancel", reason)
 
     def resume(
@@ -249,9 +247,9 @@ class Job:
         immediately.
 
         ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit``
-        (from the resume on) and ``memory_limit``; and new locations of moved DATA: ``data`` and
-        ``validation``. ``allow_code`` permits a named function as kernel or basis; ``allow_data``
-        lists datasets outside the job's store that it may read.
+        (counted from the resume) and ``memory_limit``; and the new locations of moved DATA:
+        ``data`` and ``validation``. ``allow_code`` permits a named function as kernel or basis;
+        ``allow_data`` lists datasets outside the job's store that the job may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or a missing
         permission, ``DoneError`` if nothing would change, ``MissingDataError``,
@@ -261,19 +259,19 @@ class Job:
         return self._start(state, allow_code, client)
 
     def update(self, **how: Any) -> Job:
-        """Update with rows appended to the DATA; ``how`` is as in ``resume``, but the only limit is
-        ``max_rounds``.
+        """Update with rows appended to the DATA; ``how`` is as in ``resume``, but the only limit
+        that can change is ``max_rounds``.
 
         The vectors are fitted to all rows; then at most ``max_rounds`` rounds follow. The working
         set selects candidates among all rows; any other strategy continues as ``incremental``, with
         the new rows as the next partitions. Scaling, kernel and classes do not change. Raises as
-        ``resume`` does, and ``UsageError`` without new rows or a fit for them to join.
+        ``resume`` does, and ``UsageError`` if there are no new rows or no fit that they can join.
         """
         return self.resume(grown=True, **how)
 
     def requeue(self, **how: Any) -> JobState:
-        """Queue the job again for ``run_job`` and return its state. Accepts and raises the same as
-        ``resume``."""
+        """Queue the job again for ``run_job`` and return its state. Takes the arguments and raises
+        the errors of ``resume``."""
         return requeue(self.location, **how)
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
@@ -288,20 +286,20 @@ class Job:
         lease = store.acquire(patience=TAKE_OVER_SECONDS)
 
         def run() -> None:
-            with lease, suppress(Exception):  # recorded in the job
+            with lease, suppress(Exception):  # errors are recorded in the job
                 run_attempt(store, state.attempt, allow_code)
 
         threading.Thread(target=run, name=f"partirvm {place}", daemon=True).start()
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last model. ``MissingDataError`` if there is none; ``UsageError`` for code
-        without permission."""
+        """Return the last model. Raises ``MissingDataError`` if there is none, ``UsageError`` for
+        code without permission."""
         return self.store.model(allow_code=allow_code)
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model
-        (``model.facts``)."""
+        """Return facts about the model (``model.facts``) for reports, as plain JSON; empty without
+        a model."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}
@@ -328,11 +326,11 @@ class Job:
         if state.status is Status.ABORTING or end in TRANSITIONS[state.status]:
             self.store.request(
                 what, state.attempt, reason
-            )  # noticed by any driver, even one that is starting
+            )  # seen by any driver, even one that is just starting
             if state.status in {Status.RUNNING, Status.ABORTING}:
                 return Status.ABORTING
             try:
-                with self.store.acquire():  # no process runs it
+                with self.store.acquire():  # no process runs the job
                     now = self.store.folded()
                     if end in TRANSITIONS[now.status] and now.attempt == state.attempt:
                         self.store.record(
@@ -348,7 +346,7 @@ class Job:
 
 
 def resume_command(state: JobState, location: str) -> str:
-    """Return the command that resumes a job where it ran: in one process, or on the cluster of its
+    """Return the command that resumes a job where it ran: in one process, or on the cluster in its
     last request."""
     words = ["partirvm", "resume", location]
     if scheduler := state.request.get("scheduler"):
@@ -357,7 +355,7 @@ def resume_command(state: JobState, location: str) -> str:
 
 
 def advice_of(state: JobState, location: str = "JOB") -> str:
-    """Return the advice for the status or, if the job is done, for the reason, and remarks on
+    """Return the advice for the status or, if the job is done, for the reason, with remarks on
     accuracy."""
     advice = state.status.advice
     last = state.history[-1] if state.history else {}

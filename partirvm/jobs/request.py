@@ -1,5 +1,5 @@
-"""The request of a job: queue it, also for a resume or an update; check that its DATA have not
-changed since.
+"""Job requests: queue a job, also for a resume or an update, and check that its DATA have not
+changed since then.
 
 ``create`` and ``requeue`` run on any machine that can read the job folder; then
 ``jobs.attempt.run_job`` runs it.
@@ -32,8 +32,8 @@ Places: TypeAlias = Where | Sequence[Where]
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
-    """Return an estimator's request (or the request itself), and its client unless another one is
-    given."""
+    """Return an estimator's request (or the given request), and the estimator's client unless
+    ``client`` is given."""
     return (
         (asked, client)
         if isinstance(asked, Request)
@@ -42,7 +42,7 @@ def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
 
 
 def require_places(location: str, places: Iterable[str | None], allow_data: Places) -> None:
-    """Raise ``UsageError`` if a dataset is outside the job's store and not allowed."""
+    """Raise ``UsageError`` if a dataset is outside the job's store and not in ``allow_data``."""
     named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else allow_data
     allowed = {absolute(place).rstrip("/") for place in named}
     for place in filter(None, places):
@@ -61,7 +61,7 @@ def require_code_allowed(location: str, request: Json, allow_code: bool) -> None
 
 
 def parameters_of(request: Json, **changed: Any) -> Request:
-    """Return the parameters of a job with the changes made by resumes and updates, and those in
+    """Return the parameters of a job, including the changes made by resumes and updates and in
     ``changed``."""
     with reading("the options of the job", "start it again"):
         return Request(**{**request["parameters"], **changed})
@@ -73,7 +73,7 @@ def open_sources(data: Where, validation: Place) -> tuple[ZarrSource, ZarrSource
 
 
 def open_held_out(request: Json) -> ZarrSource | None:
-    """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged``
+    """Open a job's held-out DATA, or return None if there are none. Raises as ``open_unchanged``
     does."""
     place = request["validation"]
     began = request["validation_fingerprint"]
@@ -83,8 +83,8 @@ def open_held_out(request: Json) -> ZarrSource | None:
 
 
 def open_unchanged(place: str, began: Json) -> ZarrSource:
-    """Open a job's DATA. Raises ``MissingDataError``, or ``ChangedDataError`` if the fingerprint is
-    not ``began``."""
+    """Open a job's DATA. Raises ``MissingDataError``, or ``ChangedDataError`` if the fingerprint
+    differs from ``began``."""
     moved = "if the dataset was moved, give the new location with --data or --validation"
     try:
         source = ZarrSource(place)
@@ -100,7 +100,7 @@ def open_unchanged(place: str, began: Json) -> ZarrSource:
 
 def difference(source: ZarrSource, began: Json) -> str:
     """Describe how the data differ from the fingerprint ``began``; return an empty string if they
-    do not."""
+    do not differ."""
     now = source.fingerprint()
     rows = f"{began['n_rows']:,} rows at the start, {now['n_rows']:,} now; "
     return (
@@ -123,7 +123,7 @@ def create(
     overwrite: bool,
     client: Any = None,
 ) -> JobState:
-    """Create a queued job after all checks that read no rows, and return its state. Raises as
+    """Create a queued job after all checks that do not read rows, and return its state. Raises as
     ``fit`` does.
 
     Args:
@@ -132,8 +132,8 @@ def create(
         parameters: the options
         validation: path or URL of held-out DATA, or None
         overwrite: True to replace an old JOB
-        client: dask client of the cluster on which the job will run, of which the job keeps the
-            scheduler's address; None for this machine
+        client: Dask client of the cluster on which the job will run, whose scheduler's address the
+            job stores; None for this machine
     """
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
@@ -159,7 +159,7 @@ def requeue(
     grown: bool = False,
     **changed: Any,
 ) -> JobState:
-    """Queue a job again, with new locations of moved DATA. Raises as ``Job.resume`` or
+    """Queue a job again, with the new locations of moved DATA. Raises as ``Job.resume`` or
     ``Job.update`` does.
 
     Args:
@@ -168,7 +168,7 @@ def requeue(
         allow_code: True to allow functions that the job names
         allow_data: datasets outside the job's store that it may read
         grown: True for an update
-        changed: new ``LIMITS``, and new locations ``data`` and ``validation``; None for unchanged
+        changed: new ``LIMITS``, and new locations ``data`` and ``validation``; None for no change
     """
     changed = {key: value for key, value in changed.items() if value is not None}
     moved: dict[str, str] = {
@@ -212,7 +212,7 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
     before = parameters_of(request)
     after = check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
-        # the reason for ending at a limit is a word of the limit's name
+        # the reason for ending at a limit is part of the limit's name
         option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
             raise DoneError(
@@ -233,7 +233,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
     """Return the event of an update.
 
     Args:
-        store: the store of the job, whose lease is held
+        store: the store of the job, with the lease held
         request: the request of the job
         allow_code: True to allow functions that the job names
         changed: new values of ``LIMITS`` by name; ``max_rounds`` counts further rounds
@@ -246,7 +246,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
             "finished, split-merge ended before its last merge, or the target is constant): "
             "start a new job"
         )
-    # as many rounds as the last update, or the fit, had
+    # as many rounds as in the last update or the fit
     rounds = changed.get(
         "max_rounds", request.get("rounds", request["parameters"].get("max_rounds"))
     )
@@ -263,8 +263,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
 
 
 def _open_grown(place: str, began: Json) -> ZarrSource:
-    """Open DATA that have more rows than a fingerprint. Raises ``UsageError`` for any other
-    DATA."""
+    """Open DATA with more rows than in a fingerprint. Raises ``UsageError`` for any other DATA."""
     source = ZarrSource(place)
     if not source.has_grown(began):
         what = difference(source, began) or "it is the same"

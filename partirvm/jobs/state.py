@@ -1,11 +1,11 @@
-"""The state of a job, as a pure fold over its request and events.
+"""The state of a job, computed by a pure fold over its request and events.
 
 Each transition is an event with the name of the new state, a ``time`` and a ``reason``. The other
-events are ``plan``, ``fit`` with one line of history, and ``workers`` with the number of ``lost``
-workers of a cluster since the last such event and the time of the ``last`` loss. In a ``running``
+events are ``plan``, ``fit`` with one history line, and ``workers`` with the number of cluster
+workers ``lost`` since the previous such event and the time of the ``last`` loss. In a ``running``
 event, ``history`` is the number of lines at the checkpoint from which the driver resumes; later
 lines belong to repeated rounds and are dropped. A driver that dies writes no event, so ``observed``
-combines events, lease and requests to end.
+combines the events, the lease and requests to end the job.
 """
 
 import time
@@ -19,7 +19,8 @@ from partirvm.errors import FormatError
 
 
 class Status(StrEnum):
-    """The status of a job. ``advice`` tells the user what the status means and what to do next."""
+    """The status of a job. ``advice`` explains to the user what the status means and what to do
+    next."""
 
     advice: str
 
@@ -70,9 +71,9 @@ TRANSITIONS = {
     Status.DONE: {Status.QUEUED},
     Status.CANCELLED: set[Status](),
 }
-"""The statuses that may follow each status."""
+"""The possible next statuses for each status."""
 
-# What a ``queued`` event may change in the request.
+# The fields of the request that a ``queued`` event may change.
 CHANGED = ("data", "validation", "fingerprint", "rounds", "scheduler")
 
 
@@ -80,18 +81,18 @@ CHANGED = ("data", "validation", "fingerprint", "rounds", "scheduler")
 class JobState:
     """The state of a job, computed from its events.
 
-    ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first
-    ``running`` event, ``ended`` that of the last end, or None, and ``seconds`` the computing time.
-    ``attempt`` counts how often the job was queued. ``plan`` is the last plan event, ``history``
-    the valid fit events, ``before`` those that the last run found, and ``added`` is True if that
-    run added any. ``doing`` describes the current stage of kernel learning. ``request`` is
-    ``spec.json`` with the changes by resumes and updates; after an update, its ``rounds`` are those
-    that the update may make; ``fingerprint`` is that of the last fit. ``versions`` are the packages
-    of the last run.
+    ``since`` and ``reason`` belong to the last transition, ``began`` is the time of the first
+    ``running`` event, ``ended`` is the time of the last end, or None, and ``seconds`` is the
+    computing time. ``attempt`` counts how often the job was queued. ``plan`` is the last plan
+    event, ``history`` contains the valid fit events, ``before`` the fit events before the last run,
+    and ``added`` is True if the last run added any. ``doing`` describes the current stage of kernel
+    learning. ``request`` is ``spec.json`` with the changes made by resumes and updates; after an
+    update, its ``rounds`` is the number of rounds that the update may make; ``fingerprint``
+    describes the DATA of the last fit. ``versions`` are the package versions in the last run.
 
     ``n_runs`` is the number of ``running`` events of this attempt: a scheduler restarts a driver
     whose worker was lost. ``n_lost`` counts the lost workers of this attempt that a driver has
-    seen, and ``last_lost`` is the time of the last loss, or None.
+    recorded, and ``last_lost`` is the time of the last loss, or None.
     """
 
     status: "Status" = Status.QUEUED
@@ -114,13 +115,13 @@ class JobState:
     versions: dict[str, str] = field(default_factory=dict)
 
     def settled(self) -> "JobState":
-        """Return the state without a run that added nothing: the job then has the model of the
-        previous run."""
+        """Return the state without a last run that added nothing: the job then has the previous
+        run's model."""
         return self if self.added or not self.before else replace(self, history=self.before)
 
     def computing_seconds(self) -> float | None:
-        """Return the seconds, excluding the time between an end and a resume, or None if the job
-        has not begun."""
+        """Return the computing time in seconds, excluding the time between an end and a resume, or
+        None if the job has not begun."""
         if self.began is None:
             return None
         before, at = (
@@ -132,8 +133,8 @@ class JobState:
 
 
 def lost_workers_of(state: JobState) -> dict[str, Any]:
-    """Return how many workers this attempt has lost, when it lost the last, and the restarts of its
-    driver, as JSON."""
+    """Return, as JSON, how many workers this attempt has lost, the time of the last loss, and how
+    often the driver was restarted."""
     return {"workers": state.n_lost, "last": state.last_lost, "restarts": max(state.n_runs - 1, 0)}
 
 
@@ -175,7 +176,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def _queued(state: JobState, event: dict[str, Any]) -> JobState:
-    """Return the state of a job that is queued again, with the changes of its request."""
+    """Return the state of a job that is queued again, with its request changed by the event."""
     request = {**state.request, **{name: event[name] for name in CHANGED if name in event}}
     parameters = state.request.get("parameters", {})
     request["parameters"] = {**parameters, **event.get("changes", {})}
@@ -191,7 +192,8 @@ def _queued(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def _running(state: JobState, event: dict[str, Any]) -> JobState:
-    """Return the state of a job that begins or continues; lines after its checkpoint are lost."""
+    """Return the state of a job that begins or continues; lines after its checkpoint are
+    dropped."""
     before = state.settled().history
     return replace(
         state,
@@ -208,12 +210,12 @@ def _running(state: JobState, event: dict[str, Any]) -> JobState:
 def observed(
     state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False
 ) -> JobState:
-    """Return the state corrected by the lease and by a request to end.
+    """Return the state, corrected according to the lease and a request to end.
 
     Args:
         state: the recorded state
         held: True if a process holds the lease
-        requested: the request and its reason (``JobStore.requested``), or None
+        requested: the request to end and its reason (``JobStore.requested``), or None
         lost: True if the lease expired without being released
     """
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):

@@ -13,11 +13,12 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-All events, and what they name, survive if a process is killed. Only the lease holder writes.
-Readers ignore whatever a process writes after losing the lease: an event holds the epoch and the
-token of its writer's lease, and the ``about`` of a group holds its name and this token. A job that
-overwrites another one continues its epochs, so its first claim invalidates whatever the old driver
-writes. Others may still read the previous group, or the last one may be damaged.
+All events, and the groups that they name, survive if a process is killed. Only the lease holder
+writes. Readers ignore anything that a process writes after losing the lease: an event contains the
+epoch and the token of its writer's lease, and the ``about`` of a group contains its name and this
+token. A job that overwrites another one continues its epochs, so that its first claim invalidates
+later writes by the old driver. The previous group is kept, because other processes may still read
+it, or the last group may be damaged.
 """
 
 import time
@@ -52,18 +53,18 @@ from partirvm.storage.records import (
 )
 
 FORMAT = 13
-READS = 5  # maximum number of reads of a model
+READS = 5  # maximum number of attempts to read a model
 KEPT = {
     "model": 2,
     "checkpoint": 3,
     "cell": 2,
-}  # groups kept; one checkpoint must precede a final one
-REQUESTS = ("cancel", "abort")  # what any process may request of a running job, strongest first
+}  # number of groups kept; one checkpoint must precede a final one
+REQUESTS = ("cancel", "abort")  # requests about a running job from any process, strongest first
 SPEC_NAME = "spec.json"
 EVENTS = "events"
 
-# Schemas (``storage.records``) of a request and of events: the fields that readers use. Objects may
-# have more fields.
+# Schemas (``storage.records``) of a request and of events, with the fields that readers use.
+# Objects may have more fields.
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
@@ -94,21 +95,21 @@ EVENT |= {"versions?": dict[str, str]}
 
 
 class JobStore:
-    """Reads and writes one job folder. ``lease`` is the lease of this process, or None without a
-    lease."""
+    """Store that reads and writes one job folder. ``lease`` is this process's lease, or None
+    without one."""
 
     def __init__(self, location: Where) -> None:
         self.location = address(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
-        self._saved: dict[str, str] = {}  # groups that no event names yet
-        self._stay = dict[str, list[str]]()  # groups to keep, once this process has written some
+        self._saved: dict[str, str] = {}  # groups not yet named by an event
+        self._stay = dict[str, list[str]]()  # groups to keep, once this process has written any
         self._numbers = Counter[str]()
 
     @classmethod
     def create(cls, location: Where, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create a job folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it,
-        ``StorageError``."""
+        """Create a job folder. Raises ``ExistsError``, ``StorageError``, and ``LeaseError`` while a
+        process runs the old job."""
         store = cls(location)
         folder = store.folder
         place = store.location
@@ -147,8 +148,8 @@ class JobStore:
         return self.folder.exists(SPEC_NAME)
 
     def spec(self) -> dict[str, Any]:
-        """Return the request. Raises ``MissingDataError`` if there is no job, ``FormatError`` if it
-        is damaged."""
+        """Return the request. Raises ``MissingDataError`` if there is no job, ``FormatError`` if
+        the request is damaged."""
         try:
             spec = read_json(self.folder, SPEC_NAME)
         except MissingDataError as error:
@@ -158,7 +159,8 @@ class JobStore:
         return spec
 
     def acquire(self, *, patience: float = 0.0) -> Lease:
-        """Acquire the lease for a block. Raises ``LeaseError`` if another process holds it."""
+        """Acquire the lease for a ``with`` block. Raises ``LeaseError`` if another process holds
+        it."""
         self.spec()
         self._stay = {}
         self._saved = {}
@@ -170,7 +172,7 @@ class JobStore:
         return leases.holder(self.folder)
 
     def _held(self) -> Lease:
-        """Return the lease of this process. Raises ``LeaseError`` without it: only its holder may
+        """Return this process's lease. Raises ``LeaseError`` without one: only the holder may
         write."""
         if self.lease is None:
             raise LeaseError(
@@ -181,8 +183,8 @@ class JobStore:
         return self.lease
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, which names the groups written since the last event; cells
-        go with a model."""
+        """Append an event with the time and the names of the groups written since the last event;
+        cells are named only along with a model."""
         lease = self._held()
         named = {
             kind: name
@@ -198,12 +200,12 @@ class JobStore:
                 name = numbered(EVENTS, number := number + 1)
                 with suppress(
                     FileExistsError
-                ):  # another writer, or a network disk whose listing lags behind
+                ):  # another writer, or a network disk with an outdated listing
                     self.folder.create(name, to_json(name, event))
                     created = True
         lease.check()
         if entry["event"] == Status.RUNNING:
-            self._tidy("cell")  # a killed attempt may have left some, and this one may write none
+            self._tidy("cell")  # a killed attempt may have left cells, and this one may write none
         for kind, name in named.items():
             self._tidy(kind, name)
         self._saved = {kind: name for kind, name in self._saved.items() if kind not in named}
@@ -230,7 +232,7 @@ class JobStore:
                     f"{self.location}: {numbered(EVENTS, number)} belongs to a different job from "
                     f"the claim of epoch {event['epoch']} in lease/: restore these files"
                 )
-            if events[-1:] != [event]:  # equal if written again by a client that received no reply
+            if events[-1:] != [event]:  # equal if a client that got no reply wrote it again
                 events.append(event)
         return events
 
@@ -239,7 +241,7 @@ class JobStore:
         return fold(self.events(), self.spec())
 
     def state(self) -> JobState:
-        """Return the state of the job, computed from its events, its lease and the requests to end
+        """Return the state of the job, computed from its events, its lease and any requests to end
         it."""
         while True:
             before = self.holder()
@@ -248,7 +250,7 @@ class JobStore:
             one, two = (
                 None if each is None else (each.epoch, each.over) for each in (before, last)
             )
-            if one == two:  # no driver has begun or ended in the meantime
+            if one == two:  # no driver has begun or ended meanwhile
                 break
         held = last is not None and last.alive()
         lost = last is not None and not (held or last.over)
@@ -268,8 +270,8 @@ class JobStore:
             self.folder.create(name, to_json(name, request))
 
     def requested(self, attempt: int) -> tuple[str, str] | None:
-        """Return the strongest request for this attempt with its reason, "" if unreadable; None if
-        there is none."""
+        """Return the strongest request for this attempt, with its reason ("" if unreadable); None
+        if there is no request."""
         for what in REQUESTS:
             if self.folder.exists(name := f"control/{what}-{attempt:06d}.json"):
                 with suppress(MissingDataError, FormatError):
@@ -280,24 +282,24 @@ class JobStore:
     def save(self, model: AnyModel) -> None:
         """Write this model, which becomes current as soon as the next event is recorded."""
         if not model.cells_place and (unused := self._saved.pop("cell", "")):
-            self.folder.remove(unused)  # the run ended before its model used them
+            self.folder.remove(unused)  # the run ended before its model used the cells
         self._write("model", partial(save_model, model))
 
     def keep_cells(self, write: Callable[[str], Cells]) -> Cells:
-        """Call a function that writes local-residual rows to a new folder, which the next model's
-        event names."""
+        """Call ``write``, which writes local-residual rows to a new folder, and return its result;
+        the event of the next model names this folder."""
         cells = cast(Cells, self._write("cell", lambda place, about: write(place)))
         self.folder.flush(self._saved["cell"])
         return cells
 
     def checkpoint(self, value: Any) -> None:
-        """Store this checkpoint as the one to resume from."""
+        """Store this checkpoint as the one from which the job resumes."""
         self._write("checkpoint", partial(save_checkpoint, value))
         self.record({"event": "checkpoint"})
 
     def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> object:
-        """Write a group and return what the function returns. After an error, nothing of the group
-        remains."""
+        """Write a group by calling ``write``, and return its result. After an error, no part of the
+        group remains."""
         lease = self._held()
         self._numbers[kind] += 1
         name = f"{kind}s/{lease.epoch:06d}-{self._numbers[kind]:06d}"
@@ -306,7 +308,7 @@ class JobStore:
             try:
                 found = write(place, {"name": name, "token": lease.token})
             except BaseException:
-                # a new holder, which removes unfinished groups, may have caused the error
+                # a new holder may have caused the error, since it removes unfinished groups
                 lease.check()
                 with suppress(OSError):
                     self.folder.remove(name)
@@ -316,7 +318,7 @@ class JobStore:
         return found
 
     def _tidy(self, kind: str, *newest: str) -> None:
-        """Remove all groups except the ``newest``, the last ones that events name, and those of
+        """Remove all groups except the ``newest``, the last ones named by events, and groups from
         later writers."""
         assert self.lease is not None
         with suppress(OSError):
@@ -333,8 +335,8 @@ class JobStore:
                     self.folder.remove(name)
 
     def _naming(self, kind: str) -> list[dict[str, Any]]:
-        """Return the last events that name a group of this kind, or none after a cancel, which
-        removes the groups."""
+        """Return the last events that name a group of this kind; none after a cancel, which removes
+        the groups."""
         events = self.events()
         over = any(event["event"] == Status.CANCELLED for event in events)
         return [] if over else [event for event in events if kind in event][-KEPT[kind] :]
@@ -342,11 +344,12 @@ class JobStore:
     def _read(
         self, kind: str, event: dict[str, Any], load: Callable[..., Any], allow_code: bool
     ) -> Any:
-        """Return the contents of a group that an event names. Raises ``FormatError`` if it is
-        another event's.
+        """Return the contents of a group that an event names. Raises ``FormatError`` if the group
+        belongs to another event.
 
         Args:
-            kind: kind of group, "model" or "checkpoint", and key of its name in the event
+            kind: the kind of group, "model" or "checkpoint", which is also the key of its name in
+                the event
             event: the recorded event, with a token
             load: reads the group at a location
             allow_code: True to allow functions that the group names
@@ -364,8 +367,8 @@ class JobStore:
         return bool(self._naming("model"))
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last model that an event names. Raises ``MissingDataError`` if it is missing
-        or damaged."""
+        """Return the last model that an event names. Raises ``MissingDataError`` if the model is
+        missing or damaged."""
         self.spec()
         for left in reversed(range(READS)):
             if not (found := self._naming("model")):
@@ -373,7 +376,7 @@ class JobStore:
             try:
                 load = partial(load_model, cells=self.folder.place("cells"))
                 return cast(AnyModel, self._read("model", found[-1], load, allow_code))
-            except MissingDataError:  # a driver may remove a model while it is read
+            except MissingDataError:  # a driver may remove a model while it is being read
                 if not left:
                     raise
         raise MissingDataError(
@@ -383,11 +386,11 @@ class JobStore:
     def restore(
         self, wanted: Callable[[Any], bool] = lambda value: True, *, allow_code: bool = False
     ) -> Any:
-        """Return the newest ``wanted`` checkpoint that can be read, or None. Raises
+        """Return the newest readable checkpoint for which ``wanted`` is true, or None. Raises
         ``MissingDataError`` for damage."""
         damaged: list[str] = []
         for event in reversed(self._naming("checkpoint")):
-            value = None  # frees the previous one, which may be large
+            value = None  # frees the previous checkpoint, which may be large
             try:
                 value = self._read("checkpoint", event, load_checkpoint, allow_code)
             except (MissingDataError, FormatError) as error:
@@ -402,12 +405,12 @@ class JobStore:
         return None
 
     def forget(self) -> None:
-        """Remove the models and checkpoints of a cancelled job. Its request and events are kept."""
+        """Remove the models and checkpoints of a cancelled job; its request and events are kept."""
         with storing(self.location):
             self._clear(self._held(), *(f"{kind}s" for kind in KEPT))
 
     def _clear(self, lease: Lease, *names: str) -> None:
-        """Remove folders, one child after another, unless another process takes the lease in the
+        """Remove folders, one child after another, unless another process acquires the lease in the
         meantime."""
         for name in names:
             for child in self.folder.list(name, hidden=True):
@@ -417,8 +420,8 @@ class JobStore:
 
 
 def _is_job(folder: Folder) -> bool:
-    """Return True if partirvm wrote the request of a job here, or a claim of its lease, whether
-    damaged or not."""
+    """Return True if partirvm wrote a job's request or a claim of its lease here, even if the file
+    is damaged."""
     for name in (
         SPEC_NAME,
         *(numbered("lease", number) for number in listed_numbers(folder, "lease")),
@@ -430,7 +433,7 @@ def _is_job(folder: Folder) -> bool:
 
 
 def _no_job(folder: Folder) -> str:
-    """Return a message about a place without a job."""
+    """Return an error message for a place without a job."""
     if not folder.exists():
         found = "no job here: this path does not exist"
     elif folder.is_file():

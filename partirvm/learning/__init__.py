@@ -1,5 +1,5 @@
-"""Kernel learning on samples of the rows. The registry ``SEARCHES`` holds the search for each kind
-of target."""
+"""Kernel learning on row samples. The registry ``SEARCHES`` maps each kind of target to its kernel
+search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +13,15 @@ from partirvm.spec.problem import Problem
 
 @dataclass(frozen=True)
 class TargetSearch:
-    """How the kernel is searched for a kind of target.
+    """The kernel search for one kind of target.
 
     Attributes:
-        learn: learns the kernel, and returns the problem with it
-        centres: returns the limits of the numbers of centres for a number of classes, or 0
-        of_given_form: True if it also learns kernels of a given form, which otherwise the tied
-            evidence learns
-        judged: True if left-out rows judge the kernel beside rivals
+        learn: learns the kernel and returns the problem with this kernel
+        centres: returns the limits on the number of centres, given the number of classes (0 for
+            regression)
+        of_given_form: True if the search also learns kernels of a given form; otherwise the tied
+            evidence learns them
+        judged: True if left-out rows compare the kernel with rivals
     """
 
     learn: Callable[[SampledRows, Problem, SearchSettings], Problem]
@@ -33,4 +34,4 @@ SEARCHES = {
     "numbers": TargetSearch(learn_regression, lambda n_classes: OF_NUMBERS, True, True),
     "classes": TargetSearch(learn_classes, class_centres, False, False),
 }
-"""Searches by the word of ``WorkingTargets.search``."""
+"""Searches by the value of ``WorkingTargets.search``."""

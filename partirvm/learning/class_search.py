@@ -1,31 +1,31 @@
 """Search for a classification kernel with an exact Gaussian process on class indicators
 (``learning.exact_process``).
 
-The indicators are targets that share a covariance, so their number hardly affects the time. Two
-forms of the kernel are compared:
+The indicators share one covariance matrix, so their number hardly affects the time. Two forms of
+the kernel are compared:
 
-- *one width* for all features, scaled or in their own units, whichever has the higher evidence. Own
-  units suit features with a common unit, such as pixels, some of which hardly vary: scaled to
-  variance 1, these would dominate.
-- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error
-  on left-out rows.
+- *one width* for all features, scaled or in their original units, whichever has the higher
+  evidence. The original units suit features with a common unit, such as pixels: some pixels hardly
+  vary, and would dominate if scaled to variance 1.
+- *a width per feature*: reached in a few steps from the single width. More steps raise the
+  evidence, but also the error on left-out rows.
 
-Skewed scaled features, such as counts, are all warped together if the evidence rises. They are not
-warped one by one: a single warp gains little beside others with long tails, and searching each
-takes longer (spambase, pooled: log loss .191 and .173 in 14 CPU seconds, all together .166 and .130
-in 9). Unscaled pixels get worse.
+Skewed scaled features, such as counts, are all warped together if this raises the evidence. They
+are not warped one by one: a single warp gains little while other features have long tails, and
+searching each warp takes longer (spambase, pooled: log loss .191 and .173 in 14 CPU seconds, all
+together .166 and .130 in 9). Warping makes unscaled pixels worse.
 
-Indicators are steps, for which the evidence of a process trusts detail too much. Left-out rows
-therefore decide: a width per feature must lower the squared error by more than one standard error.
-With more than ``FEW`` rows, the tied evidence of thousands of rows continues from there
-(``learning.forms``), and then more rows decide: a process of 400 rows does not see which widths
-more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per
-feature). Unscaled features are decided at once, so as not to search many pixels in vain. Two
-classes with that many rows always get a width per feature.
+Indicators are step functions, for which the evidence of a process favours too much detail. Left-out
+rows therefore decide: a width per feature must lower the squared error by more than one standard
+error. With more than ``FEW`` rows, the search continues with the tied evidence of thousands of rows
+(``learning.forms``), and more left-out rows then decide: a process on 400 rows cannot tell which
+widths help with more rows (protein in 4 classes: log loss 1.025 with one width, .971 with a width
+per feature). For unscaled features, the decision is made immediately, to avoid a futile search over
+many pixels. Two classes with that many rows always get a width per feature.
 
-Where two classes hardly overlap, left-out rows also decide between least squares and a logistic
-link (``clear``). Their log losses: even and odd digits .021 and .056, spambase .167 and .196, but a
-quadratic boundary .039 and .020.
+If two classes hardly overlap, left-out rows also decide between least squares and a logistic link
+(``clear``). Log losses with least squares and with the link: even and odd digits .021 and .056,
+spambase .167 and .196, but a quadratic boundary .039 and .020.
 """
 
 from dataclasses import dataclass, replace
@@ -59,20 +59,20 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ONE = "one width"
-"""Name of this form in the history and the plan."""
+"""Name of this form in the history and in the plan."""
 
 UNSCALED = "one width for unscaled features"
-"""Name of this form in the history and the plan."""
+"""Name of this form in the history and in the plan."""
 
 FIRST_NOISE = 0.5
-"""Initial noise variance ÷ variance of the indicators; from a smaller one, a search explains noise
-by narrow widths."""
+"""Initial noise variance ÷ variance of the indicators; from a smaller value, a search explains
+noise by narrow widths."""
 
 CLEAR = 0.25
 """Noise ÷ variance of the indicators below which two classes hardly overlap."""
 
 MARGIN = 1.05
-"""Largest ratio of the log loss of a ramp to that of a logistic link."""
+"""Largest allowed ratio of the ramp's log loss to the logistic link's."""
 
 VARIANCES = 25.0, 150.0, 1000.0
 """Prior variances of the predictor with a logistic link."""
@@ -84,25 +84,25 @@ NUGGET = 1e-6
 """Noise variance of the predictor with a logistic link."""
 
 SURE = 2.0
-"""Minimum gain over the classes' shares, in standard errors, where features are many:
-probabilities, unlike a noise variance, are not raised to the errors of folds, so that a gain by
-chance would make them too sure."""
+"""Minimum gain over the class frequencies, in standard errors, when there are many features: unlike
+a noise variance, probabilities are not adjusted to the errors in folds, so a gain by chance would
+make them overconfident."""
 
 ONE_STEPS = 10
-"""Maximum number of L-BFGS steps in one width."""
+"""Maximum number of L-BFGS steps for a single width."""
 
 STEPS = 15
-"""Maximum number of L-BFGS steps from one width in all widths."""
+"""Maximum number of L-BFGS steps for all widths, starting from a single width."""
 
 LATE_STEPS = 4
-"""Maximum number of L-BFGS steps in one factor of learned widths."""
+"""Maximum number of L-BFGS steps for a common factor of learned widths."""
 
 LATE_ROWS = 800
-"""Maximum number of rows for these steps."""
+"""Maximum number of rows for ``LATE_STEPS``."""
 
 
 def class_centres(n_classes: int) -> CentreLimits:
-    """Return the limits of the numbers of centres for this number of classes."""
+    """Return the limits on the number of centres for this number of classes."""
     return OF_CLASSES if n_classes > 2 else OF_TWO_CLASSES
 
 
@@ -111,10 +111,10 @@ class OneWidth:
     """The best fit with one width for all features.
 
     Attributes:
-        rows: rows of the process, with the problem
+        rows: the rows of the process, and the problem
         fit: the fit
         form: name of its form
-        order: (n,), numbers of all rows in random order
+        order: (n,), all row numbers in random order
         most: maximum number of rows of a process
     """
 
@@ -131,15 +131,15 @@ class OneWidth:
 
     @property
     def compares(self) -> bool:
-        """True if forms are compared: two classes of many rows always have a width per feature."""
+        """True if forms are compared: two classes with many rows always get a width per feature."""
         return self.rows.t.shape[1] > 1 or not self.has_many
 
 
 def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
-    """Learn the kernel of a classification, from that of the problem on, and return the problem
-    with it.
+    """Learn a classification kernel, starting from the problem's kernel; return the problem with
+    the learned kernel.
 
-    Two classes may be pooled. The last logged record holds the kernel.
+    Two classes may be pooled. The last logged record contains the kernel.
     """
     start = one_width(sample, problem, settings)
     problem = start.rows.problem
@@ -167,21 +167,21 @@ def learn_classes(sample: SampledRows, problem: Problem, settings: SearchSetting
 def compared_widths(
     start: OneWidth, problem: Problem, best: ProcessFit, most: int
 ) -> dict[str, Any]:
-    """Compare one width with widths learned from many rows, on left-out rows.
+    """Compare, on left-out rows, a single width with widths learned from many rows.
 
     Args:
         start: the fit of one width
         problem: the problem whose kernel is learned
         best: the fit of a width per feature
-        most: maximum number of rows from which is predicted
+        most: maximum number of rows used for prediction
     """
     squares = left_out(start.rows.sample, problem, start.fit, start.order, most, best)
     return choose(squares, start.form)
 
 
 def compared_forms(start: OneWidth) -> dict[str, Any]:
-    """Compare one width, a width each and, with few rows, the mean alone on left-out rows; return
-    the form that is chosen, with what was compared."""
+    """Compare, on left-out rows, a single width, a width per feature and, with few rows, the mean
+    alone; return the chosen form and the compared figures."""
     rows = start.rows
     problem = rows.problem
     n = len(start.order)
@@ -198,7 +198,7 @@ def compared_forms(start: OneWidth) -> dict[str, Any]:
 
 
 def one_width(sample: SampledRows, problem: Problem, settings: SearchSettings) -> OneWidth:
-    """Search one width; the problem of the result has warps if they help.
+    """Search for one width; the problem of the result has warps if they help.
 
     Warping all skewed features together must raise the evidence by at least log n nats.
     """
@@ -243,13 +243,13 @@ class LinkedRows:
     def of(
         cls, sample: SampledRows, problem: Problem, one: ProcessFit, kept: Int, outside: Int
     ) -> Self:
-        """Predict left-out rows from others.
+        """Predict left-out rows from the other rows.
 
         Args:
-            sample: holds the rows
-            problem: has two classes
-            one: the kernel, with its variances for least squares
-            kept: numbers of the rows from which is predicted
+            sample: the sample of rows
+            problem: a problem with two classes
+            one: the kernel, with the variances for least squares
+            kept: numbers of the rows used for prediction
             outside: numbers of the left-out rows
         """
         rows = ProcessRows.of(sample, problem, kept)
@@ -276,16 +276,16 @@ class LinkedRows:
 
 
 def are_clear(rows: ProcessRows, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether there are two classes, and least squares on indicators predicts them in
-    left-out rows as well as a logistic link.
+    """Return whether there are two classes that least squares on indicators predicts in left-out
+    rows as well as a logistic link does.
 
-    The ramp, and the variance of the logistic predictor, are the best for these rows.
+    The ramp and the variance of the logistic predictor are optimised for these rows.
 
     Args:
         rows: the rows of the process, with one indicator of two classes
-        one: the kernel of both predictions
+        one: the kernel used by both predictions
         order: (n,), row numbers in random order
-        most: maximum number of rows from which is predicted
+        most: maximum number of rows used for prediction
     """
     if rows.t.shape[1] > 1 or np.exp(one.noise) >= CLEAR:
         return False
@@ -304,8 +304,8 @@ def are_clear(rows: ProcessRows, one: ProcessFit, order: Int, most: int) -> bool
 
 
 def unscaled(problem: Problem) -> Kernel:
-    """Return the kernel with one width for features in their own units: the gammas times the
-    features' variances."""
+    """Return the kernel with one width for features in their original units: its gammas are
+    multiplied by the features' variances."""
     square = problem.empty.scaling.x_scale**2
     return with_gammas(
         problem.empty.kernel,
@@ -322,20 +322,20 @@ def left_out(
     most: int,
     each: ProcessFit | None = None,
 ) -> Float:
-    """Return the squared errors of n left-out rows, times the row weights, with one width, a width
-    each, and neither.
+    """Return the squared errors of n left-out rows, times the row weights, with one width, with a
+    width per feature and without a kernel.
 
-    Both are learned from the other rows. The errors are means over indicators, whose mean square is
-    1.
+    Both kernels are learned from the other rows. The errors are means over the indicators, which
+    have mean square 1.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the classification, with the scaling of the rows
-        one: the fit of one width, from which the searches of a split start
+        one: the fit with one width, from which the searches in a split start
         order: (n,), row numbers in random order
-        most: maximum number of rows from which is predicted
-        each: the fit of a width each, of which only a common factor is learned; None to learn all
-            widths
+        most: maximum number of rows used for prediction
+        each: the fit with a width per feature, of which only a common factor is learned; None to
+            learn all widths
     """
     squares = []
     for kept, outside in search_splits(order, most):
@@ -353,8 +353,8 @@ def left_out(
 
 
 def choose(errors: Float, one: str) -> dict[str, Any]:
-    """Choose between the form ``one`` and a width per feature by squared errors (3, n); return what
-    was compared."""
+    """Choose between the form ``one`` and a width per feature by squared errors (3, n); return the
+    compared figures as well."""
     gain = errors[0] - errors[1]
     by_one, by_each = np.sqrt(errors[:2].mean(axis=1)).tolist()
     wins = gain.mean() > gain.std() / np.sqrt(len(gain))

@@ -1,18 +1,18 @@
-"""Categorical levels as points: a feature with many levels becomes a few coordinates, which kernels
-compare.
+"""Categorical levels as points: a feature with many levels becomes a few coordinates for the
+kernel.
 
 In a first model, a level l has the effect φ(x)·w_l on the target, with functions φ of the numeric
-features (``types.level_functions``), beside one common to all rows and those of other features. The
-weights w_l have a normal prior with mean 0; its covariance and the noise follow by EM (Laird & Ware
-1982, "Random-effects models for longitudinal data"), so a level with few rows stays near 0, the
-point for levels without rows. A level's coordinates are principal components of the effects over
-the rows. Half of the rows decide how many of the components found on the other half are useful, and
-whether the whole effect, as one more number, says more than they do.
+features (``types.level_functions``), in addition to an effect common to all rows and the effects of
+other features. The weights w_l have a normal prior with mean 0; its covariance and the noise follow
+by EM (Laird & Ware 1982, "Random-effects models for longitudinal data"), so the effect of a level
+with few rows is near 0, the point used for levels without rows. A level's coordinates are principal
+components of the effects over the rows. Half of the rows decide how many of the components found on
+the other half are useful, and whether adding the full effect as one more coordinate helps.
 
-An effect learned from a row's own target says more about this row than about a new one. In
-training, the rows therefore have the effects learned without their fold (``data.folds``), with the
-variances found on all rows. The variance of an effect, S for an unknown level, adds to the variance
-of a target (``FeatureMap.doubts``).
+An effect learned from a row's target is more informative about this row than about a new one. In
+training, each row therefore uses effects learned without its fold (``data.folds``), with the
+variances found on all rows. The variance of an effect, S for an unknown level, is added to the
+target's variance (``FeatureMap.doubts``).
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
 
 JOINT_DIMENSIONS = 8
-"""Maximum number of coordinates of a level for several targets or more than two classes."""
+"""Maximum number of coordinates of a level with several targets or more than two classes."""
 
 SWITCHED_OFF = "switched off, no effect of its levels on other rows"
 
 ROWS = 200_000
-"""Maximum number of rows from which effects are learned; 100,000 taxi trips led to 1 % larger
-errors."""
+"""Maximum number of rows from which effects are learned; with 100,000 taxi trips, errors were 1 %
+larger."""
 
 SUMS = 4_000_000
-"""Maximum number of elements in the sums φφᵀ of all levels of a feature; more levels leave fewer
+"""Maximum number of elements in the sums φφᵀ over all levels of a feature; more levels allow fewer
 functions."""
 
 FUNCTIONS = 4
@@ -58,16 +58,17 @@ TURNS = 2
 """Number of times that each feature's effects are fitted."""
 
 STEPS = 100
-"""Maximum number of EM steps each time."""
+"""Maximum number of EM steps in each fit."""
 
 CONVERGED = 1e-3
-"""Relative change in the noise variance at which the steps end."""
+"""Relative change in the noise variance at which the EM steps end."""
 
 ENOUGH = 0.9
-"""The fewest coordinates with this share of the best gain in squares are used."""
+"""The smallest number of coordinates that reaches this fraction of the best gain in squared error
+is used."""
 
 MORE = 1.05
-"""What the gain of the whole effect must have of theirs."""
+"""Minimum ratio of the full effect's gain to the coordinates' gain."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,7 @@ class LevelSums:
 class RandomEffects:
     """The posterior of the weights w_l of L levels: ``mean`` (L, p) and ``covariance`` (L, p, p).
 
-    ``prior`` (p, p) is the covariance of the weights of different levels, ``noise`` the variance of
-    the noise.
+    ``prior`` (p, p) is the prior covariance of a level's weights, ``noise`` the noise variance.
     """
 
     mean: Float
@@ -95,15 +95,15 @@ class RandomEffects:
     noise: float
 
     def variances(self, axes: Float) -> Float:
-        """Return the mean variance (L,) over the rows of the part along ``axes`` (p, k) of each
-        level's effect."""
+        """Return the mean variance (L,) over the rows of each level's effect along ``axes`` (p,
+        k)."""
         return np.asarray(np.einsum("ik,lij,jk->l", axes, self.covariance, axes))
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """The scaling in which levels are numbers, a note on each feature, and the noise variance
-    beside their effects."""
+    """The scaling that turns levels into numbers, a note on each feature, and the noise variance
+    that remains."""
 
     scaling: Scaling
     notes: tuple[str, ...]
@@ -112,13 +112,13 @@ class Embedding:
 
 @dataclass(frozen=True)
 class LevelRows:
-    """Functions φ (n, p) and targets (n,), times the root of the row weights, and the levels (n,)
-    of each feature.
+    """Functions φ (n, p) and targets (n,), times the square root of the row weights, and each
+    feature's levels (n,).
 
     The functions are orthonormal over all rows, so distances between weights are root mean square
-    differences of effects. The first feature stands for the effect common to all rows and has a
-    single level. ``counts[f]`` is the number of levels of a feature, the last but one of which is
-    for unknown and the last for missing codes.
+    differences of effects. The first feature represents the effect common to all rows and has a
+    single level. ``counts[f]`` is the number of levels of feature f, with the last two for unknown
+    and missing codes.
     """
 
     functions: Float
@@ -127,11 +127,11 @@ class LevelRows:
     counts: tuple[int, ...]
 
     def some(self, rows: Int) -> LevelRows:
-        """Return some of the rows."""
+        """Return a subset of the rows."""
         return LevelRows(self.functions[rows], self.t[rows], self.levels[:, rows], self.counts)
 
     def effect(self, weights: Float, f: int) -> Float:
-        """Return the effects (n,) of a feature's levels, whose weights are (L, p)."""
+        """Return the effects (n,) of a feature's levels, given their weights (L, p)."""
         return np.asarray(np.einsum("np,np->n", self.functions, weights[self.levels[f]]))
 
     def without(self, weights: list[Float], f: int) -> Float:
@@ -140,7 +140,7 @@ class LevelRows:
         return np.asarray(self.t - np.sum(others, axis=0))
 
     def sums(self, f: int, t: Float) -> LevelSums:
-        """Return the sums of a feature's levels for these targets (n,); unknown levels have
+        """Return the sums over each level's rows for these targets (n,); unknown levels have
         none."""
         order = np.argsort(self.levels[f], kind="stable")
         count = self.counts[f]
@@ -153,7 +153,7 @@ class LevelRows:
         return LevelSums(squares, products, float(t[known] @ t[known]), len(known) or 1)
 
     def fitted(self, known: Sequence[RandomEffects] = ()) -> list[RandomEffects]:
-        """Return the effects of each feature's levels; those ``known`` from other rows have the
+        """Return the effects of each feature's levels; ``known`` effects from other rows supply the
         variances."""
         effects: list[RandomEffects] = []
         weights: list[Float] = [np.zeros((count, self.functions.shape[1])) for count in self.counts]
@@ -172,13 +172,13 @@ class LevelRows:
 
     def axes(self, weights: Float, f: int, most: int = DIMENSIONS) -> Float:
         """Return the principal axes (p, k) of the weights of a feature's levels, each weighted by
-        its rows."""
+        its number of rows."""
         shares = np.bincount(self.levels[f], self.functions[:, 0] ** 2, minlength=len(weights))
         return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:most].T
 
 
 def posterior_effects(sums: LevelSums, prior: Float, noise: float) -> RandomEffects:
-    """Return the posterior of weights w_l ~ N(0, ``prior``), where t = φ(x)·w_l + noise with this
+    """Return the posterior of weights w_l ~ N(0, ``prior``), where t = φ(x)·w_l plus noise of this
     variance."""
     covariance = np.linalg.inv(sums.squares / noise + np.linalg.inv(prior))
     mean = np.einsum("lij,lj->li", covariance, sums.products) / noise
@@ -189,8 +189,8 @@ def random_effects(sums: LevelSums) -> RandomEffects:
     """Return the posterior of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the
     noise variance.
 
-    Each step also scales the weights of each function by the regression of the targets on the
-    effects, which ends slow changes of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate
+    Each step also scales the weights of each function by regressing the targets on the effects,
+    which avoids slow convergence of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate
     EM").
     """
     size = sums.products.shape[1]
@@ -217,14 +217,15 @@ def random_effects(sums: LevelSums) -> RandomEffects:
 
 
 def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
-    """Return the covariance (p, p) of the weights of a level without rows, from those that have
+    """Return the covariance (p, p) of the weights of a level without rows, based on the levels with
     rows.
 
-    The mean of the levels and S are estimated from L = ``count`` effects; so the interval of a new
-    one is that of Student's t with L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L −
-    1). A normal with this covariance has the same 95 %. Two levels say nearly nothing about a
-    third: its standard deviation is at most the range of the ``targets`` (n,). A single level says
-    nothing, and another one has the deviation of the targets.
+    The mean of the levels and S are estimated from L = ``count`` effects; so a new level's interval
+    is a Student's t interval with L − 1 degrees of freedom, and its variance is (1 + 1/L)·S·L/(L −
+    1). A normal distribution with this covariance has the same 95 % interval. Two levels provide
+    hardly any information about a third: its standard deviation is at most the range of the
+    ``targets`` (n,). A single level provides none, and a second one gets the targets' standard
+    deviation.
     """
     if count < 2:
         return np.diag(np.eye(len(effects.prior))[0] * targets.var())
@@ -235,16 +236,16 @@ def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
-    """Return how many of a feature's coordinates are useful, and whether the whole effect adds to
-    these.
+    """Return how many of a feature's coordinates are useful, and whether the full effect improves
+    on them.
 
-    No coordinate is useful if each raises the error.
+    The number is 0 if every number of coordinates raises the error.
 
     Args:
         found: the rows on which the weights were learned
-        left: the rows that judge the weights
+        left: the rows on which the weights are tested
         weights: weights (levels, p) of each feature
-        f: the number of the feature
+        f: the index of the feature
     """
     axes = found.axes(weights[f], f)
     t = left.without(weights, f)
@@ -255,19 +256,19 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
 
 
 def enough(gains: Sequence[float]) -> int:
-    """Return the fewest coordinates with nearly the best of the ``gains`` of 1, 2, … coordinates; 0
-    without a gain."""
+    """Return the smallest number of coordinates with nearly the best gain, given the ``gains`` with
+    1, 2, … coordinates; 0 if there is no gain."""
     best = max(gains)
     return 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
 
 
 @dataclass(frozen=True)
 class JointEffects:
-    """The effects of levels on several outputs, whose coordinates are common: ``outputs`` has those
-    on each.
+    """The effects of levels on several outputs with common coordinates: ``outputs`` has the effects
+    on each output.
 
-    The weights of all outputs stand side by side, so that distances are root mean square
-    differences of all effects.
+    The weights of all outputs are concatenated, so that distances are root mean square differences
+    of all effects.
     """
 
     outputs: tuple[FoldedEffects, ...]
@@ -280,12 +281,12 @@ class JointEffects:
 
         Parameters
         ----------
-        rows : the rows, whose own targets do not count
-        root : (n,), roots of the row weights
+        rows : the rows, whose stored targets are ignored
+        root : (n,), square roots of the row weights
         numbers : (n,), numbers of the rows, which determine their folds
         targets : (n, C), targets or indicators of classes
         normal : (p, p), makes functions orthonormal
-        seed : determines the halves of the rows
+        seed : determines how the rows are halved
         """
         each = (
             FoldedEffects.of(replace(rows, t=root * t), numbers, t, normal, seed) for t in targets.T
@@ -308,7 +309,7 @@ class JointEffects:
         return LevelForm(note, np.array([weights @ axes for weights in blocks]))
 
     def _dimensions(self, f: int) -> int:
-        """Return how many coordinates, learned from one half of the rows, reduce the errors of the
+        """Return how many coordinates learned from one half of the rows reduce the errors on the
         other half."""
         first = self.outputs[0].halves[0]
         tried = np.hstack([output.tried[f] for output in self.outputs])
@@ -327,8 +328,8 @@ class JointEffects:
 
 @dataclass(frozen=True)
 class LevelForm:
-    """What a model keeps of a feature's levels, as in ``FeatureMap``, and a note; None is no such
-    array."""
+    """The arrays that a model stores for a feature's levels (see ``FeatureMap``), or None, and a
+    note."""
 
     note: str = ""
     table: Float | None = None
@@ -338,11 +339,11 @@ class LevelForm:
 
 @dataclass(frozen=True)
 class FoldedEffects:
-    """The effects of all features' levels, from all ``rows`` (block 0), then without each fold, if
-    there are folds.
+    """The effects of all features' levels, learned from all ``rows`` (block 0) and, if there are
+    folds, without each fold.
 
-    ``halves`` are two halves of the rows, and ``tried`` the weights of the first. ``targets`` (n,)
-    are not weighted, and ``normal`` (p, p) makes functions orthonormal.
+    ``halves`` are two halves of the rows, and ``tried`` the weights from the first half.
+    ``targets`` (n,) are not weighted, and ``normal`` (p, p) makes functions orthonormal.
     """
 
     rows: LevelRows
@@ -360,11 +361,11 @@ class FoldedEffects:
 
         Args:
             rows: the n rows
-            numbers: (n,), numbers of the rows, which determine their folds, or None to learn only
-                from all rows
-            targets: (n,), the targets without weights
+            numbers: (n,), row numbers, which determine the folds, or None to learn from all rows
+                only
+            targets: (n,), the unweighted targets
             normal: (p, p), makes functions orthonormal
-            seed: draws the two halves of the rows
+            seed: determines how the rows are halved
         """
         whole = rows.fitted()
         if numbers is None:
@@ -378,7 +379,7 @@ class FoldedEffects:
 
     @property
     def noise(self) -> float:
-        """The noise variance beside all effects."""
+        """The noise variance not explained by the effects."""
         return self.blocks[0][-1].noise
 
     def form(self, f: int, embedded: bool) -> LevelForm:
@@ -404,8 +405,8 @@ class FoldedEffects:
         )
 
     def _doubts(self, f: int, known: Float, axes: Float) -> Float:
-        """Return variances (B, L + 2) along ``axes`` ÷ the noise: those ``known`` for levels with
-        rows, and others."""
+        """Return variances (B, L + 2) along ``axes`` ÷ the noise variance: ``known`` ones for
+        levels with rows, and one for the other levels."""
         unknown = self.rows.counts[f] - 2
         there = np.bincount(self.rows.levels[f], minlength=self.rows.counts[f]) > 0
         there[unknown] = False
@@ -422,15 +423,15 @@ def embedded(
     sums: int = SUMS,
     indicators: dict[int, int] | None = None,
 ) -> Embedding:
-    """Return the scaling in which levels are numbers.
+    """Return the scaling that turns levels into numbers.
 
     Parameters
     ----------
     sample : rows from which effects are learned
-    problem : with targets or classes
+    problem : a problem with targets or classes
     columns : names of the features and their categories
     levels : features that become coordinates, by position, with their numbers of levels
-    seed : determines the halves of the rows
+    seed : determines how the rows are halved
     sums : maximum number of elements in a feature's sums
     indicators : features that become an indicator of each level, with their numbers of levels
     """
@@ -459,23 +460,24 @@ def embedded(
 
 
 def other_categories(columns: Columns, levels: dict[int, int]) -> dict[int, int]:
-    """Return the numbers of levels of categorical features that are not in ``levels``."""
+    """Return the number of levels of each categorical feature that is not in ``levels``."""
     counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
     return {j: count for j, count in counts.items() if count and j not in levels}
 
 
 def has_one_noise(problem: Problem) -> bool:
-    """Return whether effects of unknown levels can raise the noise of a single target."""
+    """Return whether unknown levels can raise the noise variance, which requires a single numeric
+    target."""
     return problem.likelihood.has_noise and problem.n_targets == 1
 
 
 def with_inputs(scaling: Scaling, features: FeatureMap, raw: Float, d: int) -> Scaling:
-    """Return the scaling of a map whose tables replace levels by numbers, or add such inputs.
+    """Return the scaling for a map whose tables replace levels by numbers, or add such inputs.
 
     Args:
-        scaling: scaling of the features before
+        scaling: the previous scaling of the features
         features: the map, which may have more inputs
-        raw: (n, d), features of rows that standardise the numbers
+        raw: (n, d), features of the rows on which the numbers are standardised
         d: number of features
     """
     added = len(features.sources) - scaling.n_inputs
@@ -502,7 +504,8 @@ def effects_of(
     seed: int,
     sums: int,
 ) -> tuple[FeatureMap, tuple[str, ...], float]:
-    """Return the features with the coordinates of levels, a note on each, and the noise variance.
+    """Return the feature map with level coordinates, a note on each feature, and the noise
+    variance.
 
     Parameters
     ----------
@@ -532,7 +535,7 @@ def effects_of(
 
 
 def with_moments(scaling: Scaling, columns: Columns) -> FeatureMap:
-    """Return the map of features with the positions and moments of its numbers."""
+    """Return the feature map with the positions and moments of its numeric features."""
     names = enumerate(columns.features)
     numbers = np.array([j for j, name in names if name not in columns.categories], dtype=np.int64)
     return replace(
@@ -543,7 +546,7 @@ def with_moments(scaling: Scaling, columns: Columns) -> FeatureMap:
 
 
 def with_forms(features: FeatureMap, forms: dict[int, LevelForm]) -> FeatureMap:
-    """Return the map with the arrays of the levels of features, by position."""
+    """Return the map with the arrays for each feature's levels, by position."""
     return replace(
         features,
         tables=tuple((j, form.table) for j, form in forms.items() if form.table is not None),
@@ -560,14 +563,14 @@ def notes_of(columns: Columns, forms: dict[int, LevelForm]) -> tuple[str, ...]:
 def level_rows(
     tile: Tile, features: FeatureMap, scaling: Scaling, every: dict[int, int], sums: int
 ) -> tuple[LevelRows, Float]:
-    """Return the rows of a tile, and the matrix (p, p) that makes the functions of their numbers
-    orthonormal.
+    """Return the rows of a tile, and the matrix (p, p) that makes the functions of their numeric
+    features orthonormal.
 
     Parameters
     ----------
     tile : the rows
-    features : its numbers and their moments have functions
-    scaling : of the targets
+    features : the map, whose numeric features and their moments define the functions
+    scaling : the scaling of the targets
     every : categorical features by position, with their numbers of levels
     sums : maximum number of elements in a feature's sums
     """

@@ -1,11 +1,11 @@
-"""Continue a kernel search that rivals show to be lost (``learning.left_out_judge``): more rows,
-more starts.
+"""Continue a kernel search that loses clearly to its rivals (``learning.left_out_judge``) with more
+rows and more starts.
 
-A process of a few hundred rows takes short waves and products of waves for noise. The first *level*
-repeats the search on more rows, from starts that the first search does not try: narrower widths,
-and short widths of only the features that a forest of random trees uses. The second level follows
-the best kernel so far on still more rows. The rows that taught nothing decide between all kernels
-found.
+A process on a few hundred rows mistakes short waves and products of waves for noise. The first
+*level* repeats the search on more rows, from starts that the first search does not try: narrower
+widths, and short widths for only the features used by a forest of random trees. The second level
+refines the best kernel so far on even more rows. Rows not used for learning decide between all
+kernels found.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from partirvm.process import in_threads
 from partirvm.types import Float, Int
 
 LEVEL_ROWS = (800, 1600)
-"""Maximum number of rows of the two levels."""
+"""Maximum number of rows at each of the two levels."""
 
 LEVEL_WORK = 3.2e7
 """Maximum rows² × features per evaluation in a level."""
@@ -39,10 +39,10 @@ START_STEPS = 8
 """Maximum number of L-BFGS steps from each start."""
 
 SCALES = (0.5, 2.0, 4.0, 8.0)
-"""Inverse widths of starts, relative to that of gamma="scale"."""
+"""Inverse widths of starts, relative to gamma="scale"."""
 
 FOREST_GAMMAS = (1.0, 4.0, 16.0)
-"""Gammas of the features that a forest uses."""
+"""Starting gammas for the features that the forest uses."""
 
 TREES = 60
 """Number of random trees."""
@@ -51,33 +51,33 @@ LEAF_ROWS = 5
 """Minimum number of rows in a leaf."""
 
 USED = 0.6
-"""Importance × number of features of a used feature: those of pure noise have .3 to .5, those of a
-product of two others about 1."""
+"""Minimum of importance × number of features for a feature to count as used: pure noise has .3 to
+.5, the factors of a product of two features about 1."""
 
 FIRST_NOISE = 0.01
 """Initial noise ÷ target variance."""
 
 CLIMBED = 2
-"""Number of starts that are followed on all rows of the first level."""
+"""Number of starts that are continued on all rows of the first level."""
 
 STEPS = 25
-"""Maximum number of steps from each of these starts."""
+"""Maximum number of L-BFGS steps from each of these starts."""
 
 LATER_STEPS = 12
-"""Maximum number of steps on the second level."""
+"""Maximum number of L-BFGS steps at the second level."""
 
 FAMILY_STEPS = 8
-"""Maximum number of steps from one family to another."""
+"""Maximum number of L-BFGS steps from one family to another."""
 
 
 @dataclass(frozen=True)
 class KernelTrial:
-    """A kernel with its squared errors of left-out rows.
+    """A kernel with its squared errors on left-out rows.
 
     Attributes:
         fit: the kernel and its variances.
-        losses: (m,), squared errors of the left-out rows.
-        rows: number of rows that taught the kernel.
+        losses: (m,), squared errors on the left-out rows.
+        rows: number of rows used to learn the kernel.
     """
 
     fit: ProcessFit
@@ -92,14 +92,14 @@ class KernelTrial:
 
 @dataclass(frozen=True)
 class Escalation:
-    """The end of a search.
+    """The result of a continued search.
 
     Attributes:
         begun: the best kernel of the first search.
-        best: the kernel with the smallest error of left-out rows.
+        best: the kernel with the smallest error on left-out rows.
         first: the verdict on the kernel of the first search.
         last: the verdict on ``best``.
-        rows: numbers of rows of the levels.
+        rows: the number of rows at each level.
     """
 
     begun: KernelTrial
@@ -110,11 +110,11 @@ class Escalation:
 
     @property
     def improved(self) -> bool:
-        """True if a level has found the best kernel."""
+        """True if the best kernel was found at one of the levels."""
         return self.best is not self.begun
 
     def facts(self) -> dict[str, Any]:
-        """Return what the history says of the left-out rows, with errors in units of the scaled
+        """Return the history's facts on the left-out rows, with errors in units of the scaled
         targets."""
         return {**asdict(self.last), "first_error": self.first.error, "levels": list(self.rows)}
 
@@ -122,12 +122,12 @@ class Escalation:
 def escalated(
     judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int, families: bool
 ) -> Escalation:
-    """Continue the search until the rivals are not better, or the levels end.
+    """Continue the search until the rivals are no longer better, or all levels are done.
 
-    judge : judges kernels
-    order : (n,), row numbers in random order, of which the judge's rows are left out here
+    judge : evaluates kernels on left-out rows
+    order : (n,), row numbers in random order, from which the judge's rows are removed here
     fits : kernels of the first search
-    rows : number of rows that taught them
+    rows : number of rows used to learn them
     families : whether the family of the kernel may change
     """
     begun = min(
@@ -158,10 +158,10 @@ def escalated(
 def first_level(
     judge: LeftOutJudge, teachers: Int, level: ProcessRows, before: ProcessFit, families: bool
 ) -> Iterator[KernelTrial]:
-    """Yield kernels of widths and of directions that a level finds from new starts.
+    """Yield trials of kernels with widths and with directions, found at a level from new starts.
 
-    judge : judges kernels
-    teachers : (n,), row numbers in random order
+    judge : evaluates kernels on left-out rows
+    teachers : (n,), numbers of the rows used for learning, in random order
     level : the rows of the level
     before : the best kernel so far
     families : whether the family of the kernel may change
@@ -185,8 +185,8 @@ def first_level(
 
 
 def second_level(judge: LeftOutJudge, level: ProcessRows, before: ProcessFit) -> list[KernelTrial]:
-    """Return kernels that a level finds from the best one so far, and from gradients if that
-    explains little."""
+    """Return trials of kernels found at a level from the best one so far and, if that explains
+    little, from gradients."""
     best = climb(level, replace(before, pairs=[]), LATER_STEPS)
     fits = [best]
     if not inside(best.kernel, level.X.shape[1], Directions):
@@ -198,7 +198,7 @@ def second_level(judge: LeftOutJudge, level: ProcessRows, before: ProcessFit) ->
 
 
 def tried(judge: LeftOutJudge, fits: Sequence[ProcessFit], level: ProcessRows) -> list[KernelTrial]:
-    """Return the trials of kernels that a level has found; without those whose covariance was not
+    """Return the trials of the kernels found at a level, except kernels whose covariance was not
     definite."""
     return [
         KernelTrial(fit, judge.losses(fit), len(level.X)) for fit in fits if np.isfinite(fit.value)
@@ -206,7 +206,7 @@ def tried(judge: LeftOutJudge, fits: Sequence[ProcessFit], level: ProcessRows) -
 
 
 def forest_starts(rows: ProcessRows) -> list[Float]:
-    """Return log parameters (p,) that are short only for the features that random trees use."""
+    """Return log parameters (p,) with short widths only for the features that random trees use."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     kernel: Kernel = rows.problem.empty.kernel
@@ -223,7 +223,7 @@ def forest_starts(rows: ProcessRows) -> list[Float]:
 
 
 def other_families(rows: ProcessRows, widths: ProcessFit) -> list[ProcessFit]:
-    """Return fits of the other families from one of them."""
+    """Return fits of the other families, starting from ``widths``."""
     d = rows.X.shape[1]
     present = {radial.name for radial, _ in inside(widths.kernel, d, RadialKernel)}
     names = [name for name in FAMILIES if name not in present]

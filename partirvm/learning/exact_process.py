@@ -5,14 +5,14 @@ kernel parameters.
 
 for T targets t (n,) of mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006,
 *Gaussian Processes for Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation
-takes one Cholesky factor and its inverse: .3 ms for 100 rows and 8 features, 3.5 ms for 400, 26 ms
-for 900.
+requires one Cholesky factor and its inverse: .3 ms for 100 rows and 8 features, 3.5 ms for 400, 26
+ms for 900.
 
 The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ²,
-row weights W, and a large variance v of the weight of each leading column φ_l. Two weak priors are
-added, since the evidence of many widths overfits with few rows: a half-normal on each log parameter
-above that of half of gamma="scale", and a half-normal on log σ² below a tenth of the target
-variance.
+row weights W, and a large prior variance v for the weight of each leading column φ_l. Two weak
+priors are added, since the evidence overfits with many widths and few rows: a half-normal prior on
+each log parameter above its value at half of gamma="scale", and one on log σ² below a tenth of the
+target variance.
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,14 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 NARROW_SD = 2.0
-"""Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""
+"""Prior standard deviation of a log parameter above its value at half of gamma="scale"; the prior
+is flat below."""
 
 NOISE_SHARE = 0.1
 """Noise variance ÷ target variance below which the prior falls."""
 
 NOISE_SD = 2.0
-"""Standard deviation of the log noise variance there."""
+"""Prior standard deviation of the log noise variance below this level."""
 
 LEADING = 100.0
 """Prior variance of a leading column with mean square 1, relative to the target variance."""
@@ -50,10 +51,10 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] | None:
     """Return the evidence of targets (n, T) and its derivative with respect to the covariance; None
-    if not definite.
+    if the covariance is not positive definite.
 
-    Only the lower triangle of the covariance, in Fortran order, is read, and the array is
-    overwritten. The derivative consists of the columns of its lower triangle, folded: elements
+    Only the lower triangle of the covariance (in Fortran order) is read, and the array is
+    overwritten. The derivative is returned as the columns of its lower triangle, folded: elements
     below the diagonal are doubled.
     """
     (n, T) = targets.shape
@@ -104,11 +105,11 @@ def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
 
 @dataclass(frozen=True)
 class ProcessFit:
-    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all
+    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and the number of
     evaluations so far.
 
-    ``pairs`` hold the curvature that the search has measured, from which a search of the same
-    parameters starts.
+    ``pairs`` hold the curvature measured by the search; a later search over the same parameters
+    starts from it.
     """
 
     kernel: Kernel
@@ -121,11 +122,11 @@ class ProcessFit:
 
 @dataclass(frozen=True)
 class ProcessRows:
-    """The rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance
-    requires.
+    """The rows of a process: scaled inputs (n, d) and targets (n, T), and the terms that their
+    covariance requires.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior
-    sds.
+    standard deviations.
     """
 
     sample: SampledRows
@@ -164,13 +165,13 @@ class ProcessRows:
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:
-        """Return the noise variance: the given value, or that of ``fit``."""
+        """Return the noise variance: the given value or, without one, the value of ``fit``."""
         given = self.problem.noise_variance
         return float(np.exp(fit.noise) if given is None else np.mean(given))
 
     def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
-        """Return the evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if
-        not definite."""
+        """Return the evidence and its slopes (p + 2,) in the log parameters, log s² and log σ²;
+        None if the covariance is not positive definite."""
         kernel = triangle(fit.kernel, self.X)
         found = process_evidence(self.covariance(kernel.values, fit), self.t)
         if found is None:
@@ -189,11 +190,11 @@ class ProcessRows:
         )
 
     def profile(self, fit: ProcessFit) -> tuple[float, float]:
-        """Return the evidence, without constants, with all variances times the best factor c, and
-        log c.
+        """Return the evidence, up to constants, after multiplying all variances by the best factor
+        c, and log c.
 
-        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT); −∞ and 0
-        if not definite.
+        With K = cK₁, the evidence is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT);
+        the result is −∞ and 0 if K₁ is not positive definite.
         """
         covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
         factor, weights, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
@@ -205,14 +206,14 @@ class ProcessRows:
         return value, float(np.log(square / (n * T)))
 
     def levelled(self, fit: ProcessFit) -> ProcessFit:
-        """Return a fit with the best factor for both variances, unless the noise variance is
-        given."""
+        """Return the fit with both variances multiplied by the best factor, unless the noise
+        variance is given."""
         more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
         return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
-        """Return the log prior, without constants, of log parameters, log s² and log σ², (p + 2,),
-        and its slopes."""
+        """Return the log prior, up to constants, of log parameters, log s² and log σ² (p + 2,), and
+        its slopes."""
         logs = self.problem.empty.kernel.logs
         middle = np.full(len(theta), logs[np.isfinite(logs)].mean() - np.log(2.0))
         middle[-1] = np.log(NOISE_SHARE * self.problem.target_variance)
@@ -221,7 +222,7 @@ class ProcessRows:
         return -0.5 * float(move @ (theta - middle)), -move
 
     def outer_product(self, fit: ProcessFit) -> Float:
-        """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process mean f, summed over the targets."""
+        """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) for the process mean f, summed over the targets."""
         prepared = fit.kernel.prepare(self.X)
         values = fit.kernel.values(self.X, self.X)
         covariance = self.covariance(lapack.dtrttp(values, uplo="L")[0], fit)
@@ -234,8 +235,8 @@ class ProcessRows:
         return total
 
     def whitened(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances with new rows (m,
-        n) times L⁻ᵀ.
+        """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances (m, n) of new rows
+        times L⁻ᵀ.
 
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
@@ -245,8 +246,8 @@ class ProcessRows:
         return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
 
     def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return errors (m, T) and log densities (m,), with noise, of new rows (ibid. eqs. 2.23 and
-        2.24)."""
+        """Return the errors (m, T) and the log densities (m,), including noise, at new rows (ibid.
+        eqs. 2.23 and 2.24)."""
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
         factor, white = self.whitened(fit, new)
@@ -279,7 +280,7 @@ class ProcessSearch:
         fit = ProcessFit(kernel, float(theta[-2]), float(theta[-1]))
         evaluated = self.rows.evaluate(fit)
         if evaluated is None:
-            return -np.inf, np.zeros(len(theta))  # the next step is smaller
+            return -np.inf, np.zeros(len(theta))  # makes the next step smaller
         evidence, slopes = evaluated
         free = np.append(np.isfinite(self.start.kernel.logs), [True, True])
         log_prior, rise = self.rows.log_prior(theta[free])
@@ -291,7 +292,8 @@ class ProcessSearch:
         return value / n, slopes / n
 
     def per_row_together(self, theta: Float) -> tuple[float, Float]:
-        """Return the same for a number that is added to all log parameters, log s² and log σ²."""
+        """Return the log posterior and its slopes in a number added to all log parameters, in log
+        s² and in log σ²."""
         logs = self.start.kernel.logs + theta[0]
         value, slopes = self.per_row(np.append(logs, theta[1:]))
         return value, np.append(slopes[:-2].sum(), slopes[-2:])
@@ -300,13 +302,13 @@ class ProcessSearch:
 def climb(
     rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False
 ) -> ProcessFit:
-    """Raise the log posterior by L-BFGS steps; parameters of 0 (log −∞) stay 0.
+    """Raise the log posterior by L-BFGS steps; parameters of 0 (log −∞) remain 0.
 
     Args:
         rows: the rows of the process
-        start: the fit from which the search starts, with the curvature measured before
+        start: the fit from which the search starts, with previously measured curvature
         steps: maximum number of steps
-        together: whether one number is added to all log parameters of the kernel
+        together: whether to search over a single number added to all log parameters of the kernel
     """
     logs = start.kernel.logs
     level = np.log(rows.problem.target_variance)
@@ -328,10 +330,10 @@ def climb(
 def from_starts(
     rows: ProcessRows, starts: Sequence[Float], noise: float, steps: int, count: int
 ) -> list[ProcessFit]:
-    """Return the best fits, at most ``count``, after a few steps from each start; equal optima
+    """Return the best fits, at most ``count``, after a few steps from each start; repeated optima
     count once.
 
-    rows : few rows, on which a start costs little
+    rows : a small number of rows, so that each start is cheap
     starts : log parameters (p,) of the problem's kernel
     noise : initial noise variance ÷ target variance
     steps : maximum number of steps from each start
@@ -352,9 +354,9 @@ def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     """Return the gain in evidence, in nats per row, of a kernel over the leading columns alone.
 
     The model is an RVM with few centres and one precision for all weights, at its best precision
-    and noise variance, so that thousands of rows can screen kernels. With s the eigenvalues of ΦᵀΦ,
-    c the squared projections of t on the eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N
-    and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    and noise variance, so that thousands of rows can screen kernels. Let s be the eigenvalues of
+    ΦᵀΦ, c the squared projections of t on the eigenvectors, and λ = α σ². Then σ² is (tᵀt − Σ c/(s
+    + λ))/N and the evidence is −½ [N log σ² + Σ log(1 + s/λ)].
     """
     root = 1 / np.sqrt(rows.inverse[:, None])
     centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input

@@ -1,11 +1,11 @@
-"""How the kernel sees features: skewed ones are warped if the evidence rises, and missing values
-are filled in.
+"""Preparation of features for the kernel: skewed features are warped if this raises the evidence,
+and missing values are filled in.
 
 A feature with a long tail spreads its rows so unevenly that no width suits all of them. A warp,
 asinh((x − centre)/spread) in place of x, is linear near its centre and logarithmic far from it, on
 both sides and even beyond the training rows. A feature is tried around its median and, like a
 logarithm, from the end without the tail with one large and two small spreads. Features are tried
-one by one with all others unchanged; those that gain are then added in order of decreasing gain
+one by one, with all others unchanged; successful warps are then added in order of decreasing gain
 while the evidence rises.
 """
 
@@ -30,30 +30,31 @@ SKEWED = 0.8
 """Minimum absolute skewness of features that are tried."""
 
 HEAVY = 4.5
-"""Minimum kurtosis (a normal distribution has 3) of features that are tried without skewness."""
+"""Minimum kurtosis (3 for a normal distribution) of features that are tried although they are not
+skewed."""
 
 MOST_SKEWED = 24
 """Maximum number of features that are tried, to save time."""
 
 CENTRES = 150
-"""Maximum number of centres for the tied evidence: 300 chose the same warps (protein, census 8H,
-used cars). 3,000 rows instead of 8,000 show too little of the tails: the RMSE on census 16L is 3 %
-larger."""
+"""Maximum number of centres for the tied evidence: with 300, the same warps were chosen (protein,
+census 8H, used cars). With 3,000 rows instead of 8,000, too little of the tails is visible: the
+RMSE on census 16L is 3 % larger."""
 
 EXACT_ROWS = 2000
 """Up to this many rows, the exact process gives the evidence."""
 
 LESS_NOISE = 0.0, 1.4
-"""What is subtracted from the log noise of the exact process; the highest evidence counts."""
+"""Values subtracted from the exact process's log noise variance; the highest evidence counts."""
 
 WARPED_STEPS = 15
 """Maximum number of L-BFGS steps after the warps."""
 
 RIDGE = 0.05
-"""Minimum eigenvalue of the correlations of inputs, and what is added to it."""
+"""Minimum eigenvalue of the input correlations, which is also added to each eigenvalue."""
 
 MOST_INPUTS = 100
-"""Maximum number of inputs; with more, missing values become the mean."""
+"""Maximum number of inputs for regressions; with more, missing values are replaced by the mean."""
 
 
 class FeatureWarp(NamedTuple):
@@ -65,12 +66,12 @@ class FeatureWarp(NamedTuple):
 
 @dataclass(frozen=True)
 class WarpTrial:
-    """A feature with a warp.
+    """The result of warping one feature.
 
     Attributes:
         evidence: log evidence in nats.
         position: position of the feature.
-        warp: its warp.
+        warp: warp of the feature.
         scaling: scaling of all inputs with the warp.
         kernel: kernel after the warp.
     """
@@ -84,16 +85,17 @@ class WarpTrial:
 
 @dataclass(frozen=True)
 class WarpTrials:
-    """Evidence of warps: that of the exact process on few rows, or the tied evidence of all rows.
+    """Evidence of warps: from the exact process with few rows, otherwise the tied evidence of all
+    rows.
 
     Attributes:
-        rows: the rows of the process, and the problem without warps.
+        rows: the rows of the process, with the unwarped problem.
         numbers: (n,), numbers of the rows of the process, in increasing order.
-        centres: (c,), numbers of the centres of the tied evidence, in increasing order.
-        raw: (N, d), features of all rows, in their units.
+        centres: (c,), row numbers of the centres for the tied evidence, in increasing order.
+        raw: (N, d), features of all rows, in the original units.
         process: the best process without warps.
-        exact: whether the evidence is that of the exact process.
-        margin: nats that a warp must gain.
+        exact: whether the evidence comes from the exact process.
+        margin: minimum gain of a warp in nats.
     """
 
     rows: ProcessRows
@@ -121,20 +123,20 @@ class WarpTrials:
     def best(
         self, position: int, warps: Iterable[FeatureWarp], scaling: Scaling, kernel: Kernel
     ) -> WarpTrial:
-        """Return the mildest of nearly equally good warps of a feature.
+        """Return the mildest among a feature's nearly equally good warps.
 
         Args:
             position: position of the feature
             warps: the warps, mildest first
             scaling: scaling of all inputs without the warp
-            kernel: kernel before the warp
+            kernel: the kernel before the warp
         """
         d = scaling.n_inputs
 
         def initial(gammas: Float, inputs: Int) -> Float:
             return np.where(inputs == position, 1 / d, gammas)
 
-        # the learned gamma belongs to the unwarped feature; 1/d is gamma="scale"
+        # the learned gamma applies to the unwarped feature; 1/d is gamma="scale"
         kernels = kernel, with_gammas(kernel, d, initial)
         scalings = [(warp, warped_by(scaling, position, warp, self.raw)) for warp in warps]
         trials = [
@@ -151,18 +153,18 @@ def warped(
     """Warp skewed features.
 
     Each warp must raise the evidence by log n nats, ½ log n for each of its two numbers (Schwarz
-    1978). With many rows, this is the tied evidence. With few, the exact process is not yet adapted
-    to a warp when it is tried, so warps that gain one nat are taken, and kept if all of them
-    together have gained enough after its ascent.
+    1978). With many rows, the tied evidence is used. With few rows, the exact process is not yet
+    adapted to a warp under trial: warps that gain one nat are accepted, and kept if all of them
+    together have gained enough after the process is refitted.
 
     Args:
-        sample: holds the rows
-        problem: has features that are not warped
+        sample: the sample of rows
+        problem: the problem with unwarped features
         order: (n,), numbers of the rows in random order
-        most: number of rows of the process
-        best: the best process of features that are not warped
+        most: maximum number of rows of the process
+        best: the best process with unwarped features
 
-    Returns the problem whose features are warped, and its best process.
+    Returns the problem with warped features, and its best process.
     """
     raw = sample.rows.gather(np.sort(order)).X
     nats = float(np.log(len(order)))
@@ -189,7 +191,7 @@ def warped(
 
 
 def accumulated(trials: WarpTrials, scaling: Scaling, kernel: Kernel) -> list[WarpTrial]:
-    """Return the warps that raise the evidence, each with all warps before it."""
+    """Return the trials that raise the evidence, each of which includes all warps before it."""
     skewed = _skewed(trials.raw, scaling, kernel)[:MOST_SKEWED]
     if not skewed:
         return []
@@ -211,8 +213,8 @@ def accumulated(trials: WarpTrials, scaling: Scaling, kernel: Kernel) -> list[Wa
 
 
 def all_warped(scaling: Scaling, kernel: Kernel, raw: Float) -> Scaling:
-    """Return the scaling with each skewed feature of rows (n, d), if any, warped from the end
-    without its tail."""
+    """Return the scaling that warps each skewed feature of the rows (n, d) from the end without the
+    tail."""
     skewed = _skewed(raw, scaling, kernel, len(raw))
     for j in skewed:
         _, from_the_end, *_ = warps(raw[:, j])
@@ -228,8 +230,8 @@ def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> li
     Args:
         raw: (n, d), rows before scaling
         scaling: how the features are scaled and embedded
-        kernel: its radial kernels act on the numeric features
-        seen: number of first rows in which a feature must take more than four values
+        kernel: the kernel, whose radial parts act on the numeric features
+        seen: number of leading rows in which a feature must take more than four values
     """
     deviation = np.nanstd(raw, axis=0)
     z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)
@@ -261,9 +263,9 @@ def warped_by(scaling: Scaling, j: int, warp: FeatureWarp, raw: Float) -> Scalin
 
     Args:
         scaling: the scaling without this warp
-        j: the number of the feature
+        j: the index of the feature
         warp: centre and spread of the warp, in the units of the feature
-        raw: (n, d), rows before scaling, which standardise the warped feature
+        raw: (n, d), rows before scaling, on which the warped feature is standardised
     """
     features = scaling.features or FeatureMap.plain(raw.shape[1])
     centres = features.centres.copy()
@@ -278,7 +280,7 @@ def restandardised(
     """Return the scaling for a new map of features.
 
     Args:
-        scaling: scaling for the map before
+        scaling: scaling for the previous map
         features: the new map
         raw: (n, d), rows on which the changed inputs are standardised
         places: numbers of the changed inputs
@@ -293,18 +295,18 @@ def restandardised(
 
 
 def with_regressions(scaling: Scaling, raw: Float) -> Scaling:
-    """Return the scaling that predicts missing values from the other inputs, learned from the rows
-    (n, d).
+    """Return the scaling that predicts missing values from the other inputs by regressions learned
+    from the rows (n, d).
 
     In a normal distribution with precision P, the conditional mean of an input is −Σ_k P_jk z_k /
-    P_jj. Correlations over rows with both values need not be those of a distribution, so small
-    eigenvalues are raised.
+    P_jj. Correlations computed from rows with both values need not form a valid correlation matrix,
+    so small eigenvalues are raised.
     """
     if scaling.features is None or not len(scaling.features.gaps) or scaling.n_inputs > MOST_INPUTS:
         return scaling
     numeric = np.arange(scaling.n_inputs)
     if scaling.blank is not None:
-        # a missing label is a level of its own, and codes predict nothing
+        # a missing label is a separate level, and codes are useless as predictors
         numeric = np.flatnonzero(scaling.blank == 0)
     Z = ((scaling.features(raw) - scaling.x_shift) / scaling.x_scale)[:, numeric]
     present = ~np.isnan(Z)

@@ -6,8 +6,8 @@ The eigenvectors of the mean outer product of the gradient of the fitted mean f,
 consistent estimator of the expected gradient outer product"; Radhakrishnan et al. 2024). A new
 search starts at these directions and raises the evidence over their widths. With more than
 ``FREE_ROWS`` rows, it then moves the directions themselves, on all rows. A regression also tries
-those of an exact process (``learning.process_search``), which sees waves that a tied RVM takes for
-noise.
+the directions of an exact process (``learning.process_search``), which detects waves that a tied
+RVM mistakes for noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,27 +45,27 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 EACH = "a width per feature"
-"""Name of this kernel form in the history and the plan."""
+"""Name of this kernel form in the history and in the plan."""
 
 DIRECTIONS = "a width per direction"
-"""Name of this kernel form in the history and the plan."""
+"""Name of this kernel form in the history and in the plan."""
 
 MEAN = "the mean alone"
-"""Name of a model without a kernel in the history and the plan."""
+"""Name of a model without a kernel in the history and in the plan."""
 
 FAMILIES = ("gaussian", "matern52", "matern32")
 """Families that a search tries, by decreasing smoothness."""
 
 MOST_ENTRIES = 2048
-"""Maximum number d² of entries in all directions."""
+"""Maximum total number d² of entries of the directions."""
 
 FREE_ROWS = 2000
-"""With more rows than this, the directions themselves also move; with fewer, this raised errors by
-a few %."""
+"""With more rows than this, the directions themselves also move; with fewer rows, moving them
+raised errors by a few %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
-    """Return the kernel with its radial kernels replaced by those of another family, at a typical
+    """Return the kernel with its radial kernels replaced by another family's, at a typical
     gamma."""
     new = WITH_GAMMA[family]
     assert issubclass(new, RadialKernel)
@@ -101,16 +101,17 @@ def learn(
 
     Unless the metric is "widths", directions are learned after the widths, with the same rows and
     centres. If the metric is "auto", directions are kept if they raise the evidence by one nat
-    each. Then all rows follow; with more than ``FREE_ROWS`` rows, the directions also move.
+    each. The search then continues on all rows; with more than ``FREE_ROWS`` rows, the directions
+    also move.
 
     Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         learning: options of kernel learning
         seed: draws rows and centres
-        turned: a kernel of directions found before, or None; its search continues only if it starts
-            above the end of the search from the directions of the fitted mean, and the better of
-            the two is kept
+        turned: a previously found kernel of directions, or None; the search continues from it only
+            if its evidence exceeds the result of the search from the fitted mean's directions, and
+            the better of the two is kept
     """
     sample.on_step("widths of more rows")
     d = problem.empty.scaling.n_inputs
@@ -132,8 +133,8 @@ def learn(
 
 
 def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
-    """Also move the r directions of kernels if the evidence rises by ½ log N for each further
-    parameter of the metric; otherwise only gamma.
+    """Move the r directions of kernels, too, if this raises the evidence by ½ log N for each
+    additional parameter of the metric; otherwise move only gamma.
 
     A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, r of which are
     gammas (Schwarz 1978, "Estimating the dimension of a model").
@@ -146,7 +147,7 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
     names = np.array(free.start.parameters)[np.isfinite(free.logs)]
     places = np.eye(len(names))[
         np.isin(names, stage.start.parameters)
-    ]  # parameters that keep their curvature
+    ]  # parameters whose measured curvature is kept
     free.pairs = [(move @ places, change @ places) for move, change in stage.pairs]
     further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
     if free.climb().best.value - free.first > 0.5 * further * np.log(stage.sample.rows.n_rows):
@@ -163,7 +164,7 @@ def _compared_with_directions(
         stage: the search of the widths
         problem: the problem whose kernel is learned
         learning: options of kernel learning
-        turned: a kernel of directions found before, which is also tried, or None
+        turned: a previously found kernel of directions to be tried as well, or None
     """
     stage.sample.log(stage.record(problem))
     found = stage.again(start=directed(stage)).climb()
@@ -184,22 +185,22 @@ def _compared_with_directions(
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
-    """Return whether directions can replace the features of a radial kernel: more than one, but not
-    too many."""
+    """Return whether directions can replace a radial kernel's features: it has more than one, but
+    not too many."""
     counts = [len(columns) for _, columns in inside(kernel, n_features, RadialKernel)]
     return any(count > 1 for count in counts) and all(count**2 <= MOST_ENTRIES for count in counts)
 
 
 def directed(stage: KernelSearch) -> Kernel:
-    """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number
-    × variance)."""
+    """Return a stage's kernel with the directions of its fitted mean; each gamma is 1/(number of
+    directions × variance)."""
     sample = stage.sample
     scaling = stage.pool.scaling
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows).X)
     X = X - np.where(
         X.min(axis=0) == X.max(axis=0), X[0], 0.0
-    )  # the mean of a constant is rounded and may be huge
+    )  # a constant's mean is inexact and may be huge
     covariance = np.cov(X, rowvar=False).reshape(outer.shape)
 
     def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
@@ -214,8 +215,8 @@ def directed(stage: KernelSearch) -> Kernel:
 def along_directions(
     kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel, Int, Float], Float]
 ) -> Kernel:
-    """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of
-    their features.
+    """Return the kernel with directions in its radial kernels: the eigenvectors of ``outer`` (d, d)
+    restricted to their features.
 
     ``gamma(kernel, columns, axes)`` returns the gammas (r,) of the directions ``axes`` (r, r) of
     these features.
@@ -232,7 +233,7 @@ def along_directions(
 
 
 def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
-    """Return a description of a history entry's learned kernel, if any, as a further field."""
+    """Return a history entry's fields with a description of the learned kernel, if any."""
     if entry["kind"] != "kernel":
         return {}
     kernel = kernel_from_spec(entry["kernel"])
@@ -260,19 +261,19 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
 
 
 def _first(texts: list[str], most: int = 6) -> str:
-    """List the first strings and count the others."""
+    """Join the first strings and append the number of the others."""
     return ", ".join(texts[:most]) + (
         f" and {len(texts) - most:,} more" if len(texts) > most else ""
     )
 
 
 def _judged(choice: dict[str, Any]) -> str:
-    """Describe the errors of rows that taught nothing; empty if there were none."""
+    """Describe the errors on rows not used for learning; empty if there were none."""
     return _warps_judged(choice.get("warps", {})) + _kernel_judged(choice.get("judged", {}))
 
 
 def _warps_judged(errors: dict[str, float]) -> str:
-    """Describe the errors of left-out rows with and without warped features; empty if there were
+    """Describe the errors on left-out rows with and without warped features; empty if there were
     none."""
     if not errors:
         return ""
@@ -281,7 +282,7 @@ def _warps_judged(errors: dict[str, float]) -> str:
 
 
 def _kernel_judged(judged: dict[str, Any]) -> str:
-    """Describe the errors of left-out rows with the kernel and with the best rival; empty if there
+    """Describe the errors on left-out rows with the kernel and with the best rival; empty if there
     were none."""
     if "rival" not in judged:
         return ""
@@ -297,7 +298,7 @@ def _kernel_judged(judged: dict[str, Any]) -> str:
 
 
 def _compared(choice: dict[str, Any]) -> str:
-    """Describe the chosen family and form, with the figures compared; empty if nothing was
+    """Describe the chosen family and form, with the compared figures; empty if nothing was
     compared."""
     families = choice.get("families", {})
     text = ""
@@ -348,7 +349,7 @@ def described(kernel: Kernel) -> str:
 
 
 def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
-    """Name the parameters (p,) of a kernel after the features if that tells them apart."""
+    """Name the parameters (p,) of a kernel after the features if this gives distinct names."""
     names = list(kernel.parameters)
     if isinstance(kernel, Family):
         several = {f"gamma[{j}]": f"gamma of {name}" for j, name in enumerate(features)}

@@ -1,14 +1,14 @@
-"""Judge a learned kernel, beside two cheap rivals, on rows that taught neither.
+"""Compare a learned kernel with two cheap rivals on rows that neither of them used for learning.
 
-An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, and so
-do boosted trees and the mean of the nearest rows. If a rival has a clearly smaller error, the
-function has structure that the search of the kernel has missed: the kernel is *lost*, and
-``learning.escalation`` continues the search.
+An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, as do
+boosted trees and the mean of the nearest rows. If a rival has a clearly smaller error, the function
+has structure that the kernel search has missed: the kernel is *lost*, and ``learning.escalation``
+continues the search.
 
-If the fit may have local residuals, they may find this structure, too (protein: error .847 by the
-kernel, .687 by the fit). Where the kernel seems lost, its predictions are therefore corrected by a
-multiple of the mean left-out error of the most similar known rows; the multiple is the one with the
-smallest squared errors of known rows.
+If the fit may use local residuals, these may capture this structure (protein: error .847 with the
+kernel alone, .687 with the fit). If the kernel appears lost, its predictions are therefore
+corrected by a multiple of the mean left-out error of the most similar known rows; the multiple
+minimises the squared errors of the known rows.
 """
 
 from dataclasses import dataclass, field
@@ -29,19 +29,20 @@ JUDGED_ROWS = 500
 """Maximum number of left-out rows."""
 
 JUDGED_SHARE = 0.25
-"""Maximum share of left-out rows."""
+"""Maximum fraction of left-out rows."""
 
 LEAST_JUDGED = 100
-"""Minimum number of left-out rows: fewer show differences of 20 % at best."""
+"""Minimum number of left-out rows: fewer can detect only differences of 20 % or more."""
 
 KNOWN_ROWS = 1600
 """Maximum number of rows from which the left-out rows are predicted."""
 
 LOST = 1.05
-"""Error ÷ that of the best rival from which a kernel is lost."""
+"""Ratio to the best rival's error above which a kernel counts as lost."""
 
 SURE = 1.0
-"""Minimum difference of squared errors from the rival, in standard errors, of a lost kernel."""
+"""Minimum difference in squared error from the rival, in standard errors, for a kernel to count as
+lost."""
 
 ROUNDS = 60
 """Number of boosted trees."""
@@ -50,7 +51,7 @@ RATE = 0.15
 """Learning rate of boosted trees."""
 
 NEIGHBOURS = 8
-"""Number of nearest rows whose mean is a prediction."""
+"""Number of nearest rows that are averaged for a prediction."""
 
 MOST_TARGETS = 3
 """Maximum number of targets for which trees are grown."""
@@ -58,13 +59,13 @@ MOST_TARGETS = 3
 
 @dataclass(frozen=True)
 class LeftOutVerdict:
-    """Errors of left-out rows: root mean squares in units of the scaled targets.
+    """Root mean square errors on left-out rows, in units of the scaled targets.
 
     Attributes:
         rows: number of left-out rows.
         error: error with the kernel.
         rival: name of the best rival.
-        rival_error: its error.
+        rival_error: error of the best rival.
         lost: True if the rival is clearly better.
     """
 
@@ -80,11 +81,11 @@ class LeftOutJudge:
     """Left-out rows and the rows from which they are predicted.
 
     Attributes:
-        sample: holds the rows.
-        problem: gives the scaling of inputs and targets.
-        known: (n,), numbers of the rows from which is predicted.
+        sample: the sample of rows.
+        problem: the problem, which defines the scaling of inputs and targets.
+        known: (n,), numbers of the rows used for prediction.
         new: (m,), numbers of the left-out rows.
-        residuals: whether the fit may have local residuals.
+        residuals: whether the fit may use local residuals.
     """
 
     sample: SampledRows = field(repr=False)
@@ -100,11 +101,10 @@ class LeftOutJudge:
         return known, ProcessRows.of(self.sample, self.problem, self.new)
 
     def losses(self, fit: ProcessFit) -> Float:
-        """Return the weighted squared errors (m,) of left-out rows with the kernel and the
-        variances of ``fit``.
+        """Return the weighted squared errors (m,) on left-out rows with the kernel and variances of
+        ``fit``.
 
-        If they are those of a lost kernel and the fit may have local residuals, they are those
-        after a correction.
+        If the kernel is lost and the fit may use local residuals, the errors are corrected first.
         """
         known, new = self.rows
         try:
@@ -121,10 +121,10 @@ class LeftOutJudge:
         return self._weighted(errors - self._corrections(fit, left_out))
 
     def absolute_error(self, fit: ProcessFit) -> float:
-        """Return the weighted mean absolute error of left-out rows with the kernel and the
-        variances of ``fit``.
+        """Return the weighted mean absolute error on left-out rows with the kernel and variances of
+        ``fit``.
 
-        It is infinite if the covariance is not definite. Residuals correct nothing.
+        It is infinite if the covariance is not positive definite. No local residuals are applied.
         """
         known, new = self.rows
         try:
@@ -134,8 +134,8 @@ class LeftOutJudge:
         return float(np.sqrt(self._weighted(errors)).mean())
 
     def _corrections(self, fit: ProcessFit, left_out: Float) -> Float:
-        """Return corrections (m, T) of left-out rows from the left-out errors (n, T) of known
-        rows."""
+        """Return corrections (m, T) for left-out rows, computed from the left-out errors (n, T) of
+        known rows."""
         known, new = self.rows
         similar = fit.kernel.values(known.X, known.X)
         np.fill_diagonal(similar, -np.inf)
@@ -150,11 +150,11 @@ class LeftOutJudge:
         return np.asarray(multiple * left_out[near].mean(axis=1))
 
     def _weighted(self, errors: Float) -> Float:
-        """Return the weighted squares (m,) of errors (m, T)."""
+        """Return the weighted mean squares (m,) of errors (m, T) over the targets."""
         return np.asarray((errors**2).mean(axis=1) / self.rows[1].inverse)
 
     def tied_error(self, design: Design, weights: Float) -> float:
-        """Return the root mean squared error of left-out rows by a design with ``weights`` (M,
+        """Return the root mean square error on left-out rows of a design with ``weights`` (M,
         T)."""
         rows = self.sample.rows.gather(np.sort(self.new))
         errors = design.scaling.targets(rows.t) - design.block(rows.X) @ weights
@@ -181,7 +181,7 @@ class LeftOutJudge:
         return {name: self._weighted(new.t - targets) for name, targets in predicted.items()}
 
     def verdict(self, losses: Float) -> LeftOutVerdict:
-        """Compare squared errors (m,) with those of the rivals."""
+        """Compare squared errors (m,) with the rivals' errors."""
         rival = min(self.rivals, key=lambda name: float(self.rivals[name].mean()))
         gain = losses - self.rivals[rival]
         error = float(np.sqrt(losses.mean()))
@@ -201,10 +201,10 @@ def judge_of(
 ) -> LeftOutJudge | None:
     """Return the judge that leaves out the last rows of ``order``; None if there are too few rows.
 
-    sample : holds the rows
-    problem : gives the scaling of inputs and targets
+    sample : the sample of rows
+    problem : the problem, which defines the scaling of inputs and targets
     order : (n,), row numbers in random order
-    residuals : whether the fit may have local residuals
+    residuals : whether the fit may use local residuals
     most : maximum number of left-out rows
     """
     known, new = last_left_out(order, most, JUDGED_SHARE)

@@ -1,17 +1,18 @@
-"""How well the effects of levels are known, for several targets and for classes.
+"""Uncertainty of level effects, for several targets and for classes.
 
 The effects of a feature's levels have a normal distribution, as in ``learning.embedding``, whose
-covariance S is found for each target, or for the indicator of each class. An effect with n rows has
-a posterior variance, a new one has S. Where levels are coordinates, a training row sees an effect
-learned without its fold, so that the noise variance of a fit contains the mean V of the posterior
-variances without the fold. A prediction for a level then has the difference of its variance from V
-in addition, as for one target the noise factor has it. Where levels are no coordinates, the kernel
-itself says how well known levels are known, and only new levels have a further variance.
+covariance S is estimated for each target or class indicator. An effect with n rows has a posterior
+variance; the effect of a new level has variance S. If levels are coordinates, a training row uses
+an effect learned without its fold, so that the noise variance of a fit contains the mean V of the
+posterior variances without the fold. The variance of a prediction for a level therefore also
+includes the difference between the level's variance and V; for a single target, the noise factor
+contains this difference. If levels are not coordinates, the kernel itself represents the
+uncertainty of known levels, and only new levels get an additional variance.
 
-For classes, an effect u ~ N(0, v) on the logit gives the class in a share p of all rows the
-probability σ(m + u), of variance S: so S determines v. A prediction f for a new level becomes b +
-(f − b)/√(1 + πv/8), where b is the logit of p: it is moderated (``core.link.moderated``) towards
-the share, which an average over levels must give. Known levels keep their predictions.
+For classes, an effect u ~ N(0, v) on the logit gives a class with frequency p the probability σ(m +
+u), which has variance S: so S determines v. A prediction f for a new level becomes b + (f − b)/√(1
++ πv/8), where b is the logit of p: it is moderated (``core.link.moderated``) towards the frequency,
+which an average over levels must equal. Known levels keep their predictions.
 """
 
 from __future__ import annotations
@@ -38,29 +39,29 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Bool, Columns, Float, Int
 
 NEGLIGIBLE = 0.01
-"""Effects whose variance is less than this multiple of the noise are left out: they change no
-deviation by 1 %."""
+"""Effects whose variance is less than this multiple of the noise variance are omitted: they change
+standard deviations by less than 1 %."""
 
 INFORMED = 0.05
-"""Least share of the training rows whose level has rows in other folds. With fewer, the fit cannot
-learn what known effects are worth, and they are as uncertain as in training."""
+"""Minimum fraction of training rows whose level has rows in other folds. With fewer, the fit cannot
+learn how useful known effects are, so these keep their uncertainty from training."""
 
 COORDINATES = "coordinates"
-"""The model sees a feature by coordinates with folds."""
+"""The model uses coordinates of the feature, learned in folds."""
 
 KERNEL = "kernel"
-"""The model sees a feature by the kernel, also as indicators."""
+"""The kernel uses the feature's levels, directly or as indicators."""
 
 OFF = "off"
-"""The model does not see a feature."""
+"""The model does not use the feature."""
 
 
 @dataclass(frozen=True)
 class LevelSample:
-    """Rows from which the variances of effects are found.
+    """Rows from which the variances of effects are estimated.
 
-    ``rows`` have the levels of the features, whose kinds are ``kinds``; ``root`` (n,) are the roots
-    of the row weights and ``folds`` (n,) the folds of the rows.
+    ``rows`` hold the features' levels, and ``kinds`` how the model uses each feature; ``root`` (n,)
+    are the square roots of the row weights and ``folds`` (n,) the rows' folds.
     """
 
     rows: LevelRows
@@ -78,14 +79,14 @@ class LevelSample:
         ]
 
     def known(self, f: int) -> Bool:
-        """Return which levels (L + 2,) of a feature some rows have."""
+        """Return which of a feature's levels (L + 2,) occur in the rows."""
         there = np.bincount(self.rows.levels[f], minlength=self.rows.counts[f]) > 0
         there[self.rows.counts[f] - 2] = False
         return there
 
     def in_training(self, effects: RandomEffects, f: int) -> tuple[float, bool]:
-        """Return the mean variance of the effects that training rows see, and whether enough rows
-        are informed."""
+        """Return the mean variance of the effects used in training, and whether enough rows have
+        levels that occur in other folds."""
         levels = self.rows.levels[f]
         total = 0.0
         informed = 0
@@ -117,7 +118,7 @@ class LevelSample:
 
     def of_class(self, indicator: Float, share: float) -> list[Float]:
         """Return each feature's variances (L + 2,) of the logits of a class with this indicator
-        (n,) and share."""
+        (n,) and frequency."""
         found = []
         for f, effects in enumerate(self.effects(indicator - share), start=1):
             known = self.known(f)
@@ -137,15 +138,15 @@ class LevelSample:
 def with_level_variances(
     sample: SampledRows, problem: Problem, columns: Columns, scaling: Scaling, sums: int
 ) -> Scaling:
-    """Return the scaling with the variances of the effects of levels, if there are several targets
-    or classes.
+    """Return the scaling with the variances of level effects, if there are several targets or
+    classes.
 
     Parameters
     ----------
     sample : rows from which effects are learned
-    problem : with targets or classes
+    problem : a problem with targets or classes
     columns : names of the features and their categories
-    scaling : of features, of which some may be coordinates of levels
+    scaling : the scaling of features, some of which may be level coordinates
     sums : maximum number of elements in a feature's sums
     """
     counts = other_categories(columns, {})
@@ -173,8 +174,8 @@ def with_level_variances(
 
 
 def tables_of_numbers(levels: LevelSample, problem: Problem, t: Float) -> tuple[list[Float], Float]:
-    """Return each feature's variances (L + 2, C) of the effects on the working targets of targets
-    (n, T), and no shares."""
+    """Return each feature's variances (L + 2, C) of the effects on the working targets for targets
+    (n, T), and no class frequencies."""
     numbers = problem.likelihood.working.of_levels(problem, t)
     of_targets = [levels.of_target(target) for target in numbers.T]
     tables = [np.column_stack(of_feature) for of_feature in zip(*of_targets, strict=True)]
@@ -182,14 +183,14 @@ def tables_of_numbers(levels: LevelSample, problem: Problem, t: Float) -> tuple[
 
 
 def class_shares(codes: Int, weights: Float, n_classes: int) -> Float:
-    """Return the weighted shares (K,) of classes, each with one row more."""
+    """Return the weighted class frequencies (K,), with one row added to each class."""
     counts = np.bincount(codes, weights, n_classes) + 1.0
     return np.asarray(counts / counts.sum())
 
 
 def tables_of_classes(levels: LevelSample, problem: Problem, t: Float) -> tuple[list[Float], Float]:
-    """Return each feature's variances (L + 2, 1) of the logits of class codes (n, 1), means over
-    the classes, and the logarithms of the shares (K,) of classes."""
+    """Return each feature's variances (L + 2, 1) of the logits for class codes (n, 1), averaged
+    over the classes, and the logarithms of the class frequencies (K,)."""
     codes = t[:, 0].astype(np.int64)
     shares = class_shares(codes, levels.root**2, problem.n_classes)
     indicators = np.eye(len(shares))[codes]
@@ -200,17 +201,17 @@ def tables_of_classes(levels: LevelSample, problem: Problem, t: Float) -> tuple[
 
 
 TABLES = {"numbers": tables_of_numbers, "classes": tables_of_classes}
-"""Variances of levels by the word of the kernel search."""
+"""Functions that compute level variances, by the name of the kernel search."""
 
 
 def kinds_of(scaling: Scaling, counts: dict[int, int]) -> tuple[str, ...]:
-    """Return how the model sees each categorical feature, given their numbers of levels by
+    """Return how the model uses each categorical feature, given the numbers of levels by
     position."""
     tables = {} if scaling.features is None else dict(scaling.features.tables)
     kinds = []
     for j in counts:
         table = tables.get(j)
-        if table is None or (len(table) == 1 and table.any()):  # equal or not, or indicators
+        if table is None or (len(table) == 1 and table.any()):  # compared, or as indicators
             kinds.append(KERNEL)
         else:
             kinds.append(COORDINATES if table.any() else OFF)

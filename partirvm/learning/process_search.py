@@ -1,21 +1,22 @@
 """Search for a regression kernel with the evidence of an exact Gaussian process on a subset of the
 rows.
 
-A tied RVM with a few hundred centres cannot express a function with much detail: its evidence takes
-the detail for noise and increases the widths. An exact process has every row as a centre. L-BFGS
-raises its evidence in the kernel's log parameters, the signal variance and the noise variance
-together, from several widths (``STARTS``) and little noise, so that detail is explained before
-anything is taken for noise. The candidates:
+A tied RVM with a few hundred centres cannot express a function with much detail: its evidence
+treats the detail as noise and favours larger widths. An exact process has every row as a centre.
+L-BFGS maximises its evidence jointly over the kernel's log parameters, the signal variance and the
+noise variance, from several widths (``STARTS``) and little noise, so that detail is explained
+before anything is attributed to noise. The candidates are:
 
-- *widths*: from several widths of all features, and from the features that individually raise the
-  evidence.
-- *families*: a few steps lead from the best Gaussian widths to those of the Matérn kernels, with as
-  many parameters.
-- *directions* (``learning.turning``): the evidence does not penalise their d² entries; left-out
+- *widths*: searches start from several common widths, and from the features that individually raise
+  the evidence.
+- *families*: a few steps lead from the best Gaussian widths to the widths of Matérn kernels, which
+  have equally many parameters.
+- *directions* (``learning.turning``): the evidence does not penalise their d² entries, so left-out
   rows decide: the mean log density must rise by more than its standard error.
 
-Then rows that taught nothing judge the kernel beside cheap rivals (``learning.left_out_judge``). If
-it is lost, the search continues on more rows (``learning.escalation``).
+The kernel is then compared with cheap rivals on rows not used for learning
+(``learning.left_out_judge``). If it is lost, the search continues on more rows
+(``learning.escalation``).
 """
 
 from collections.abc import Sequence
@@ -46,13 +47,13 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ROWS = 400
-"""Number of rows in the searches; 500 would double their time."""
+"""Number of rows in the searches; 500 would take twice as long."""
 
 LAST_ROWS = 1000
-"""Number of rows in the last steps from the best of them."""
+"""Number of rows in the last steps from the best kernel."""
 
 WORK = 1.25e7
-"""Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes some
+"""Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes about a
 hundred evaluations."""
 
 FEW = 2000
@@ -60,14 +61,15 @@ FEW = 2000
 from it."""
 
 STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Initial inverse widths, relative to that of gamma="scale"."""
+"""Initial inverse widths, relative to gamma="scale"."""
 
 FIRST_ROWS = 100
-"""Minimum number of rows in the steps from each start; half of a search's rows find the same
-optima."""
+"""Minimum number of rows in the steps from each start; half of a search's rows are enough to find
+the same optima."""
 
 SCREENED_ROWS = 4000
-"""Maximum number of rows for screening single features; 400 miss a wave in half of the draws."""
+"""Maximum number of rows for screening single features; 400 rows miss a wave in half of the
+draws."""
 
 SCREENED = 100
 """Maximum number of features that are screened."""
@@ -79,7 +81,7 @@ WARP_ROWS = 2000
 """Maximum number of left-out rows that decide about warps."""
 
 STARTS_CLIMBED = 2
-"""Number of starts that are followed to the end; a third hardly gains."""
+"""Number of starts that are continued to the end; a third start gains little."""
 
 FIRST_STEPS = 6
 """Maximum number of L-BFGS steps from a start."""
@@ -97,18 +99,21 @@ LAST_STEPS = 10
 """Maximum number of L-BFGS steps at the end."""
 
 WIDE = 10
-"""Rows per feature below which folds start the search again, and the mean alone is a candidate."""
+"""Rows per feature below which the search is restarted in each fold, and the mean alone is a
+candidate."""
 
 CONFIRMED = 0.98
-"""Error of an earlier kernel ÷ that of the last stage, below which the earlier one is kept."""
+"""Ratio of an earlier kernel's error to the last stage's error below which the earlier kernel is
+kept."""
 
 BETTER = 0.5
-"""Minimum fall of the squared error from that of the mean alone, in standard errors, for a kernel
+"""Minimum decrease in squared error compared with the mean alone, in standard errors, for a kernel
 to be used."""
 
 
 def searchable(problem: Problem) -> bool:
-    """Return whether a process can search this problem's kernel: one kernel with parameters."""
+    """Return whether a process can learn this problem's kernel: it must be a single kernel with
+    parameters."""
     kernel = problem.empty.kernel
     return not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
 
@@ -117,8 +122,8 @@ def first_widths(sample: SampledRows, problem: Problem, order: Int, most: int) -
     """Return the best widths of the kernel.
 
     Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         order: (n,), row numbers in random order
         most: maximum number of rows of the last search
     """
@@ -132,22 +137,23 @@ def first_widths(sample: SampledRows, problem: Problem, order: Int, most: int) -
 def warped_if_better(
     sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit, judged: bool
 ) -> tuple[Problem, ProcessFit, dict[str, float]]:
-    """Warp skewed features unless that raises the error of rows that taught neither the widths nor
-    the warps.
+    """Warp skewed features unless this raises the error on rows used to learn neither the widths
+    nor the warps.
 
-    The mean absolute error of up to ``WARP_ROWS`` rows decides. Mean squared errors of targets with
-    long tails are those of a few rows: on census 8H, they and 500 rows prefer the worse choice.
+    The mean absolute error of up to ``WARP_ROWS`` rows decides. For targets with long tails, a few
+    rows dominate the mean squared error: on census 8H, it prefers the worse choice, and so do
+    samples of 500 rows.
 
     Args:
-        sample: holds the rows
-        problem: has features that are not warped
+        sample: the sample of rows
+        problem: the problem with unwarped features
         order: (n,), row numbers in random order
-        most: number of rows that taught ``widths``
-        widths: the best kernel of features that are not warped
-        judged: whether left-out rows may judge
+        most: number of rows used to learn ``widths``
+        widths: the best kernel for unwarped features
+        judged: whether left-out rows may decide
 
-    Returns the problem, its best process, and the errors that were compared (empty if none were),
-    in units of the scaled targets.
+    Returns the problem, its best process, and the compared errors (empty if none were compared), in
+    units of the scaled targets.
     """
     judge = None
     if judged and problem.target_variance:
@@ -178,18 +184,18 @@ def search(
     family: bool,
     turned: bool,
 ) -> tuple[ProcessFit, ProcessFit | None, dict[str, float]]:
-    """Search families, then directions.
+    """Search over families, then over directions.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         order: (n,), row numbers in random order
         most: maximum number of rows
         first: the fit of widths from which the search starts
-        family: whether other families are tried
-        turned: whether directions are searched
+        family: whether to try other families
+        turned: whether to search for directions
 
-    Returns the fits of widths and of directions, and the nats of each family.
+    Returns the fits with widths and with directions, and the evidence of each family in nats.
     """
     rows = ProcessRows.of(sample, problem, order[:most])
     d = problem.empty.scaling.n_inputs
@@ -209,8 +215,8 @@ def search(
 
 
 def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
-    """Return the evidence of widths for a problem, from the starts of ``search`` on up to ``ROWS``
-    rows."""
+    """Return the evidence of a problem's best widths, found from the starts of ``search`` on up to
+    ``ROWS`` rows."""
     order = in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
     kernel = problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs)
@@ -220,8 +226,8 @@ def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
 
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
-    """Return the best of the searches from ``STARTS`` and from what ``more`` rows show, each on
-    ``few`` rows first."""
+    """Return the best result of searches from ``STARTS`` and from starts found on ``more`` rows;
+    each begins on ``few`` rows."""
     kernel = rows.problem.empty.kernel
     starts = jittered(kernel.logs, STARTS, seed=0)
     if 1 < len(kernel.logs) <= SCREENED:
@@ -241,22 +247,22 @@ def left_out(
     *,
     afresh: bool = False,
 ) -> Float:
-    """Predict n left-out rows by the mean alone, by widths and, unless None, by directions.
+    """Predict n left-out rows with the mean alone, with widths and, unless None, with directions.
 
-    With one split of many rows, both fits were learned from the kept rows and are used as they are.
-    In folds of few rows, they are learned again from the other folds: with the parameters of all
-    rows, errors would be a fifth too small.
+    With one split of many rows, both fits were learned from the kept rows and are used unchanged.
+    In folds of few rows, they are learned again from the other folds: with parameters learned from
+    all rows, errors would be a fifth too small.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         widths: the fit of widths
         turned: the fit of directions, or None
         order: (n,), row numbers in random order
-        most: maximum number of rows from which is predicted
-        afresh: whether the search in a fold starts as that of all rows did: where features are
-            many, a few steps from the optimum of all rows still contain what the left-out rows
-            taught
+        most: maximum number of rows used for prediction
+        afresh: whether the search in a fold is restarted from the initial kernels: with many
+            features, a few steps from the optimum for all rows do not remove the information from
+            left-out rows
 
     Returns log densities in nats and squared errors times row weights, for scaled targets,
     (3, 2, n) or (2, 2, n).
@@ -285,12 +291,12 @@ def left_out(
 def searched_again(
     rows: ProcessRows, kept: Int, widths: ProcessFit, turned: ProcessFit | None
 ) -> list[ProcessFit | None]:
-    """Search widths and, unless None, directions in a fold as in all rows.
+    """Repeat in a fold the search for widths and, unless ``turned`` is None, for directions.
 
     Args:
         rows: the rows of the fold
-        kept: their numbers
-        widths: the fit of widths to all rows, whose family is used
+        kept: the row numbers of these rows
+        widths: the fit of widths to all rows, which determines the family
         turned: the fit of directions to all rows, or None
     """
     d = rows.problem.empty.scaling.n_inputs
@@ -311,15 +317,15 @@ def in_order(sample: SampledRows, seed: int) -> Int:
 
 @dataclass(frozen=True)
 class RegressionSearch:
-    """What the parts of a regression's kernel search share.
+    """The data shared by all parts of a regression's kernel search.
 
     Attributes:
-        sample: holds the rows.
-        problem: has the scaling of the inputs, and the kernel from which the search starts.
+        sample: the sample of rows.
+        problem: the problem with the scaling of the inputs and the initial kernel.
         settings: settings of the search.
         order: (n,), row numbers in random order.
         most: maximum number of rows of the first search.
-        facts: what was compared, for the history.
+        facts: compared figures for the history.
     """
 
     sample: SampledRows
@@ -335,11 +341,11 @@ class RegressionSearch:
         return self.problem.empty.scaling.n_inputs
 
     def rows(self, numbers: Int) -> ProcessRows:
-        """Return rows of the sample."""
+        """Return the sample rows with these numbers."""
         return ProcessRows.of(self.sample, self.problem, numbers)
 
     def judge(self) -> LeftOutJudge | None:
-        """Return the judge of kernels if their form is chosen."""
+        """Return the judge of kernels if the kernel's form is to be chosen."""
         settings = self.settings
         chosen = settings.learning.metric == "auto"
         if not settings.judged or not chosen or not self.problem.target_variance:
@@ -358,15 +364,15 @@ class RegressionSearch:
         return escalation
 
     def result(self, rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Problem:
-        """Log a kernel that ``rows`` taught, and return the problem with it."""
+        """Log a kernel learned from ``rows``, and return the problem with this kernel."""
         self.sample.on_best(self.problem.with_kernel(best.kernel).empty)
         self.sample.log(process_record(rows, best, self.facts | choice))
         return self.problem.with_kernel(best.kernel)
 
 
 def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSettings) -> Problem:
-    """Learn the kernel of a regression, from that of the problem on, and return the problem with
-    it; the last logged record holds the kernel."""
+    """Learn a regression kernel, starting from the problem's kernel; return the problem with the
+    learned kernel, which the last logged record contains."""
     d = problem.empty.scaling.n_inputs
     order = in_order(sample, settings.seed)
     family = settings.family
@@ -398,8 +404,8 @@ def learn_regression(sample: SampledRows, problem: Problem, settings: SearchSett
 
 
 def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
-    """Return the kernel of ``learning.steep`` if ``widths`` explain little and it is better; None
-    otherwise."""
+    """Return the kernel from ``learning.steep`` if ``widths`` explain little and this kernel is
+    better; None otherwise."""
     if not explains_little(run.rows(run.order[: run.most]), widths):
         return None
     steep = steep_directions(run.sample, run.problem, run.order, run.settings.columns, widths)
@@ -409,8 +415,7 @@ def steep_start(run: RegressionSearch, widths: ProcessFit) -> ProcessFit | None:
 
 
 def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None) -> Problem:
-    """Choose between kernels of the process on left-out rows, and follow the better one on more
-    rows."""
+    """Choose between process kernels on left-out rows, and refine the better one on more rows."""
     order = run.order
     most = min(run.most, len(order))
     form = chosen_form(run, widths, turned, most)
@@ -422,7 +427,7 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
     rows = run.rows(order[:last])
     taught = most
     if len(rows.X) > taught and (judge is None or last + len(judge.new) <= len(order)):
-        best = climb(rows, best, LAST_STEPS)  # on rows that do not judge
+        best = climb(rows, best, LAST_STEPS)  # not on the judge's rows
         taught = len(rows.X)
     escalation = run.continued(judge, [best], taught)
     if escalation is not None and escalation.improved:
@@ -439,12 +444,12 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
 
 @dataclass(frozen=True)
 class FormChoice:
-    """A kernel that left-out rows have chosen.
+    """A kernel chosen by left-out rows.
 
     Attributes:
         fit: the kernel, of widths or directions.
-        square: (n,), weighted squared errors of left-out rows.
-        choice: what was compared, for the history.
+        square: (n,), weighted squared errors on left-out rows.
+        choice: compared figures for the history.
     """
 
     fit: ProcessFit
@@ -455,13 +460,13 @@ class FormChoice:
 def chosen_form(
     run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, most: int
 ) -> FormChoice:
-    """Choose between widths, directions and, where a kernel is doubtful, the mean alone.
+    """Choose between widths, directions and, if a kernel is doubtful, the mean alone.
 
     Args:
-        run: has the rows and the options
+        run: the search, with its rows and options
         widths: the best widths
         turned: the best directions, if any
-        most: number of rows that taught both
+        most: number of rows from which both were learned
     """
     metric = run.settings.learning.metric
     if metric == "auto" and not promising(widths, turned, run.d):
@@ -481,17 +486,17 @@ def chosen_form(
 def by_tied_evidence(
     run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, family: str
 ) -> Problem:
-    """Search on with the tied evidence of many rows.
+    """Continue the search with the tied evidence of many rows.
 
-    If rivals were better than the process, rows that taught nothing also judge what this search
-    finds. Otherwise, it may learn from all rows: without 500 of 4,000, the error of kin40k is 2.7 %
-    larger.
+    If rivals were better than the process, this search's kernels are also compared on rows not used
+    for learning. Otherwise, the search may use all rows: without 500 of 4,000, the error on kin40k
+    is 2.7 % larger.
 
     Args:
         run: the search so far, with its sample and options
         widths: the fit of widths
         turned: the fit of directions, or None
-        family: name of the chosen family, or "" to keep that of the problem
+        family: name of the chosen family, or "" to keep the problem's family
 
     Returns the problem with the learned kernel.
     """
@@ -526,15 +531,16 @@ def by_tied_evidence(
 def confirmed(
     run: RegressionSearch, stage: KernelSearch, judge: LeftOutJudge, before: list[Kernel | None]
 ) -> Kernel:
-    """Return the kernel of the last stage, or an earlier one if that is better; then log it.
+    """Return the last stage's kernel or, if it is better, an earlier one, which is then logged.
 
-    They are compared on rows that taught none of them, in the tied RVM of the last stage: more
-    evidence of many rows and a few hundred centres can mean wider kernels and larger errors.
+    The kernels are compared on rows used to learn none of them, in the tied RVM of the last stage:
+    with many rows and a few hundred centres, higher evidence can mean wider kernels and larger
+    errors.
 
     Args:
-        run: the search, to whose facts the errors are added
+        run: the search; the errors are added to its facts
         stage: the last stage
-        judge: holds the rows that taught nothing
+        judge: holds the rows that were not used for learning
         before: kernels found before the stage; None entries are skipped
     """
     last_error = judge.tied_error(stage.design(stage.kernel), stage.best.weights)
@@ -560,7 +566,7 @@ def confirmed(
 
 
 def better_than_mean(square: Float, mean_square: Float, margin: float = BETTER) -> bool:
-    """Return True if squared errors (n,) of left-out rows are lower than those of the mean alone.
+    """Return True if squared errors (n,) on left-out rows are lower than with the mean alone.
 
     ``margin`` is the minimum mean gain in standard errors.
     """
@@ -574,11 +580,11 @@ def _choose(
     """Choose between widths and directions.
 
     Args:
-        by_kernel: (2, n) for widths and, if there are any, directions: log densities and squared
-            errors of left-out rows
+        by_kernel: (2, n) for widths and, if any, for directions: log densities and squared errors
+            on left-out rows
         widths: the best widths
         turned: the best directions, if any
-        metric: the option
+        metric: the value of the option
     """
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0}
     if metric != "widths":
@@ -599,8 +605,8 @@ def _choose(
 
 
 def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:
-    """Switch weak features off in a kernel, unless its evidence falls by more than ``LOSS`` nats
-    for each."""
+    """Switch off a kernel's weak features, unless the evidence falls by more than ``LOSS`` nats per
+    feature."""
     before: tuple[float, Float] | None = None
     for reduced, removed in reductions(best.kernel, rows.X.shape[1]):
         before = before or rows.evaluate(best)
@@ -611,7 +617,7 @@ def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:
 
 
 def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
-    """Make the history record of a kernel learned by a process."""
+    """Return the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n = len(rows.X)
     facts = {

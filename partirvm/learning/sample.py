@@ -1,5 +1,5 @@
-"""A sample of rows in memory for small fits before a fit or between its rounds, and a kernel's
-evidence on it."""
+"""A row sample in memory for small fits before a fit or between its rounds, and the evidence of a
+kernel on this sample."""
 
 import time
 import uuid
@@ -35,8 +35,8 @@ FIRST_UPDATES = 10
 """Number of updates of α and β in the first evaluation of a search."""
 
 UPDATES = 3
-"""Number of updates in later evaluations, which start from the last α and β: five found the same
-optima on kin40k, two ended too early when there is one width."""
+"""Number of updates in later evaluations, which start from the last α and β: five updates found the
+same optima on kin40k, and two ended too early with a single width."""
 
 SINGLE_COLUMNS = 100
 """Slopes use single precision from this number of columns on; the evidence always uses double
@@ -59,22 +59,22 @@ STAGES = (
 
 
 OnStep = Callable[[int, int, str], None]
-"""Callback of kernel learning with the number of the current stage, the number of stages, and a
-text on the stage."""
+"""Kernel-learning callback, called with the number of the current stage, the number of stages, and
+a description of the stage."""
 
 OnProgress = Callable[[Sequence[Pass], int, int], None]
-"""Progress callback with the passes, the number of tiles done and the total; it may raise to end
-the work."""
+"""Progress callback, called with the passes, the number of tiles done and the total; it may raise
+to end the work."""
 
 
 @dataclass(frozen=True)
 class SampledRows:
     """Rows held in memory, and the executor for passes over them.
 
-    ``whole`` is True if they are all rows of the source. ``room`` is the number of bytes for kernel
-    blocks kept between passes. ``log`` is called with each history record, ``on_best`` with a
-    design of the best kernel, ``on_step`` with each of ``STAGES`` that begins, and with "" before
-    each evaluation of the evidence.
+    ``whole`` is True if the sample contains all rows of the source. ``room`` is the number of bytes
+    for kernel blocks kept between passes. ``log`` is called with each history record, ``on_best``
+    with a design of the best kernel, and ``on_step`` with the name of each of the ``STAGES`` when
+    it begins and with "" before each evaluation of the evidence.
     """
 
     rows: GatheredRows
@@ -89,7 +89,7 @@ class SampledRows:
 
     @cached_property
     def _runs(self) -> tuple[str, Iterator[int]]:
-        """The token of the kept kernel blocks, and a counter of the runs of passes."""
+        """The token of the kept kernel blocks, and a counter of pass runs."""
         token = uuid.uuid4().hex
         weakref.finalize(self, forget, token)
         return token, count()
@@ -116,14 +116,14 @@ class SampledRows:
         self.on_progress((), 0, 0)
 
     def only(self, rows: Int) -> Self:
-        """Return a sample of some of the rows; ``rows`` are increasing row numbers of the
+        """Return a sample with a subset of the rows; ``rows`` are increasing row numbers of the
         source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
     def candidates(self, problem: Problem, rows: Int) -> Design:
-        """Return the design of the leading columns and the distinct kernel columns of these rows.
+        """Return the design with the leading columns and the distinct kernel columns of these rows.
 
-        Rows with zero weight have no columns. Of several equal columns, the first one is kept.
+        Rows with zero weight get no columns. Of several equal columns, the first is kept.
         """
         held = self.rows.gather(rows)
         offered = problem.empty.with_centres(held.X[held.present], rows[held.present])
@@ -139,14 +139,14 @@ def gathered(
     spent: Spent,
     **options: Any,
 ) -> Iterator[SampledRows]:
-    """Read rows of a source with its executor and hold them in this process.
+    """Read rows of a source through an executor and hold them in this process.
 
     Args:
         source: the source of the rows
         rows: (n,), increasing row numbers, or None for all rows
-        executor: reads the tiles, and runs the later passes if it is local
+        executor: reads the tiles and, if it is local, runs the later passes
         on_progress: called before and while tiles are read
-        spent: collects the seconds of reading
+        spent: accumulates the reading time in seconds
         options: ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``
     """
     own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
@@ -169,12 +169,12 @@ def gathered(
 
 @dataclass(frozen=True)
 class EvidencePoint:
-    """The result of one evaluation over ``rows`` rows with positive weight; at given α and β, three
-    fields are known.
+    """The result of one evaluation over ``rows`` rows with positive weight; at given α and β, only
+    three fields are set.
 
-    ``value`` is the evidence in nats, −∞ before the first evaluation, and ``slope`` (p,) its slopes
-    in the log parameters. ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ
-    of the kernel columns.
+    ``value`` is the evidence in nats, −∞ before the first evaluation, and ``slope`` (p,) its
+    derivative with respect to the log parameters. ``weights`` (M, C) are the posterior mean.
+    ``determined`` is the mean γ of the kernel columns.
     """
 
     value: float = -np.inf
@@ -195,11 +195,11 @@ def evaluate(
     """Compute evidence and slopes of a design.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         design: the design of M columns; centres that are new since ``last`` are at the end
-        last: the evaluation whose α and β are the start, or None
-        fresh: whether α and β are updated more often
+        last: the evaluation whose α and β are the initial values, or None
+        fresh: whether to use the larger number of updates of α and β
     """
     count = FIRST_UPDATES if fresh else UPDATES
     statistics, tied, found = fitted(
@@ -232,10 +232,10 @@ def fitted(
     """Fit α and β of a design.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem of the fit, with its target variance
         design: the design of M columns
-        tied: α and β from which the updates start, or None for those of the problem
+        tied: α and β from which the updates start, or None for the problem's initial values
         count: number of updates
 
     Returns the statistics, α and β, and the posterior.
@@ -248,7 +248,7 @@ def fitted(
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: Any) -> EvidencePoint:
-    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``; ``last`` is
+    """Compute evidence and slopes for ``design`` at the fixed α and β of ``fit``; ``last`` is
     ignored."""
     statistics = _statistics(sample, design, fit.n_classes)
     found = posterior(statistics, fit.alpha, fit.beta)
@@ -257,8 +257,8 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: An
 
 
 def _first_tied(problem: Problem) -> Tied:
-    """Return the initial α and β: the target variance as prior variance, the usual initial
-    noise."""
+    """Return the initial α and β: the prior variance is the target variance, and the noise has its
+    usual initial value."""
     variance = problem.noise_variance
     if variance is None:
         variance = FIRST_NOISE * problem.likelihood.working.first_share * problem.variances
@@ -266,8 +266,8 @@ def _first_tied(problem: Problem) -> Tied:
 
 
 def _statistics(sample: SampledRows, design: Design, n_classes: int) -> GramStatistics:
-    """Return the statistics of a design's columns and their targets, the indicators of
-    ``n_classes`` classes if it is not 0; the kernel blocks of other designs are dropped."""
+    """Return the statistics of a design's columns and the targets, which are class indicators
+    unless ``n_classes`` is 0; kernel blocks of other designs are dropped."""
     sample.drop_blocks()
     nothing = design.take(NONE, leading=NONE)
     no_offset = np.zeros((0, 1))

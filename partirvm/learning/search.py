@@ -1,25 +1,25 @@
-"""Kernel learning: maximise the evidence of a sample, before the fit and between its rounds.
+"""Kernel learning: maximise the evidence on a sample, before the fit and between its rounds.
 
-**Before the fit**, the evidence is that of a tied RVM (``core.tied``; for classes, of their
-indicators); the search starts where ``learning.process_search`` or ``learning.class_search`` ended.
-Some rows of the sample are centres: with every row as a centre, the evidence favours far too narrow
-widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at once, with one evaluation
-of evidence and slopes per step: two passes, which use the same kernel blocks. There are four
-stages, each of which starts from the curvature measured by the previous one:
+**Before the fit**, the model is a tied RVM (``core.tied``), fitted to the indicators in case of
+classes; the search starts where ``learning.process_search`` or ``learning.class_search`` ended.
+Only some of the sample rows are centres: with every row as a centre, the evidence favours far too
+narrow widths. L-BFGS (``core.ascent``) optimises all log parameters of the kernel jointly, with one
+evaluation of evidence and slopes per step, in two passes over the same kernel blocks. There are
+four stages, each of which starts with the curvature measured in the previous one:
 
 1. *Search* from the initial kernel, on few rows and centres; a single width starts from the best of
-   several.
+   several values.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is
    repeated. Two inputs that matter only jointly both appear irrelevant at first, and are found
-   together after the revival.
-3. *All rows*, more centres. Directions (``learning.forms``) move here: on few rows, their entries
-   would fit the noise.
-4. *Growth*: the number of centres is doubled while the data determine most of the weights; few
-   steps remain.
+   after the revival.
+3. *All rows*, with more centres. Directions (``learning.forms``) move here: on few rows, their
+   entries would fit the noise.
+4. *Growth*: the number of centres is doubled as long as the weights are mostly determined by the
+   data; few steps are needed.
 
-**Between rounds**, the evidence is that of the fit, whose relevance vectors are the centres. Its α
-and β stay constant while the kernel changes: tied or updated α gave no higher evidence. If features
-are switched off, a second search starts with their gamma raised.
+**Between rounds**, the model is the current fit, and its relevance vectors are the centres. Its α
+and β are fixed while the kernel changes: tied or updated α gave no higher evidence. If features are
+switched off, their gamma is raised and a second search starts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,18 +57,19 @@ ALL_EVALUATIONS = 30
 """Maximum number of evaluations in the first stage on all rows."""
 
 LAST_EVALUATIONS = 12
-"""Maximum number of evaluations after growth. With the curvature of the previous stage, 12 gain as
-much as 20 without it."""
+"""Maximum number of evaluations after growth. With the curvature from the previous stage, 12
+evaluations gain as much as 20 without it."""
 
 AGAIN_EVALUATIONS = 8
 """Maximum number of evaluations in each search between rounds."""
 
 AXES_SD = 0.3
-"""Standard deviation of the normal prior of a direction's entry around its start; .1 and no prior
-differ little. In a search, it scales the entries of the direction with the largest gamma."""
+"""Standard deviation of the normal prior on a direction's entries around their initial values;
+results with .1 or without a prior differ little. In a search, it scales the entries of the
+direction with the largest gamma."""
 
 MOST_SCALE = 10.0
-"""Maximum scale of the entries of other directions, relative to that of the largest gamma."""
+"""Maximum scale of other directions' entries, relative to the direction with the largest gamma."""
 
 WORK = 2e8
 """Maximum rows × centres × features per evaluation, so that a search ends in about a minute on one
@@ -77,10 +78,10 @@ core."""
 
 @dataclass(frozen=True)
 class CentreLimits:
-    """Limits of the numbers of centres of a tied RVM.
+    """Limits on the number of centres of a tied RVM.
 
     Attributes:
-        share: maximum share of the rows
+        share: maximum fraction of the rows
         first: maximum number in the first stage on all rows
         most: maximum number after growth
     """
@@ -91,14 +92,14 @@ class CentreLimits:
 
 
 OF_NUMBERS = CentreLimits(SHARE, 300, 500)
-"""For numeric targets; more centres lower the error by 1 % at most."""
+"""Limits for numeric targets; more centres lower the error by 1 % at most."""
 
 OF_TWO_CLASSES = CentreLimits(0.25, 300, 300)
-"""For two classes: with fewer centres, small datasets lack detail; with more, the evidence
-overfits."""
+"""Limits for two classes: with fewer centres, detail is lost on small datasets; with more, the
+evidence overfits."""
 
 OF_CLASSES = CentreLimits(0.25, 100, 100)
-"""For more classes, to save time; the errors differ little."""
+"""Limits for more classes, chosen to save time; the errors differ little."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class LearningOptions:
 
     ``evaluations`` is the maximum number of evaluations of each search. ``metric`` is "widths",
     "directions", or "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are the
-    log parameters from which the first search starts, if they were learned before.
+    log parameters from which the first search starts, if they were learned earlier.
     """
 
     rows: int
@@ -120,7 +121,7 @@ class LearningOptions:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of the search for a kernel.
+    """Settings of a kernel search.
 
     Attributes:
         learning: options of kernel learning
@@ -128,8 +129,8 @@ class SearchSettings:
         columns: maximum number of columns of a fit
         warp: whether features may be warped
         family: whether the family of the kernel may be chosen
-        judged: whether rivals may judge the kernel, which takes memory
-        residuals: whether the fit may have local residuals
+        judged: whether the kernel may be compared with rivals, which takes memory
+        residuals: whether the fit may use local residuals
     """
 
     learning: LearningOptions
@@ -156,9 +157,9 @@ def learning_options(
     Args:
         n_rows: number of rows of the data
         n_features: number of features
-        limits: of the numbers of centres
+        limits: limits on the number of centres
         metric: "widths", "directions" or "auto"
-        most: maximum number of rows that are used
+        most: maximum number of rows to use
 
     >>> learning_options(36_000)
     LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths')
@@ -177,19 +178,19 @@ def learning_options(
 
 
 Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
-"""Evaluates a design; α and β start from the given evaluation, with more updates if the last
-argument is true."""
+"""Function that evaluates a design; α and β start from the given evaluation, with more updates if
+the last argument is true."""
 
 
 @dataclass
 class KernelSearch:
-    """A search with constant rows and centres; the centres are the first ``count`` columns of
+    """A search with fixed rows and centres; the centres are the first ``count`` columns of
     ``pool``.
 
-    ``start`` is the kernel whose log parameters are searched, within bounds around ``middle`` (p,).
-    ``first`` is the evidence of the first evaluation, ``best`` the best evaluation, at the log
-    parameters ``logs`` (p,), with the posterior ``peak``. ``choice`` says what was compared. Each
-    search takes at most ``most`` evaluations.
+    ``start`` is the kernel whose log parameters are optimised, within bounds around ``middle``
+    (p,). ``first`` is the evidence of the first evaluation, ``best`` the best evaluation, at the
+    log parameters ``logs`` (p,), with the posterior ``peak``. ``choice`` contains the compared
+    figures. Each search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
@@ -242,7 +243,7 @@ class KernelSearch:
         point = self.last = self.score(
             self.design(self.start.with_logs(logs)), last, first or last is None
         )
-        # entries of directions have a normal prior around their start, other parameters a flat one
+        # directions' entries have a normal prior around their start, other parameters a flat one
         entries = axes_of(self.start.parameters)
         move = np.where(entries, logs - np.where(entries, self.start.logs, 0.0), 0.0)
         value = point.value - 0.5 * float(move @ move) / AXES_SD**2
@@ -257,8 +258,8 @@ class KernelSearch:
         return value / point.rows, slope / point.rows
 
     def climb(self, logs: Float | None = None) -> Self:
-        """Raise the log posterior from ``logs``, or the best parameters, until it rises too little;
-        keep the best."""
+        """Raise the log posterior from ``logs``, or from the best parameters, until it rises too
+        little; keep the best parameters."""
         low = self.middle + ascent.LOWEST
         high = self.middle + ascent.HIGHEST
         begin = self.logs if logs is None else logs
@@ -269,7 +270,7 @@ class KernelSearch:
         return self
 
     def record(self, problem: Problem) -> Record:
-        """Make the history record of the stage from its best evaluation."""
+        """Return the history record of the stage, based on its best evaluation."""
         best = self.best
         facts: dict[str, Any] = {
             "number": self.number,
@@ -292,15 +293,15 @@ def kernel_record(
     log_evidence: float,
     facts: dict[str, Any],
 ) -> Record:
-    """Make the history record of a learned kernel.
+    """Return the history record of a learned kernel.
 
     Args:
-        problem: has the scaling of the targets
+        problem: the problem, which defines the scaling of the targets
         kernel: the learned kernel
         variance: noise variance of the scaled targets, a number or (T,)
-        rows: number of rows of the evidence
+        rows: number of rows on which the evidence is based
         log_evidence: evidence of the scaled targets in nats
-        facts: further fields of the record, among them the number of ``candidates``
+        facts: further fields of the record, including the number of ``candidates``
     """
     scale = problem.empty.scaling.t_scale
     if problem.likelihood.has_noise:
@@ -316,8 +317,8 @@ def kernel_record(
 
 
 def scales_of(kernel: Kernel) -> Float:
-    """Return typical changes of the parameters (p,): a direction's entry matters in proportion to
-    its gamma."""
+    """Return typical changes of the parameters (p,): the effect of a direction's entry is
+    proportional to its gamma."""
     logs = kernel.learnable()
     largest = max((log for name, log in logs.items() if "gamma" in name), default=0.0)
     own = [
@@ -330,11 +331,11 @@ def scales_of(kernel: Kernel) -> Float:
 def begin_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int
 ) -> KernelSearch:
-    """Make the first stage without evaluating it.
+    """Return the first stage without evaluating it.
 
     Args:
-        sample: the rows from which the rows and centres of the stage are drawn at random
-        problem: has the kernel from which the search starts
+        sample: the rows from which the stage's rows and centres are drawn at random
+        problem: the problem with the initial kernel
         learning: options of kernel learning
         seed: draws rows and centres
     """
@@ -354,12 +355,12 @@ def begin_stage(
 def first_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int
 ) -> KernelSearch:
-    """Run the first stage: several starts if there is a single width, or a revival of switched-off
+    """Run the first stage: try several starts if there is a single width, or revive switched-off
     features.
 
     Args:
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         learning: options of kernel learning
         seed: draws rows and centres
     """
@@ -375,22 +376,21 @@ def first_stage(
 
 
 SMALL = NEGLIGIBLE * 1e-10
-"""Gamma of a feature that is switched off. A later search can raise it, as it cannot raise 0."""
+"""Gamma of a feature that is switched off. A later search can raise this value, but not 0."""
 
 LOSS = 1.0
-"""Maximum loss of evidence, in nats for each of them, by which features without effect are switched
-off."""
+"""Maximum loss of evidence, in nats per feature, when features without effect are switched off."""
 
 
 SHARES = 1e-3, 1e-4, 1e-5
-"""Shares of the largest gamma below which features are switched off; the next one is tried if the
-evidence falls. Where the largest gamma is that of a wave, a feature with a thousandth of it may
+"""Fractions of the largest gamma below which features are switched off; the next one is tried if
+the evidence falls. If the largest gamma belongs to a wave, a feature with a thousandth of it may
 still have a large linear effect."""
 
 
 def reductions(kernel: Kernel, n_features: int) -> Iterator[tuple[Kernel, int]]:
-    """Yield the kernel with fewer and fewer features switched off, and their number, while it is
-    above 0."""
+    """Yield the kernel with fewer and fewer features switched off, and the number of these features
+    as long as it is positive."""
     for share in SHARES:
         reduced = switched_off(kernel, n_features, share)
         removed = kernel.effective(n_features) & ~reduced.effective(n_features)
@@ -399,10 +399,10 @@ def reductions(kernel: Kernel, n_features: int) -> Iterator[tuple[Kernel, int]]:
 
 
 def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
-    """Return the kernel without the features whose gamma is below this share of the largest.
+    """Return the kernel without the features whose gamma is below this fraction of the largest.
 
-    Their gamma becomes ``SMALL``, as do such gammas of directions; entries of directions in such
-    features become 0. A gamma that is 0 stays 0.
+    Their gamma becomes ``SMALL``, as do equally small gammas of directions; directions' entries for
+    such features become 0. A gamma of 0 is not changed.
     """
 
     def small(gamma: Float) -> tuple[float, ...]:
@@ -425,8 +425,8 @@ def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
 
 
 def without_weak_features(stage: KernelSearch) -> KernelSearch:
-    """Switch weak features off in the best kernel of a stage, unless its evidence falls by more
-    than ``LOSS`` each."""
+    """Switch off weak features in a stage's best kernel, unless the evidence falls by more than
+    ``LOSS`` nats per feature."""
     for reduced, removed in reductions(stage.kernel, stage.pool.scaling.n_inputs):
         point = stage.score(stage.design(reduced), stage.best, False)
         if point.value > stage.best.value - LOSS * removed:
@@ -439,8 +439,8 @@ def without_weak_features(stage: KernelSearch) -> KernelSearch:
 
 
 def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
-    """Double the number of centres, up to ``most``, while half of each weight or more is
-    determined; log each stage."""
+    """Double the number of centres, up to ``most``, while the mean determinedness is at least one
+    half; log each stage."""
     while True:
         count = min(2 * stage.count, most, len(stage.pool.labels))
         if stage.best.determined < 0.5 or count <= stage.count:
@@ -454,8 +454,8 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
-    """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks it on
-    all rows."""
+    """Learn a kernel for a fit's columns at fixed α and β; the strategy then checks it on all
+    rows."""
     design = instruction.design
     start = instruction.design.kernel
 

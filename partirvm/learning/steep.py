@@ -1,11 +1,11 @@
-"""Directions of a function with more detail than the evidence of a few hundred rows resolves.
+"""Directions for functions with more detail than the evidence of a few hundred rows can resolve.
 
-For a wave along an oblique direction, such as sin(4 aᵀx) of ten features, no widths of the features
-raise the evidence above that of noise alone. The mean of a process that nearly interpolates the
-targets still has gradients along ``a``. Their mean outer product becomes the metric of the next
-process, and so on (recursive feature machines: Radhakrishnan et al. 2024, *Science* 383:1461);
-within ten turns, the metric has the directions that matter. Rows that were left out decide, because
-the evidence does not penalise directions.
+For a wave along an oblique direction, such as sin(4 aᵀx) of ten features, no feature widths raise
+the evidence above its value for noise alone. The mean of a process that nearly interpolates the
+targets still has gradients along ``a``. The gradients' mean outer product becomes the metric of the
+next process, and so on (recursive feature machines: Radhakrishnan et al. 2024, *Science* 383:1461);
+within ten turns, the metric contains the directions that matter. Left-out rows decide whether to
+use it, because the evidence does not penalise directions.
 """
 
 from dataclasses import replace
@@ -21,41 +21,42 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 LITTLE = 0.05
-"""Gain in evidence over noise alone, in nats per row, below which a kernel explains little."""
+"""Gain in evidence over noise alone, in nats per row, below which a kernel is said to explain
+little."""
 
 STEEP_ROWS = 1000
-"""Maximum number of rows that teach."""
+"""Maximum number of rows used for learning."""
 
 LEAST_ROWS = 100
-"""Minimum number of rows of which some teach and others decide."""
+"""Minimum total number of rows for learning and for the decision."""
 
 STARTS = (1.0, 2.0)
-"""Initial inverse widths, relative to that of gamma="scale"."""
+"""Initial inverse widths, relative to gamma="scale"."""
 
 STEEP_NOISE = 0.05
-"""Noise ÷ target variance while the metric is found."""
+"""Noise ÷ target variance during the search for the metric."""
 
 STEEP_TURNS = 10
 """Number of turns."""
 
 LEAST_SHARE = 1e-4
-"""Minimum gamma ÷ the largest one."""
+"""Minimum gamma as a fraction of the largest gamma."""
 
 CLIMBED = 12
-"""Maximum number of L-BFGS steps from the metric."""
+"""Maximum number of L-BFGS steps starting from the metric."""
 
 CLEAR = 2.0
-"""Minimum gain of left-out rows in standard errors."""
+"""Minimum gain on left-out rows, in standard errors."""
 
 
 def noise_alone(rows: ProcessRows) -> ProcessFit:
-    """Return the fit in which nothing but the leading columns explains the targets."""
+    """Return the fit in which only the leading columns explain the targets."""
     level = float(np.log(rows.problem.target_variance))
     return rows.levelled(ProcessFit(rows.problem.empty.kernel, level - 14.0, level))
 
 
 def explains_little(rows: ProcessRows, fit: ProcessFit) -> bool:
-    """Return True if the evidence of a fit is hardly above that of noise alone."""
+    """Return True if a fit's evidence is hardly higher than with noise alone."""
     bare = rows.evaluate(noise_alone(rows))
     return bare is not None and fit.value - bare[0] < LITTLE * len(rows.X)
 
@@ -63,14 +64,14 @@ def explains_little(rows: ProcessRows, fit: ProcessFit) -> bool:
 def steep_directions(
     sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit
 ) -> ProcessFit | None:
-    """Return a kernel of directions that predicts left-out rows clearly better than widths; None if
-    none does.
+    """Return a kernel of directions that predicts left-out rows clearly better than widths do, or
+    None if there is none.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem whose kernel is learned
         order: (n,), row numbers in random order
-        most: maximum number of rows that teach
+        most: maximum number of rows used for learning
         widths: the fit of widths
     """
     count = min(len(order) * 4 // 5, STEEP_ROWS, most)
@@ -90,14 +91,15 @@ def steep_directions(
 
 
 def steep(rows: ProcessRows) -> ProcessFit:
-    """Return a process whose metric is that of its own gradients, from the better of ``STARTS``."""
+    """Return a process whose metric follows from its gradients, from the better of the
+    ``STARTS``."""
     turned = [_turned(rows, start) for start in STARTS]
     return climb(rows, max(turned, key=lambda fit: rows.profile(fit)[0]), CLIMBED)
 
 
 def _turned(rows: ProcessRows, start: float) -> ProcessFit:
-    """Return a process in the metric of its own gradients, after ``STEEP_TURNS`` turns from equal
-    widths."""
+    """Return a process whose metric follows from its gradients, after ``STEEP_TURNS`` turns from
+    equal widths."""
     kernel = rows.problem.empty.kernel
     level = float(np.log(rows.problem.target_variance))
     logs = kernel.logs + 2 * np.log(start)
@@ -116,7 +118,7 @@ def _turned(rows: ProcessRows, start: float) -> ProcessFit:
             Args:
                 old: the radial kernel without directions
                 columns: (r,), numbers of its features
-                axes: (r, r), directions of these features in rows
+                axes: (r, r), directions of these features, one per row
                 outer: (d, d), sum of the outer products of the gradients
             """
             slopes = np.einsum("ij,jk,ik->i", axes, outer[np.ix_(columns, columns)], axes)

@@ -2,9 +2,9 @@
 centre.
 
 Errors that grow with the target, as with prices, have constant variance on a logarithmic scale.
-Densities and intervals then gain much, but the mean squared error, which the largest targets
-dominate, can rise, so a target is warped only on request. On census 8H, the negative log density
-falls from .41 to .02, and the RMSE rises from .61 to .73.
+Warping then improves densities and intervals considerably, but can raise the mean squared error,
+which the largest targets dominate, so a target is warped only on request. On census 8H, the
+negative log density falls from .41 to .02, and the RMSE rises from .61 to .73.
 """
 
 from dataclasses import replace
@@ -23,14 +23,14 @@ from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
 ROWS = 500
-"""Maximum number of rows of the processes whose evidence decides on the warp."""
+"""Maximum number of rows of the processes that decide on the warp by their evidence."""
 
 STEPS = 30
-"""Maximum number of steps of these processes."""
+"""Maximum number of L-BFGS steps of these processes."""
 
 
 def require_positive(target: TargetMap, least: float) -> None:
-    """Raise ``DataError`` if the map is a logarithm, but the ``least`` target is not positive."""
+    """Raise ``DataError`` if the map is a logarithm and the ``least`` target is not positive."""
     if target.kind == "log" and not least > 0:
         raise DataError(
             f"the target has values as low as {least:.4g}, which have no logarithm: use 'asinh'"
@@ -40,15 +40,15 @@ def require_positive(target: TargetMap, least: float) -> None:
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
     """Return the problem with the target warped.
 
-    The centre and spread of "asinh" are those of the feature warp with the highest evidence; with
-    few rows, of the mildest. Raises ``DataError`` for the logarithm unless all targets are
-    positive.
+    The centre and spread of "asinh" are taken from the feature warp with the highest evidence or,
+    with few rows, from the mildest one. Raises ``DataError`` for the logarithm unless all targets
+    are positive.
 
     Args:
-        sample: holds the rows
+        sample: the sample of rows
         problem: the problem without a warp
         warp: "log", "asinh", or "auto" for the map with the highest evidence
-        least: smallest target of all rows
+        least: the smallest target
     """
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
@@ -74,8 +74,8 @@ def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None)
     Args:
         problem: the problem without the map
         target: the map
-        t: (n, 1), targets of some rows
-        weights: (n,), their row weights, or None
+        t: (n, 1), targets of sample rows
+        weights: (n,), weights of these rows, or None
     """
     moments = ColumnMoments.of(target(t), weights)
     scale = np.where(moments.deviation > 0, moments.deviation, 1.0)

@@ -1,8 +1,8 @@
 """Directions of an exact process: eigenvectors of the mean outer product of the gradient of its
 mean.
 
-They are computed ``TURNS`` times, since the gradient sees more once the kernel follows the
-directions.
+They are computed ``TURNS`` times, since the gradients are more informative once the kernel follows
+the directions.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from partirvm.learning.forms import along_directions, turnable
 from partirvm.types import Float, Int
 
 TURNS = 3
-"""Number of turns of the directions."""
+"""Maximum number of times that the directions are computed."""
 
 TURN_STEPS = 10
 """Maximum number of L-BFGS steps after each turn."""
@@ -27,7 +27,8 @@ TURN_STEPS = 10
 def directions(
     rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()
 ) -> ProcessFit | None:
-    """Return the best kernel of directions after some turns; None if none can turn.
+    """Return the best kernel of directions after several turns; None if the kernel cannot have
+    directions.
 
     Args:
         rows: the rows of the process
@@ -50,8 +51,8 @@ def directions(
 
 
 def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> ProcessFit:
-    """Return ``widths`` along eigenvectors of the outer product at ``current``, with gammas vᵀGv of
-    its metric G."""
+    """Return the kernel of ``widths`` along eigenvectors v of the outer product at ``current``,
+    with gammas vᵀGv for its metric G."""
     outer = rows.outer_product(current)
     d = rows.X.shape[1]
     before = {
@@ -71,14 +72,14 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
     """Return True if directions raise the evidence enough.
 
-    With less than one nat for each angle, left-out rows preferred them in one of 27 fits to nine
-    datasets, by a gain that new rows did not confirm; consulting them would take most of the
-    search.
+    With a gain of less than one nat per angle, left-out rows preferred directions in one of 27 fits
+    to nine datasets, and new rows did not confirm the gain; using left-out rows would take most of
+    the search time.
 
     Args:
         widths: the fit of widths
         turned: the fit of directions, or None
         d: number of directions
-        share: least gain in nats for each angle between two directions
+        share: minimum gain in nats for each angle between two directions
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2

@@ -1,5 +1,5 @@
-"""Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds
-them by name."""
+"""Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` maps
+names to likelihoods."""
 
 from typing import Any
 
@@ -16,18 +16,17 @@ POOLED = IndicatorLikelihood()
 LIKELIHOODS: dict[str, Likelihood] = {
     each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX)
 }
-"""Likelihoods by name. An entry in this dictionary makes a likelihood available under its
-``words``."""
+"""Likelihoods by name. Adding an entry makes a likelihood available under its ``words``."""
 
 MANY_ROWS = 50_000
 """Above this number of rows, two classes are pooled by default: on 220,551 rows of skin_nonskin,
-.04 % are wrong after 5 CPU seconds; with a logistic link, .03 % after 135. On 6,000 rows of magic,
-the log loss would rise by .003 to .01."""
+.04 % are misclassified after 5 CPU seconds; with a logistic link, .03 % after 135. On 6,000 rows of
+magic, pooling would raise the log loss by .003 to .01."""
 
 
 def likelihood_for(n_classes: int, word: str, n_rows: int = 0) -> Likelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of
-    the option ``likelihood``. Raises ``KeyError``."""
+    the option ``likelihood``. Raises ``KeyError`` if there is none."""
     if n_classes and n_rows > MANY_ROWS and word == "auto":
         return POOLED
     for likelihood in LIKELIHOODS.values():
@@ -42,11 +41,12 @@ def likelihood_for(n_classes: int, word: str, n_rows: int = 0) -> Likelihood:
 def requested_likelihood(
     classes: tuple[Any, ...] | None, request: Request, n_rows: int
 ) -> Likelihood:
-    """Return the likelihood of a request. Raises ``UsageError`` for a word of another target.
+    """Return the likelihood of a request. Raises ``UsageError`` for a value that belongs to another
+    kind of target.
 
     Args:
-        classes: of the target, None for a number
-        request: the options, of which likelihood is read
+        classes: classes of the target, None for a numeric target
+        request: the options, of which likelihood is used
         n_rows: number of rows
     """
     Check("word", words_of(classes=classes is not None))("likelihood", request.likelihood)
@@ -55,8 +55,8 @@ def requested_likelihood(
 
 
 def words_of(*, classes: bool | None) -> tuple[str, ...]:
-    """Return the option values that select a likelihood in classification (``classes=True``), in
-    regression, or in either (None)."""
+    """Return the option values that select a likelihood for classification (``classes=True``), for
+    regression, or for either (None)."""
     words = (
         word
         for likelihood in LIKELIHOODS.values()

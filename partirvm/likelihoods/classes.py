@@ -1,5 +1,5 @@
-"""Likelihoods of classes, fitted by the Laplace approximation: a quadratic at the mode of the
-weights, pass by pass."""
+"""Class likelihoods, fitted by the Laplace approximation: a quadratic at the mode of the weights,
+which is found pass by pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,16 +31,16 @@ from partirvm.spec.problem import (
 from partirvm.types import Columns, Float, Int
 
 CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
-"""By ``effort``, the minimum gain of a classification in rounds; see ``ClassRounds``."""
+"""Minimum gain of a classification in rounds, by ``effort``; see ``ClassRounds``."""
 
 OF_CLASSES = frozenset({"class_weight"})
-"""The options that likelihoods of classes take."""
+"""The options that class likelihoods accept."""
 
 
 @dataclass(frozen=True)
 class ClassRounds(RoundTraits):
-    """Rounds of a classification: the minimum gain is ``CLASS_GAIN`` times min(slope · log loss,
-    most)."""
+    """Traits of a classification's rounds: the minimum gain is ``CLASS_GAIN`` times min(slope · log
+    loss, most)."""
 
     slope: float = 1.0
     most: float = inf
@@ -51,15 +51,15 @@ class ClassRounds(RoundTraits):
 
 @dataclass(frozen=True)
 class Indicators(WorkingTargets):
-    """The indicators of classes, which share their noise."""
+    """Class indicators with a shared noise variance."""
 
     search: str = "classes"
     first_share: float = 0.1
     shared_noise: bool = True
 
     def of_process(self, problem: Problem, t: Float) -> Float:
-        """Return standardised indicators (n, C) for class codes (n, 1), for two classes only that
-        of the second."""
+        """Return standardised indicators (n, C) for class codes (n, 1); for two classes, only the
+        second class's indicator."""
         K = problem.n_classes
         counts = np.bincount(np.asarray(problem.codes), minlength=K)
         first = int(K == 2)
@@ -68,8 +68,8 @@ class Indicators(WorkingTargets):
         return np.asarray(indicators[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
 
     def of_levels(self, problem: Problem, t: Float) -> Float:
-        """Return indicators (n, C) for class codes (n, 1), for two classes only that of the
-        second."""
+        """Return indicators (n, C) for class codes (n, 1); for two classes, only the second class's
+        indicator."""
         indicators = targets(t[:, 0], problem.n_classes)
         if problem.n_classes == 2:
             return indicators[:, 1:]
@@ -77,18 +77,18 @@ class Indicators(WorkingTargets):
 
 
 INDICATORS = Indicators()
-"""What every likelihood of classes learns the kernel from."""
+"""The working targets from which every class likelihood learns the kernel."""
 
 
 @dataclass(frozen=True)
 class ClassLikelihood(Likelihood):
-    """A classification likelihood, fitted by Newton steps; it is named after its link."""
+    """A classification likelihood, fitted by Newton steps and named after its link."""
 
     name: str
     words: tuple[str, ...]
     binary: bool = False
     classifies: bool = True
-    dense: bool = False  # stored in checkpoints of 0.1
+    dense: bool = False  # stored in checkpoints of version 0.1
     at_once: int = 10**6
 
     working = INDICATORS
@@ -137,13 +137,13 @@ class ClassLikelihood(Likelihood):
 
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
-    """Return the fields of a history line for a classification fit.
+    """Return the history line's fields for a classification fit.
 
     Args:
         fit: the fit
-        log_loss: of the training rows, in nats
+        log_loss: log loss of the training rows, in nats
         error: error rate of the training rows
-        scores: of the held-out rows, or None
+        scores: scores on the held-out rows, or None
     """
     facts = {
         "rows": fit.n,
@@ -161,17 +161,17 @@ def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[s
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it.
+    """A fit of the columns of ``design`` by Newton steps, until ``rule`` ends it.
 
     Attributes:
         design: the columns
         likelihood: name of the link
-        start: α and weights at the start
-        rule: when the fit ends
-        rows: its rows, None for all
-        prior: of α
+        start: initial α and weights
+        rule: determines when the fit ends
+        rows: the fit's rows, None for all
+        prior: the prior of α
         search: the current step, None before the first pass
-        reason: why the fit has ended, or None
+        reason: the reason why the fit has ended, or None
     """
 
     design: Design
@@ -184,8 +184,8 @@ class Newton(PassFit):
     reason: Termination | None = None
 
     def _first(self) -> tuple[Int, Float, Float]:
-        """Return the labels of the columns, their initial α (M,), which is NaN if new, and weights
-        (M, C)."""
+        """Return the labels of the columns, their initial α (M,), which is NaN for new columns, and
+        their initial weights (M, C)."""
         labels = self.design.all_labels
         start = self.start
         assert start.weights is not None

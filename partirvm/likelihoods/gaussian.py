@@ -1,8 +1,8 @@
 """The Gaussian likelihood of a numeric target: t = Φw + noise of variance σ² = 1/β.
 
-Gram statistics over the rows are sufficient, so that fits are dense: one pass gives the statistics
-of new columns, and α and β are found without further passes. Several targets share columns and α;
-each target has a separate β.
+Gram statistics over the rows are sufficient, so fits are dense: one pass computes the statistics of
+new columns, and α and β are found without further passes. Several targets share columns and α; each
+target has a separate β.
 """
 
 from collections.abc import Sequence
@@ -38,21 +38,21 @@ from partirvm.spec.problem import (
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
-"""Maximum bound on the relative rounding error of a residual from statistics that no pass has to
-recompute."""
+"""Largest bound on the relative rounding error of a residual from statistics at which no pass has
+to recompute it."""
 
 FIRST_NOISE = 0.1
 """Initial σ² as a fraction of the target variance (Tipping's choice)."""
 LEAST_NOISE = 0.1
-"""Minimum σ² as a fraction of the mean squared error of rows left out of kernel learning
-(`left_out_square`). Without it, the evidence of few rows can be largest where every row is a vector
+"""Minimum σ² as a fraction of the mean squared error on rows left out of kernel learning
+(`left_out_square`). Without it, the evidence of few rows can be largest when every row is a vector
 and nothing is left for the noise."""
 
 
 @dataclass(frozen=True)
 class Solve(DenseFit):
-    """A dense fit: iterations of a ``solver`` of ``core.solvers`` from ``start`` until ``rule``
-    ends the fit."""
+    """A dense fit: a ``solver`` from ``core.solvers`` iterates from ``start`` until ``rule`` ends
+    the fit."""
 
     start: HyperState
     rule: StopRule
@@ -64,7 +64,7 @@ class Solve(DenseFit):
 
 @dataclass(frozen=True)
 class GaussianLikelihood(Likelihood):
-    """Likelihood of regression with Gaussian noise, whose variance is estimated or given."""
+    """Regression likelihood with Gaussian noise of estimated or given variance."""
 
     name: str = "gaussian"
     words: tuple[str, ...] = ("auto", "gaussian")
@@ -77,9 +77,9 @@ class GaussianLikelihood(Likelihood):
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: Problem) -> HyperState:
-        """Return the fit without columns, whose prediction is the target's mean. σ² starts at most
-        at the squared error of left-out rows: from .1 of the variance, some smooth functions with
-        little noise end as noise alone."""
+        """Return the fit without columns, whose prediction is the target's mean. The initial σ² is
+        at most the squared error on left-out rows: from .1 of the variance, fits to some smooth
+        functions with little noise end with noise alone."""
         target_variance: float | Float = problem.target_variance or 1.0
         if problem.target_variances is not None:
             target_variance = problem.target_variances
@@ -116,7 +116,7 @@ class GaussianLikelihood(Likelihood):
         *statistics: Any,
         warm: Start | None = None,
     ) -> HyperState:
-        """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's
+        """Return the fit at the old α and β; the α of new columns is derived from Tipping & Faul's
         optimum."""
         (block,) = statistics
         labels = new.all_labels
@@ -151,15 +151,15 @@ class GaussianLikelihood(Likelihood):
         left_out: bool,
         corrected: bool = False,
     ) -> tuple[Pass, ...]:
-        """Return passes for leave-one-out errors and a residual pass; with many rows, a precise
-        residual needs none."""
+        """Return passes for leave-one-out errors and a residual pass; with many rows, a
+        sufficiently precise residual requires no pass."""
         current = fit.posterior
         precise = np.all(np.asarray(current.rounding) <= PRECISE * np.asarray(current.residual))
         passes: list[Pass] = []
         one_target = problem.n_targets == 1
         if left_out and not fit.fixed_noise and (one_target or corrected):
             sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
-            # with several targets, their mean is used
+            # with several targets, the mean is used
             least = problem.left_out_square if one_target else 0.0
             betas = np.atleast_1d(fit.beta).tolist()
             for k, target in enumerate(current.targets or (current,)):
@@ -235,7 +235,8 @@ class GaussianLikelihood(Likelihood):
 
 
 def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
-    """Return the fit with the calibration from the left-out errors of its target, if it has one."""
+    """Return the fit with the calibration from its left-out errors, if it has exactly one
+    target."""
     if len(left_out) != 1:
         return replace(fit, calibration=None, left_out=None)
     calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
@@ -244,7 +245,7 @@ def _calibrated(fit: HyperState, left_out: tuple[LeftOut, ...]) -> HyperState:
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
-    """Return the fit with the statistics of its columns over other rows added, at the same α and
+    """Return the fit after adding its columns' statistics over other rows, with unchanged α and
     β."""
     return fit.restarted(
         fit.statistics.merge(GramStatistics.of(fit.labels, block)), fit.alpha, fit.beta
@@ -252,7 +253,7 @@ def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
 
 
 def left_out_diagnostics(problem: Problem, fit: Any) -> Sequence[NumberDiagnostics]:
-    """Return the diagnostics of left-out rows, in the target's units, if any."""
+    """Return the diagnostics of left-out rows in the target's units, if there are any."""
     scaling = problem.empty.scaling
     diagnostics = getattr(fit, "left_out", None)
     if diagnostics is None:
@@ -261,12 +262,12 @@ def left_out_diagnostics(problem: Problem, fit: Any) -> Sequence[NumberDiagnosti
 
 
 def root_mean(errors: Float) -> float:
-    """Return the root mean square over targets of the root mean square errors (T,)."""
+    """Return the root mean square of the targets' root mean square errors (T,)."""
     return float(np.sqrt((errors**2).mean()))
 
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
-    """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its
+    """Start a fit of ``statistics``, whose first columns are the columns of ``fit``, and sort the
     columns by ``labels``."""
     beta = fit.beta
     M = len(fit.labels)
@@ -281,8 +282,8 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
-    """Return the history fields for the noise variance of standardised targets with these scales
-    (T,)."""
+    """Return the history fields for the ``variance`` of the noise of standardised targets with
+    these scales (T,)."""
     return {
         "noise_variance": float(np.mean(scale**2 * variance)),
         "noise_sd": root_mean(scale * np.sqrt(variance)),

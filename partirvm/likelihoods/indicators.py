@@ -1,14 +1,14 @@
-"""Classes by least squares: the Gaussian likelihood of their indicators, which share α, β and hence
-Σ.
+"""Classification by least squares: a Gaussian likelihood for class indicators, which share α, β and
+hence Σ.
 
 The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve
-all of them, so that a dense fit of K classes costs as much as one numeric target
+all indicators, so that a dense fit of K classes costs as much as a fit of one numeric target
 (``core.updates``). Left-out errors choose the ramp that turns predictors into probabilities
-(``core.ramp``), after each fit and in one pass over at most ``ROWS`` rows.
+(``core.ramp``), in one pass over at most ``ROWS`` rows after each fit.
 
-Unlike Newton steps on a softmax, least squares also fits rows that are already far on the right
-side. On digits and pendigits it makes a third fewer errors with the same kernel, and has half the
-log loss (``benchmarks/classification``).
+Unlike Newton steps on a softmax, least squares also fits rows that are already far on the correct
+side. On digits and pendigits, it makes a third fewer errors than Newton steps with the same kernel,
+at half the log loss (``benchmarks/classification``).
 """
 
 from dataclasses import dataclass, replace
@@ -34,15 +34,15 @@ ROWS = 5000
 """Maximum number of left-out rows used to choose a ramp."""
 
 VALUES = 500_000
-"""Maximum number of their predictors."""
+"""Maximum number of these rows' predictors."""
 
 LOOSE = 100.0
-"""Tolerance of each output, as a multiple of the usual one: tighter fits take ten times as long and
-gain nothing on left-out rows."""
+"""Tolerance per output, as a multiple of the usual tolerance: tighter fits take ten times as long
+and gain nothing on left-out rows."""
 
 LEAST_FALL = 10.0
-"""Twice the vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats, or by this
-multiple of it as a fraction."""
+"""Doubling the number of vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats,
+or relatively by this multiple of ``CLASS_GAIN``."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class IndicatorLikelihood(GaussianLikelihood):
         left_out: bool,
         corrected: bool = False,
     ) -> tuple[Pass, ...]:
-        """Return the residual pass of a fit that lost digits, or that of left-out rows; a last fit
-        needs no more."""
+        """Return the residual pass for a fit that lost digits, or else the pass for left-out rows;
+        a last fit needs neither."""
         if last:
             return ()
         current = fit.posterior
@@ -126,5 +126,5 @@ class IndicatorLikelihood(GaussianLikelihood):
         return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)
 
     def objective(self, fit: HyperState) -> float:
-        """Return the log density of left-out rows."""
+        """Return the total log density of left-out rows in nats."""
         return float(-fit.ramp.loss * fit.n)

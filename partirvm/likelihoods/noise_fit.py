@@ -1,15 +1,15 @@
-"""The fit of an input-dependent noise variance to left-out errors.
+"""Fits of an input-dependent noise variance to left-out errors.
 
-Errors e_n of left-out rows have variances v_n, from the uncertainty of the weights, plus a noise
-variance whose logarithm is a sparse linear function of a few centres:
+The variance of a left-out row's error e_n is v_n, due to the uncertainty of the weights, plus a
+noise variance whose logarithm is a sparse linear function of kernels at a few centres:
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
 
-with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of the
+with c the mean of e² − v. Each weight has a separate precision, which maximises the evidence of the
 Laplace approximation by MacKay's rule (Tipping 2001, eq. 16). The curvature is the Fisher
 information, ½(E/V)² for a row with noise variance E and total variance V. Logarithms of squared
 errors (Kersting et al. 2007) would need 2.5 times as many rows. The columns of the mean are then
-refitted to weighted rows, which are left out again. Kernels compete by evidence.
+refitted to weighted rows, and left-out errors are computed again. Kernels are chosen by evidence.
 """
 
 from collections.abc import Iterable
@@ -41,33 +41,33 @@ MOST_ROWS = 8192
 """Maximum number of left-out rows for local noise."""
 
 MOST_VALUES = 1 << 20
-"""Maximum number of their input values."""
+"""Maximum number of these rows' input values."""
 
 MULTIPLES = (4.0, 1.0, 0.25, 0.0625)
-"""Factors of the mean's gammas."""
+"""Factors applied to the mean's gammas."""
 
 EQUAL = (4.0, 1.0, 0.25)
 """Equal gammas of all features, as multiples of "scale", 1/(features × variance)."""
 
 DEPENDENT = 0.01
-"""With "auto", the p-value of the test of constant noise above which no log variance is fitted."""
+"""With "auto", the p-value in the test for constant noise above which no log variance is fitted."""
 
 TESTED = 16
 """Maximum number of centres in this test."""
 
 CLEAR = 1.0
-"""With "auto", the minimum gain in log density of left-out rows, in standard errors."""
+"""With "auto", the minimum gain in the log density of left-out rows, in standard errors."""
 
 LEAST_ALPHA = 0.3
-"""Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at
-most. Without it, fits to a few hundred rows predict a tenth of the error in places (concrete: NLPD
-3.5; with it, 3.1)."""
+"""Minimum α, at which a weight of one prior standard deviation changes the log variance by at most
+±1.8. Without this limit, fits to a few hundred rows predict a tenth of the error in places
+(concrete: NLPD 3.5; with the limit, 3.1)."""
 
 LARGEST_ALPHA = 1e4
 """The α above which a column is deleted."""
 
 STEEPEST = 30.0
-"""Maximum of |g|, so that exponentials stay finite."""
+"""Maximum of |g|, so that exponentials remain finite."""
 
 STEPS = 20
 """Maximum number of Newton steps for each α."""
@@ -76,7 +76,7 @@ UPDATES = 100
 """Maximum number of updates of α."""
 
 TOLERANCE = 1e-3
-"""Change of objective and evidence, in nats, at convergence."""
+"""Change in the objective and in the evidence, in nats, at convergence."""
 
 FOLDS = 4
 """Number of folds by which local and constant noise are compared."""
@@ -84,12 +84,12 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """A noise model.
+    """A noise model and its variances at the left-out rows.
 
     Attributes:
         noise: the model
-        rows: numbers of the left-out rows (n,)
-        factors: the noise variance at these rows ÷ that of a fit without the row, as in
+        rows: the left-out row numbers (n,)
+        factors: the noise variance at each row ÷ its value from a fit without the row, as in
             ``LeftOut.scaled`` (n,)
     """
 
@@ -100,15 +100,15 @@ class FittedNoise:
 
 @dataclass(frozen=True)
 class NoiseFit(DenseFit):
-    """Fit of a log variance to left-out errors.
+    """A fit of a log variance to left-out errors.
 
     The result is None if constant noise is as good or, without ``always``, unless local noise is
     clearly better.
 
     Attributes:
-        design: that of the mean
+        design: the design of the mean
         points: raw inputs (n, d)
-        left_out: the left-out errors of these rows
+        left_out: the left-out errors at these points
         always: True if local noise was requested
     """
 
@@ -150,10 +150,10 @@ class NoiseFit(DenseFit):
 def _best_fit(
     blocks: Iterable[Float], squares: Float, variances: Float, on_step: OnStep
 ) -> tuple[int, "LogVariance"]:
-    """Return the number of the basis functions with the largest evidence, and their fit.
+    """Return the number of the block with the largest evidence, and its fit.
 
     Args:
-        blocks: competing basis functions, (n, M) each
+        blocks: alternative blocks of basis functions, (n, M) each
         squares: e² (n,)
         variances: v (n,)
         on_step: called after each fit
@@ -172,7 +172,7 @@ def _clearly_better(by_row: Float, level: float, squares: Float, variances: Floa
     errors.
 
     Args:
-        by_row: local noise variance at each row, from fits without it (n,)
+        by_row: local noise variance at each row, from fits without the row (n,)
         level: constant noise variance
         squares: e² (n,)
         variances: v (n,)
@@ -184,26 +184,26 @@ def _clearly_better(by_row: Float, level: float, squares: Float, variances: Floa
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
-    """Return the rows for the fit of a log variance, a subset of the left-out rows; None if there
-    are too few."""
+    """Return the subset of the left-out rows to which a log variance is fitted; None if there are
+    too few."""
     n = len(left_out.rows)
     return None if n < FEWEST else left_out.take(evenly(n, rows_of_fit(n, n_features)))
 
 
 def rows_of_fit(n: int, n_features: int) -> int:
-    """Return how many of ``n`` rows the log variance is fitted to."""
+    """Return to how many of ``n`` rows the log variance is fitted."""
     return min(n, MOST_ROWS, max(MOST_VALUES // n_features, FEWEST))
 
 
 def kernels_for(design: Design, points: Float) -> list[Kernel]:
-    """Return the kernels that compete, given the design of the mean and points (n, d) in the
-    kernel's coordinates."""
+    """Return the candidate kernels, given the design of the mean and points (n, d) in the kernel's
+    coordinates."""
     kernels: list[Kernel] = []
     first = design.kernels[0] if design.kernels else None
     if first is not None and first.local:
         kernels += [first.rescaled(multiple) for multiple in MULTIPLES]
         if not isinstance(kernels[0], Family) or isinstance(kernels[0], Categorical):
-            return kernels  # equal widths are wrong for categories
+            return kernels  # equal widths do not suit categories
     variance = points.var(axis=0)
     scale = np.zeros(len(variance))
     np.divide(1.0, len(variance) * variance, out=scale, where=variance > 0)
@@ -216,7 +216,7 @@ def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Fl
     """Return True if the errors are unlikely under constant noise.
 
     Args:
-        kernels: those that compete; one of each kind is tested
+        kernels: the candidate kernels; one of each kind is tested
         points: inputs in the kernels' coordinates (n, d)
         squares: e² (n,)
         variances: v (n,)
@@ -229,7 +229,7 @@ def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Fl
 
 
 def evenly(n: int, count: int) -> Int:
-    """Return at most ``count`` evenly spaced numbers below n."""
+    """Return at most ``count`` evenly spaced integers below n."""
     count = min(n, count)
     return np.arange(count, dtype=np.int64) * n // max(count, 1)
 
@@ -239,9 +239,9 @@ class LogVariance:
     """A log variance g = Φa.
 
     Attributes:
-        weights: a, zero for deleted columns (M,)
+        weights: a (M,), 0 for deleted columns
         level: c
-        log_evidence: in nats
+        log_evidence: the log evidence in nats
     """
 
     weights: Float
@@ -286,10 +286,10 @@ def _evidence(mode: Float, value: float, alpha: Float, gram: Float) -> tuple[flo
     """Return the log evidence of the Laplace approximation, and the next α (M,).
 
     Args:
-        mode: of the weights (M,)
-        value: log likelihood there
+        mode: mode of the weights (M,)
+        value: log likelihood at the mode
         alpha: α (M,)
-        gram: the likelihood's precision of the weights there (M, M)
+        gram: the likelihood's precision of the weights at the mode (M, M)
     """
     factor = lapack.dpotrf(gram + np.diag(alpha), lower=1)[0]
     inverse = lapack.dtrtrs(factor, np.eye(len(mode)), lower=1)[0]
@@ -301,13 +301,13 @@ def _evidence(mode: Float, value: float, alpha: Float, gram: Float) -> tuple[flo
 
 
 def overall_level(squares: Float, variances: Float) -> float:
-    """Return c, the mean of e² − v, but at least a millionth of the mean of e²."""
+    """Return c, the mean of e² − v, bounded below by a millionth of the mean of e²."""
     mean = float(np.mean(squares))
     return max(mean - float(np.mean(variances)), 1e-6 * mean)
 
 
 def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
-    """Return the noise variance of each row (n,) from a fit to the other ``FOLDS`` − 1 folds."""
+    """Return the noise variance at each row (n,) from a fit to the other ``FOLDS`` − 1 folds."""
     by_row = np.empty(len(squares))
     fold = np.arange(len(squares)) % FOLDS
     for number in range(FOLDS):
@@ -320,10 +320,11 @@ def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
 
 
 def dependence(block: Float, squares: Float, variances: Float) -> float:
-    """Return the p-value of an F test that the log squares do not depend linearly on the columns.
+    """Return the p-value of an F test of the hypothesis that the log squares do not depend linearly
+    on the columns.
 
-    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), on logarithms because
-    of heavy tails.
+    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), applied to logarithms
+    because of heavy tails.
     """
     logs = np.log(np.maximum(squares / (variances + overall_level(squares, variances)), 1e-10))
     logs -= logs.mean()
@@ -342,8 +343,8 @@ class LogLikelihood(NamedTuple):
     """The log likelihood of log variances g.
 
     Attributes:
-        value: in nats, without its constant
-        slope: its derivative by g (n,)
+        value: the log likelihood in nats, up to a constant
+        slope: the derivative with respect to g (n,)
         curvature: the expected curvature (n,)
     """
 
@@ -355,15 +356,16 @@ class LogLikelihood(NamedTuple):
 def _mode(
     columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float, gram: Float
 ) -> tuple[Float, float, Float]:
-    """Return the weights' mode at this α by Newton steps, and log likelihood and ``_gram`` there.
+    """Return the weights' mode at this α, found by Newton steps, and the log likelihood and
+    ``_gram`` at the mode.
 
     Args:
         columns: basis functions (n, M)
         squares: e² (n,)
         variances: v (n,)
-        weights: at the start (M,)
+        weights: initial weights (M,)
         alpha: α (M,)
-        gram: the likelihood's precision of the weights, near the start (M, M)
+        gram: the likelihood's precision of the weights near the initial weights (M, M)
     """
 
     def at(w: Float) -> tuple[float, LogLikelihood]:
@@ -388,7 +390,7 @@ def _mode(
         best = density
         weights = weights + step
         likelihood = trial
-        if gain > 1.0:  # nearer to the mode, an older one will do
+        if gain > 1.0:  # nearer to the mode, an older ``gram`` suffices
             gram = _gram(columns, likelihood.curvature)
         if gain < TOLERANCE:
             break
@@ -396,8 +398,8 @@ def _mode(
 
 
 def _gram(columns: Float, curvature: Float) -> Float:
-    """Return the likelihood's precision (M, M) of the weights; a product of one factor with itself
-    halves the work."""
+    """Return the likelihood's precision (M, M) of the weights; a symmetric product takes half the
+    work."""
     root = columns * np.sqrt(curvature)[:, None]
     return np.asarray(root.T @ root)
 

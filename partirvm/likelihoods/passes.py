@@ -25,12 +25,12 @@ from partirvm.spec.problem import Draw
 from partirvm.types import PANEL_ROWS, Float, Int
 
 COPY = 1e-12
-"""Fraction below its peak within which a kernel value is that of a row and its copy."""
+"""Relative distance from its peak within which a kernel value means that two rows are equal."""
 
 FLOOR = 0.3
-"""Classification candidates are drawn at random, in Newton fits with chances proportional to 1 − p
-of a row's class + this constant. At 0, mislabelled rows are drawn, at large values any rows; values
-between gave the highest evidence."""
+"""Classification candidates are drawn at random; in Newton fits, the probability is proportional to
+1 − p of the row's class plus this constant. With 0, mislabelled rows are drawn; with large values,
+arbitrary rows; intermediate values gave the highest evidence."""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
@@ -41,14 +41,14 @@ def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
 
 @dataclass(frozen=True)
 class GramPass(Pass, name="gram", designs=("kept", "new")):
-    """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a
+    """Pass for the Gram products of ``new`` columns with ``kept`` and ``new`` ones: a
     ``core.statistics.GramBlock``.
 
     Attributes:
-        kept: the columns of the statistics to be extended
-        new: new columns
-        offset: that of these statistics (M_kept, T)
-        diagonal: True computes only the diagonal of the products of ``new`` with itself
+        kept: the columns in the statistics to be extended
+        new: the new columns
+        offset: the offset of these statistics (M_kept, T)
+        diagonal: True to compute only the diagonal of the products of ``new`` with itself
         n_classes: number of classes whose indicators are the targets, or 0
     """
 
@@ -67,7 +67,7 @@ class GramPass(Pass, name="gram", designs=("kept", "new")):
 
 @dataclass(frozen=True)
 class ResidualPass(Pass, name="residual", designs=("design",)):
-    """Pass for residuals of the mean μ (M, T), for classes of indicators: a
+    """Pass for the residuals of the mean μ (M, T), for classes the residuals of indicators: a
     ``core.statistics.ResidualStatistics``."""
 
     design: Design
@@ -84,17 +84,17 @@ class ResidualPass(Pass, name="residual", designs=("design",)):
 class ErrorPass(Pass, name="error", designs=("design",)):
     """Pass for the rows with the largest errors: a ``LargestErrors``.
 
-    For numbers, and indicators of classes, the error is |t − Φμ|. With the ``likelihood`` of a link
-    it is 1 − p_t, with p_t the probability of the row's class.
+    For numbers and class indicators, the error is |t − Φμ|. With the ``likelihood`` of a link, it
+    is 1 − p_t, where p_t is the probability of the row's class.
 
     Attributes:
         design: Φ
         mean: μ (M, T)
         select: number of rows to find
-        exclude: numbers of rows that are left out of the search
+        exclude: row numbers excluded from the search
         likelihood: name of a link, or ""
-        draw: a seed with which rows are drawn, with probabilities proportional to 1 − p_t +
-            ``FLOOR`` or, for indicators, to the squared error
+        draw: a seed to draw rows at random, with probabilities proportional to 1 − p_t + ``FLOOR``
+            or, for indicators, to the squared error
         n_classes: number of classes whose indicators are the targets, or 0
     """
 
@@ -126,7 +126,7 @@ class ErrorPass(Pass, name="error", designs=("design",)):
 
 
 def _own(design: Design, panel: Panel) -> OwnColumns:
-    """Return the rows of the panel that are centres, by position, each with its columns."""
+    """Return the panel's rows that are centres, by position, with the columns of each."""
     own_columns = []
     for place in np.flatnonzero(np.isin(panel.rows, design.rows)).tolist():
         columns = np.flatnonzero(design.rows == panel.rows[place])
@@ -135,8 +135,8 @@ def _own(design: Design, panel: Panel) -> OwnColumns:
 
 
 def _copies(design: Design, block: Float) -> OwnColumns:
-    """Return the rows of Φ that equal centres, by position, with the columns: two such rows equal
-    one of weight two."""
+    """Return the rows of Φ that equal centres, by position, with the columns of each: two equal
+    rows are equivalent to one row of weight two."""
     equal = block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks()
     rows, columns = np.nonzero(equal)
     places, first = np.unique(rows, return_index=True)
@@ -146,7 +146,7 @@ def _copies(design: Design, block: Float) -> OwnColumns:
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass, name="residual", designs=("design",)):
-    """Pass for left-out errors of a fit of one target: a ``core.left_out.LeftOut``.
+    """Pass for the left-out errors of a fit with one target: a ``core.left_out.LeftOut``.
 
     Attributes:
         design: Φ
@@ -218,7 +218,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or
     ``ClassScores``.
 
-    ``stated`` is the model with the predicted uncertainty, ``multiples`` (T, L) are the half widths
+    ``stated`` is the model with the predicted uncertainty; ``multiples`` (T, L) are the half widths
     of its intervals at the ``STATED_LEVELS``, in standard deviations.
     """
 
@@ -231,7 +231,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
         return cls(model.predictive, model.multiples(STATED_LEVELS))
 
     def statistic(self, tile: Any) -> Any:
-        """Return the scores of one tile; the moments of its rows are computed at once, as
+        """Return the scores of one tile; the moments of all its rows are computed together, as
         ``local.cells`` requires."""
         if not isinstance(self.stated, Model):
             return super().statistic(tile)
@@ -260,13 +260,13 @@ class ScorePass(Pass, name="held-out", held_out=True):
 @dataclass(frozen=True)
 class SlopePass(Pass, name="slope", designs=("design",)):
     """Pass for the evidence's derivatives (p,) with respect to log kernel parameters: Σ D ∘ ∂Φ/∂
-    log parameter, with D that of ``core.tied``.
+    log parameter, with D as in ``core.tied``.
 
     Attributes:
         design: Φ
         mean: μ (M, T)
-        covariance: Σ (T, M, M); class indicators share it (1, M, M)
-        beta: noise precision (T,); class indicators share it
+        covariance: Σ (T, M, M); (1, M, M) for class indicators, which share it
+        beta: noise precision (T,), shared by class indicators
         n_classes: number of classes whose indicators are the targets, or 0
     """
 
@@ -290,7 +290,7 @@ class SlopePass(Pass, name="slope", designs=("design",)):
 
 @dataclass(frozen=True)
 class InputGradientPass(Pass, name="input gradient", designs=("design",)):
-    """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over
+    """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates, summed over
     the columns of μ.
 
     Its eigenvectors are the directions in which f changes most and least (Trivedi et al. 2014, "A

@@ -1,7 +1,8 @@
-"""Local residuals: what the nearest training rows tell about a model's error at a new row.
+"""Local residuals: corrections of a model at a new row, based on its errors at the nearest training
+rows.
 
-``metric`` defines the coordinates in which nearness is measured; ``kriging`` predicts a row's error
-from those of its neighbours, and searches for the local kernel; ``cells`` finds the exact nearest
-rows; ``residuals`` holds a model's training rows. ``fit.local_residuals`` is the stage of a fit
-that decides whether a model has them.
+``metric`` defines the coordinates in which distances are measured; ``kriging`` predicts a row's
+error from its neighbours' errors, and searches for the local kernel; ``cells`` finds the exact
+nearest rows; ``residuals`` holds a model's training rows. ``fit.local_residuals`` is the stage of a
+fit that decides whether a model has local residuals.
 """

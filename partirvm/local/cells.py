@@ -1,12 +1,13 @@
-"""The rows of local residuals, sorted into cells of nearby rows, and the exact nearest-row search.
+"""The training rows for local residuals, sorted into cells of nearby rows, and the exact
+nearest-row search.
 
-A record holds a row's point in a metric (r,), its error for each of T targets, the logarithm of its
-noise factor, the inverse of its weight, and its number before shuffling. Records are sorted by
-their leaf in a k-d tree built on some of the points (``leaf_order``); consecutive records form a
-cell, whose rows lie in a box. They are in memory, or in a Zarr array whose chunks are the cells. A
-search looks for a point's nearest rows in the cell with the nearest box, and then in all cells
-whose boxes are no farther than the last of these rows. Its result therefore does not depend on the
-cells.
+A record contains a row's point in a metric (r,), its error for each of T targets, the logarithm of
+its noise factor, the inverse of its weight, and its number before shuffling. Records are sorted by
+their leaf in a k-d tree built on a subset of the points (``leaf_order``); consecutive records form
+a cell, whose rows lie in a box. The records are stored in memory, or in a Zarr array whose chunks
+are the cells. A search finds a point's nearest rows in the cell with the nearest box, and then
+searches all cells whose boxes are no farther than the last of these rows. The result therefore does
+not depend on the cells.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,7 @@ NUMBER = -1
 """Column of a record with the row's number."""
 
 CELL_BYTES = 1 << 23
-"""Maximum bytes of a cell on disk. A search needs as much again for its tree."""
+"""Maximum bytes of a cell on disk. A search needs as many bytes again for the cell's tree."""
 
 CELL_ROWS = 1 << 16
 """Maximum number of rows of a cell on disk."""
@@ -42,18 +43,18 @@ KEPT_BYTES = 1 << 28
 cells."""
 
 SEARCH_BYTES = 1 << 24
-"""Bytes of the neighbours' records of one search. For points in ``near_order``, they come from few
+"""Bytes of the neighbours' records in one search. For points in ``near_order``, these come from few
 cells."""
 
 PANEL_POINTS = 128
 """Maximum number of points whose neighbours are returned at once."""
 
 PANEL_PAIRS = 1 << 22
-"""Maximum number of pairs of neighbours of the points that are returned at once."""
+"""Maximum number of neighbour pairs for the points that are returned at once."""
 
 VISIT_POINTS = 32
-"""Number of points, at similar distances from their neighbours, that are searched in another cell
-at once."""
+"""Number of points at similar distances from their neighbours that are searched together in a
+further cell."""
 
 TREE_LEAF = 32
 """Number of rows in a leaf of a cell's tree."""
@@ -62,7 +63,7 @@ SLACK = 1.0 - 1e-12
 """Boxes count as nearer by this ratio, since distances are rounded."""
 
 LEAST_DISTANCE = 1e-150
-"""Smallest limit of a distance; below it, the square would be 0."""
+"""Smallest limit on distances in a search; the square of a smaller one would be 0."""
 
 ADVICE = (
     "restore this folder, or fit again. A model that was not saved with copy=True refers to the "
@@ -72,17 +73,17 @@ ADVICE = (
 
 
 def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
-    """Return a function whose values in [0, 1) order points by the leaves of a k-d tree of
+    """Return a function whose values in [0, 1) order points by their leaf in a k-d tree of
     ``points`` (n, r).
 
     There are at least ``count`` leaves if the points differ enough.
     """
-    from scipy.spatial import cKDTree  # its import takes megabytes
+    from scipy.spatial import cKDTree  # importing it takes megabytes
 
     tree = cKDTree(points, max(len(points) // count, 1))
 
     def order(points: Float, node: Any = tree.tree, least: float = 0.0, half: float = 0.5) -> Float:
-        """Return the values (n,) of points in the leaf order of a node.
+        """Return the values (n,) of points according to the leaves below a node.
 
         Args:
             points: (n, r), points within the node
@@ -102,15 +103,15 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Records in cells, all of which but the last one have ``rows_of_cell`` records.
+    """Records in cells; all cells except the last one have ``rows_of_cell`` records.
 
     Attributes:
         n_rows: N, the number of records
-        width: the number of columns of a record
-        boxes: (C, 2, r), the smallest and the largest coordinates in each cell
-        records: (N, width), or None if they are in a Zarr array whose chunks are the cells
+        width: the number of columns in a record
+        boxes: (C, 2, r), the smallest and largest coordinates in each cell
+        records: (N, width), or None if a Zarr array holds the records, with the cells as chunks
         place: the path or URL of the Zarr array
-        hashes: the checksums of the chunks, excluding what follows the last record
+        hashes: the checksums of the chunks, excluding the padding after the last record
     """
 
     n_rows: int
@@ -122,7 +123,7 @@ class Cells:
 
     @classmethod
     def of(cls, records: Float, n_targets: int = 1) -> Self:
-        """The cells of records (N, width) in memory, in the given order."""
+        """Return the cells of records (N, width) in memory, in the given order."""
         n, width = records.shape
         rows = rows_of_cell(width)
         cells = np.split(records[:, : -n_targets - RESIDUAL_COLUMNS], range(rows, n, rows))
@@ -141,9 +142,9 @@ class Cells:
 
         Args:
             place: the path or URL of the array
-            cells: the records of each cell; all but the last one are full
+            cells: the records of each cell; all cells except the last one are full
             count: the maximum number of cells
-            width: the number of columns of a record
+            width: the number of columns in a record
             n_targets: T
         """
         boxes = list[Float]()
@@ -160,7 +161,7 @@ class Cells:
         return cls(n, width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, with a place that is valid in every working folder; trees are rebuilt
+        """Return the fields, with a place that is valid in every working folder; trees are rebuilt
         later."""
         place = absolute(self.place) if self.place else ""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -168,21 +169,21 @@ class Cells:
 
     @property
     def rank(self) -> int:
-        """r, the number of coordinates of a point."""
+        """The number r of coordinates of a point."""
         return int(self.boxes.shape[2])
 
     @property
     def n_targets(self) -> int:
-        """T, the number of errors in a record."""
+        """The number T of errors in a record."""
         return self.width - self.rank - RESIDUAL_COLUMNS
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the uncompressed records."""
+        """The size of the uncompressed records in bytes."""
         return 8 * self.n_rows * self.width
 
     def copied(self, place: str) -> Self:
-        """Write the records to a new Zarr array in this folder or at this URL, and return its
+        """Write the records to a new Zarr array in this folder or at this URL, and return the new
         cells."""
         count = len(self.boxes)
         return self.written(place, map(self.cell, range(count)), count, self.width, self.n_targets)
@@ -210,8 +211,8 @@ class Cells:
 
     @cached_property
     def _searched(self) -> Callable[[int], tuple[Float, Any]]:
-        """A function that returns the records of a cell and their tree; for records in memory, all
-        trees are kept."""
+        """A function that returns a cell's records and their tree; for records in memory, all trees
+        are kept."""
 
         def searched(number: int) -> tuple[Float, Any]:
             records = self.cell(number)
@@ -225,14 +226,15 @@ class Cells:
     def neighbours(
         self, points: Float, k: int, own: Float | None = None
     ) -> Iterator[tuple[slice, Float]]:
-        """Yield a slice of the points (n, r) at a time, and the records (m, k, width) of their
-        nearest rows, in order.
+        """Yield successive slices of the points (n, r), each with the records (m, k, width) of the
+        points' nearest rows in order.
 
-        Of rows at equal distance, the one with the smaller number counts as nearer. ``own`` (n,)
-        are numbers of rows to ignore; if there are fewer than k other rows, all are returned.
+        Of two rows at equal distance, the one with the smaller number counts as nearer. ``own``
+        (n,) are numbers of rows to ignore, one per point; if there are fewer than k other rows, all
+        are returned.
         """
         k = min(k, self.n_rows - (own is not None))
-        if not k:  # the only row does not count
+        if not k:  # the only row is ignored
             yield slice(0, len(points)), np.empty((len(points), 0, self.width))
             return
         row_bytes = 8 * self.width * k
@@ -258,7 +260,7 @@ class Cells:
             places = np.flatnonzero(home == number)
             for start in range(0, len(places), PANEL_POINTS):
                 best.search(*self._searched(number), places[start : start + PANEL_POINTS])
-        for number in reversed(cells):  # the last cells are still in memory
+        for number in reversed(cells):  # the most recent cells are still in memory
             is_near = to_boxes[:, number] <= best.distances[:, -1]
             places = np.flatnonzero((home != number) & is_near)
             places = places[np.argsort(best.distances[places, -1])]
@@ -269,12 +271,12 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class NearestRows:
-    """The nearest rows of n points in the cells that were searched; ``search`` updates the arrays.
+    """The nearest rows of n points in the cells searched so far; ``search`` updates the arrays.
 
     Attributes:
         points: (n, r)
         own: (n,), numbers of rows to ignore, or None
-        distances: (n, k), ∞ where there are fewer than k rows
+        distances: (n, k), of the nearest rows in order, ∞ where there are fewer than k
         records: (n, k, width), of the nearest rows in order
     """
 
@@ -291,15 +293,15 @@ class NearestRows:
             points: (n, r)
             own: (n,), numbers of rows to ignore, or None
             k: the number of neighbours
-            width: the number of columns of a record
+            width: the number of columns in a record
         """
         distances = np.full((len(points), k), np.inf)
         records = np.zeros((len(points), k, width))
         return cls(points, own, distances, records)
 
     def search(self, records: Float, tree: Any, places: Int) -> None:
-        """Merge the rows of a cell, with their tree, into those of the points at ``places``
-        (m,)."""
+        """Search a cell's records and their tree, and update the nearest rows of the points at
+        ``places`` (m,)."""
         k = self.distances.shape[1]
         nearest_distances, rows = nearest(
             tree,
@@ -317,7 +319,7 @@ class NearestRows:
 
 
 def panel_rows(k: int) -> int:
-    """Return the number of points with k neighbours each that are returned at once."""
+    """Return how many points, with k neighbours each, are returned at once."""
     return max(min(PANEL_POINTS, PANEL_PAIRS // max(k, 1) ** 2), 1)
 
 
@@ -327,26 +329,26 @@ def rows_of_cell(width: int) -> int:
 
 
 def near_order(points: Float) -> Int:
-    """Return an order of points (n, r) in which nearby points follow one another."""
+    """Return an order of the points (n, r) in which consecutive points are near each other."""
     return np.asarray(_tree(points, PANEL_POINTS).indices)
 
 
 def _tree(points: Float, leaf_rows: int) -> Any:
-    """Return a k-d tree whose boxes are split at their middles: it takes half the time of
-    medians."""
-    from scipy.spatial import cKDTree  # its import takes megabytes
+    """Return a k-d tree whose boxes are split in the middle, which takes half as long as splitting
+    at medians."""
+    from scipy.spatial import cKDTree  # importing it takes megabytes
 
     return cKDTree(points, leaf_rows, compact_nodes=False, balanced_tree=False)
 
 
 def box(points: Float) -> Float:
-    """Return the smallest and the largest coordinates (2, r) of points (n, r)."""
+    """Return the smallest and largest coordinates (2, r) of points (n, r)."""
     return np.stack([points.min(axis=0), points.max(axis=0)])
 
 
 def distances_of(corners: Float, points: Float) -> Float:
-    """Return lower bounds (n,) on the distances of points (n, r) from all rows in a box with these
-    corners (2, r)."""
+    """Return lower bounds (n,) on the distances between points (n, r) and all rows in the box with
+    these corners (2, r)."""
     outside = np.maximum(np.maximum(corners[0] - points, points - corners[1]), 0.0)
     return np.asarray(SLACK * np.sqrt(np.einsum("ij,ij->i", outside, outside)))
 
@@ -359,10 +361,10 @@ def nearest(
     own: Float | None = None,
     within: float = np.inf,
 ) -> tuple[Float, Int]:
-    """Return the distances (n, k) and the positions of the nearest rows of a tree, in order.
+    """Return the distances (n, k) and the positions (n, k) of a tree's nearest rows, in order.
 
     At equal distances, the row with the smaller number counts as nearer. Distances are ∞ where
-    fewer than k rows count.
+    there are fewer than k eligible rows.
 
     Args:
         tree: the k-d tree of N rows
@@ -370,7 +372,7 @@ def nearest(
         points: (n, r)
         k: the number of rows for each point
         own: (n,), numbers of rows to ignore
-        within: the largest distance that counts
+        within: the largest distance to consider
     """
     n = len(points)
     k = min(k, tree.n)
@@ -398,12 +400,12 @@ def nearest(
 
 
 class Query(NamedTuple):
-    """Rows of a tree that are near to n points, in order of distance and number.
+    """A tree's rows that are near n points, in order of distance and row number.
 
     Attributes:
-        distances: (n, m), ∞ for rows that do not count
-        rows: (n, m), their positions
-        has_all: (n,), True if no other row counts
+        distances: (n, m), ∞ for ignored rows
+        rows: (n, m), positions of the rows
+        has_all: (n,), True if no other row is eligible
     """
 
     distances: Float
@@ -411,8 +413,8 @@ class Query(NamedTuple):
     has_all: Bool
 
     def is_final(self, k: int) -> Bool:
-        """Return True (n,) where the first k rows are the nearest ones: the rows beyond the last
-        one of a query may be as near as the last one that counts."""
+        """Return True (n,) where the first k rows are certainly the nearest: rows that the query
+        did not return may be as near as its last eligible row."""
         last = self.distances.max(axis=1, where=np.isfinite(self.distances), initial=0.0)
         return np.asarray(self.has_all | (self.distances[:, k - 1] < last))
 
@@ -425,15 +427,15 @@ def _query(
     within: float,
     excluded: Float | None,
 ) -> Query:
-    """Return the m nearest rows of points.
+    """Return the m nearest rows for each point.
 
     Args:
         tree: the k-d tree of N rows
         numbers: (N,), the row numbers
         points: (n, r)
         m: the number of rows
-        within: the largest distance that counts
-        excluded: (n, 1), numbers of rows that do not count
+        within: the largest distance to consider
+        excluded: (n, 1), numbers of rows to ignore
     """
     distances, rows = tree.query(points, np.arange(1, m + 1), distance_upper_bound=within)
     is_missing = np.isinf(distances)

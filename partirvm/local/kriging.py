@@ -1,24 +1,24 @@
 """The error of a model at a row, given its errors at the nearest training rows: a local Student-t
 process.
 
-An error is n^(b/2) times a process u, where n is the noise factor and w the weight of its row:
+An error is n^(b/2) times a process u, where n is the noise factor and w the weight of the row:
 
     u ~ TP(ν; s²κ(r/ℓ) + (ω/w)[same row]),
 
 where κ is a correlation of the distance r in the model's metric.
 
-Let C = K + (ω/s²)W⁻¹ for the k nearest rows, c be their correlations with the row, u their errors
-divided by n^(b/2), and Q = uᵀC⁻¹u/s². Apart from the row's own factors n^(b/2) and n^b, its error
-then has (Shah et al. 2014, "Student-t processes as alternatives to Gaussian processes", eq. 6;
-their ν − 2 is ν here, and ν → ∞ is kriging)
+Let C = K + (ω/s²)W⁻¹ for the k nearest rows, let c be their correlations with the row, u their
+errors divided by n^(b/2), and Q = uᵀC⁻¹u/s². Apart from the row's factors n^(b/2) and n^b, its
+error then has (Shah et al. 2014, "Student-t processes as alternatives to Gaussian processes", eq.
+6; their ν − 2 is ν here, and ν → ∞ is kriging)
 
     mean = cᵀC⁻¹u,      variance = (s²(1 − cᵀC⁻¹c) + ω/w)·(ν + Q)/(ν + k).
 
-Rows whose neighbours have small errors thus have small variances; apart from noise that depends on
-the inputs, nothing raises the log density more. s², ℓ, ω, b and ν maximise the mean log density of
-left-out rows, each predicted from its neighbours, treated as independent normal errors (Vecchia
-1988; Allison et al. 2023, "Leveraging locality and robustness to achieve massively scalable
-Gaussian process regression"). Where a function is smooth, s² and ℓ would grow together without
+Rows whose neighbours have small errors thus get small variances; apart from input-dependent noise,
+nothing raises the log density more. s², ℓ, ω, b and ν maximise the mean log density of left-out
+rows, where each row is predicted from its neighbours and errors are treated as independent and
+normal (Vecchia 1988; Allison et al. 2023, "Leveraging locality and robustness to achieve massively
+scalable Gaussian process regression"). For a smooth function, s² and ℓ would grow together without
 limit (the local model becomes a polynomial through the neighbours), so both are bounded.
 """
 
@@ -43,20 +43,20 @@ START_LENGTH = 0.7
 """Length at which a search starts, in units of the usual distance."""
 
 START_NOISES = 1.0, 0.1, 0.01, 1e-4
-"""Noise shares of the mean square at which a search may start."""
+"""Initial noise variances of a search, as fractions of the mean square."""
 
 ITERATIONS = 15
 """Maximum number of iterations of a search."""
 
 ENOUGH = 0.1
-"""A search ends below this rise in the log density of all rows (nats), or below a tenth of it when
-scales are learned, since the density rises slowly along these."""
+"""A search ends when the log density of all rows rises by less than this (nats), or by less than a
+tenth of it when scales are learned, since the density rises slowly along the scales."""
 
 CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
-"""The Matérn correlations of local residuals by name, with twice their smoothness."""
+"""The Matérn correlations of local residuals, by name, and twice their smoothness."""
 
 RATIOS = 1e-6, 1e4
-"""Bounds on s²/ℓ^(2·smoothness) in units (``Units``)."""
+"""Bounds on s²/ℓ^(2·smoothness) in the units of ``Units``."""
 
 LENGTHS = 0.05, 100.0
 """Bounds on ℓ in its unit."""
@@ -69,10 +69,10 @@ FREEDOMS = 0.5, 1e4
 
 RARE = 10.0
 """Minimum ω, and half the minimum variance, times the number of training rows, in units of the mean
-square. One row in n may have a usual error beside a near copy even if none of the n training rows
-has; it costs the mean log density at most 1/(2·10) nats. On one split of protein (2,000 rows), the
-NLPD is 20.7 without a minimum ω; on another (10,000 rows), 6.6 without a minimum variance and 1.0
-with it. On etopo20 (36,000), the latter costs 0.02 nats.
+square. Even if no training row has an error of usual size next to a near copy, one row in n may
+have one; this costs at most 1/(2·10) nats of mean log density. On one split of protein (2,000
+rows), the NLPD is 20.7 without a minimum ω; on another (10,000 rows), it is 6.6 without a minimum
+variance and 1.0 with it. On etopo20 (36,000), the minimum variance costs 0.02 nats.
 """
 
 STEEPEST = 3.0
@@ -86,8 +86,8 @@ def correlation(family: str, distances: Float, length: float) -> tuple[Float, Fl
     """Return κ = e⁻ˢ, (1 + s)e⁻ˢ or (1 + s + s²/3)e⁻ˢ at distances r, s = √(2·smoothness) r/ℓ, and
     −κ′(r)/r.
 
-    The latter times r² is the derivative with respect to log ℓ. It is set to 0 where it would be
-    infinite.
+    The second value times r² is the derivative of κ with respect to log ℓ. It is set to 0 where it
+    would be infinite.
     """
     steepness = CORRELATIONS[family] / length**2
     s = distances * np.sqrt(steepness)
@@ -111,9 +111,9 @@ class LocalKernel:
         noise: ω, in the units of the squared errors
         exponent: b
         freedom: ν
-        inflation: multiplies the predicted variance where left-out errors are known to be too small
-        least: the smallest variance of a noisy error. ω alone sets no bound, because small errors
-            of the neighbours scale both down.
+        inflation: factor on the predicted variance if left-out errors are known to be too small
+        least: the smallest variance of a noisy error. ω alone does not bound it, because small
+            errors of the neighbours reduce the noise variance, too.
     """
 
     family: str
@@ -127,12 +127,12 @@ class LocalKernel:
 
 
 class Pairs(NamedTuple):
-    """The p pairs of a row (point 0) and its k neighbours.
+    """The p pairs formed by a row (point 0) and its k neighbours.
 
     Attributes:
         first: (p,), the first points
         second: (p,), the second points
-        numbers: (k + 1, k + 1), the number of the pair of two points; 0 on the diagonal
+        numbers: (k + 1, k + 1), the number of the pair formed by two points; 0 on the diagonal
     """
 
     first: Int
@@ -142,7 +142,7 @@ class Pairs(NamedTuple):
 
 @cache
 def pairs_of(k: int) -> Pairs:
-    """Return the pairs of a row and its k neighbours."""
+    """Return the pairs formed by a row and its k neighbours."""
     first, second = np.triu_indices(k + 1, 1)
     numbers = np.zeros((k + 1, k + 1), dtype=np.int64)
     numbers[first, second] = numbers[second, first] = np.arange(len(first))
@@ -154,7 +154,7 @@ class Offsets:
     """The k neighbours of n rows in coordinates relative to their row.
 
     Attributes:
-        coordinates: (n, k, r), those of the ``unscaled`` offsets, multiplied by ``scales``
+        coordinates: (n, k, r), the coordinates of the ``unscaled`` offsets times ``scales``
         scales: (r,), or 1 without scales
         unscaled: the offsets before the multiplication; None without scales
     """
@@ -165,7 +165,7 @@ class Offsets:
 
     @cached_property
     def squares(self) -> Float:
-        """Squared coordinate differences (np, r) of the pairs (``pairs_of``)."""
+        """The squared coordinate differences (np, r) of the pairs (``pairs_of``)."""
         pairs = pairs_of(self.coordinates.shape[1])
         points = self._points()
         return np.square(points[:, pairs.second] - points[:, pairs.first]).reshape(
@@ -174,8 +174,8 @@ class Offsets:
 
     @cached_property
     def pairs(self) -> Float:
-        """Distances (n, p) of the pairs, from sums of squares: inner products would lose digits for
-        nearby rows."""
+        """The distances (n, p) within the pairs, from sums of squares: inner products would lose
+        digits for nearby rows."""
         if self.unscaled is not None:
             squares = self.unscaled.squares @ np.square(self.scales)
             return np.sqrt(squares).reshape(len(self.coordinates), -1)
@@ -186,11 +186,11 @@ class Offsets:
 
     @property
     def distances(self) -> Float:
-        """Distances (n, k) of the neighbours from their row."""
+        """The distances (n, k) of the neighbours from their row."""
         return self.pairs[:, : self.coordinates.shape[1]]
 
     def _points(self) -> Float:
-        """Return the coordinates (n, k + 1, r) of the rows, which are 0, and of their
+        """Return the coordinates (n, k + 1, r) of the rows, which are all 0, and of their
         neighbours."""
         return np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0)))
 
@@ -201,7 +201,7 @@ class Neighbourhoods:
 
     Attributes:
         offsets: the neighbours' coordinates relative to the row
-        errors: (n, k), those of the neighbours
+        errors: (n, k), errors of the neighbours
         log_factors: (n, k), logarithms of the neighbours' noise factors
         noises: (n, k), inverses of the neighbours' weights
         row_log_factors: (n,), logarithms of the rows' noise factors
@@ -216,13 +216,13 @@ class Neighbourhoods:
     row_noises: Float
 
     def scaled(self, scales: Float) -> Self:
-        """Return the same neighbours with each coordinate multiplied by its scale (r,)."""
+        """Return these neighbourhoods with each coordinate multiplied by its scale (r,)."""
         offsets = Offsets(self.offsets.coordinates * scales, scales, self.offsets)
         return replace(self, offsets=offsets)
 
 
 Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
-"""Row neighbourhoods, and the row errors, for one target."""
+"""The rows' neighbourhoods and errors for one target."""
 
 
 class Learned(NamedTuple):
@@ -230,7 +230,7 @@ class Learned(NamedTuple):
 
     Attributes:
         kernel: the best kernel
-        scales: (r,), the coordinate scales; (0,) if these are not learned
+        scales: the coordinate scales (r,); empty if they are not learned
         density: the mean log density of the errors from which the kernel was learned
     """
 
@@ -242,8 +242,8 @@ class Learned(NamedTuple):
 def moments(
     kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True
 ) -> tuple[Float, Float]:
-    """Return the mean and variance (n,) of the rows' errors, noisy or as their means, given the
-    neighbours' errors."""
+    """Return the mean and variance (n,) of the rows' errors, or of their noise-free values unless
+    ``noisy``, given the neighbours' errors."""
     conditional = Conditional(kernel, rows)
     mean, variance = conditional.moments(kernel)
     variance = kernel.inflation * variance
@@ -253,17 +253,18 @@ def moments(
 
 
 def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:
-    """Return the weights (n, k) of the neighbours' errors in the mean error of each row."""
+    """Return the weights (n, k) of the neighbours' errors in each row's mean error."""
     conditional = Conditional(kernel, rows)
     shrinkage = np.exp(-0.5 * kernel.exponent * rows.log_factors)
     return np.asarray(conditional.factor[:, None] * conditional.weights * shrinkage)
 
 
 class Conditional:
-    """The distributions of row errors conditional on their neighbours, for the ℓ, ω/s² and b of a
-    kernel.
+    """The distributions of the rows' errors given their neighbours' errors, for a kernel's ℓ, ω/s²
+    and b.
 
-    Its s² and ν are passed later. Both the moments and their derivatives use C and its solutions.
+    The kernel's s² and ν are passed later. Moments and derivatives share C and the solutions
+    computed with it.
 
     Attributes:
         noises: (n, k + 1), ω/(s²w) of the row and of its neighbours
@@ -298,20 +299,20 @@ class Conditional:
         self.square = np.einsum("nk,nk->n", self.errors, self.weighted)
 
     def level(self, kernel: LocalKernel) -> Float:
-        """s² times (ν + Q)/(ν + k), (n,)."""
+        """Return s² times (ν + Q)/(ν + k), (n,)."""
         total = kernel.freedom * kernel.variance + self.square
         return np.asarray(total / (kernel.freedom + self.errors.shape[1]))
 
     def moments(self, kernel: LocalKernel) -> tuple[Float, Float]:
-        """Mean and variance (n,)."""
+        """Return the mean and variance (n,)."""
         return self.factor * self.mean, self.factor**2 * self.unknown * self.level(kernel)
 
     def log_density(
         self, errors: Float, kernel: LocalKernel, *, scales: bool = False
     ) -> tuple[Float, Float]:
-        """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum with
-        respect to log s², log ℓ, log ω, b and log ν; with ``scales``, also to the logarithms of the
-        coordinate scales, (5 + r,)."""
+        """Return the log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their
+        sum with respect to log s², log ℓ, log ω, b and log ν; with ``scales``, also with respect to
+        the logarithms of the coordinate scales, (5 + r,)."""
         derivatives = DensityDerivatives(self, kernel, errors)
         slopes = [
             derivatives.log_variance(),
@@ -330,12 +331,14 @@ class DensityDerivatives:
 
     Attributes:
         densities: (n,), the log densities
-        by_variance: (n,), their derivatives with respect to the logarithm of the variance
-        by_mean: (n,), those with respect to cᵀC⁻¹u
-        by_square: (n,), those with respect to uᵀC⁻¹u
-        by_factor: (n,), those with respect to the logarithm of the row's factor n^b
-        log_noise: the derivative of their sum with respect to log ω
-        by_pairs: (n, p), those with respect to the correlations κ of the pairs, times −κ′(r)/r
+        by_variance: (n,), derivatives of the densities with respect to the logarithm of the
+            variance
+        by_mean: (n,), derivatives with respect to cᵀC⁻¹u
+        by_square: (n,), derivatives with respect to uᵀC⁻¹u
+        by_factor: (n,), derivatives with respect to the logarithm of the row's factor n^b
+        log_noise: the derivative of the densities' sum with respect to log ω
+        by_pairs: (n, p), derivatives with respect to the correlations κ of the pairs, times
+            −κ′(r)/r
     """
 
     def __init__(self, conditional: Conditional, kernel: LocalKernel, errors: Float) -> None:
@@ -356,7 +359,7 @@ class DensityDerivatives:
 
         A change J′ in the correlation matrix of a row and its neighbours changes the mean by
         −xᵀJ′y, the unknown part by xᵀJ′x and uᵀC⁻¹u by −yᵀJ′y, where x = (−1, C⁻¹c) and y = (0,
-        C⁻¹u). It thus changes the log density by xᵀJ′z + yᵀJ′v.
+        C⁻¹u). The change in the log density is therefore xᵀJ′z + yᵀJ′v.
         """
         conditional = self.conditional
         x = np.insert(conditional.weights, 0, -1.0, axis=1)
@@ -373,16 +376,17 @@ class DensityDerivatives:
         return log_noise, by_pairs
 
     def log_variance(self) -> float:
-        """∂/∂ log s² = νs² Σ ∂/∂uᵀC⁻¹u − ∂/∂ log ω, because ω/s² falls."""
+        """The derivative ∂/∂ log s² = νs² Σ ∂/∂uᵀC⁻¹u − ∂/∂ log ω, since ω/s² falls as s² rises."""
         kernel = self.kernel
         return float(np.sum(self.by_square) * kernel.freedom * kernel.variance - self.log_noise)
 
     def log_length(self) -> float:
-        """∂/∂ log ℓ = Σ r² (−κ′(r)/r) ∂/∂κ over all pairs."""
+        """The derivative ∂/∂ log ℓ = Σ r² (−κ′(r)/r) ∂/∂κ over all pairs."""
         return float(np.sum(self.by_pairs * self.conditional.rows.offsets.pairs**2))
 
     def exponent(self) -> float:
-        """∂/∂b = Σ log n ∂/∂ log n^b − ½ Σ log n_i u_i ∂/∂u_i, for rows and their neighbours i."""
+        """The derivative ∂/∂b = Σ log n ∂/∂ log n^b − ½ Σ log n_i u_i ∂/∂u_i, for rows and their
+        neighbours i."""
         conditional = self.conditional
         rows = conditional.rows
         by_errors = self.by_mean[:, None] * conditional.weights
@@ -391,13 +395,13 @@ class DensityDerivatives:
         return float(np.sum(self.by_factor * rows.row_log_factors) - 0.5 * of_neighbours)
 
     def log_freedom(self) -> float:
-        """∂/∂ log ν = ν Σ (s² − s²(ν + Q)/(ν + k)) ∂/∂uᵀC⁻¹u."""
+        """The derivative ∂/∂ log ν = ν Σ (s² − s²(ν + Q)/(ν + k)) ∂/∂uᵀC⁻¹u."""
         excess = self.kernel.variance - self.conditional.level(self.kernel)
         return float(self.kernel.freedom * np.sum(self.by_square * excess))
 
     def log_scales(self) -> Float:
-        """∂/∂ log scale_j = scale_j² Σ d_j² κ′(r)/r ∂/∂κ, (r,), for the unscaled differences d of
-        all pairs."""
+        """The derivatives ∂/∂ log scale_j = scale_j² Σ d_j² κ′(r)/r ∂/∂κ, (r,), for the unscaled
+        differences d of all pairs."""
         offsets = self.conditional.rows.offsets
         squares = (offsets.unscaled or offsets).squares
         return np.square(offsets.scales) * (-self.by_pairs.ravel() @ squares)
@@ -405,12 +409,12 @@ class DensityDerivatives:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of a kernel's parameters, all above zero.
+    """Positive units of a kernel's parameters.
 
     Attributes:
-        variance: of s², the mean squared error
-        length: of ℓ, the median distance of the last neighbour
-        noise: of ω, the mean squared error over the mean of 1/w
+        variance: the unit of s²: the mean squared error
+        length: the unit of ℓ: the median distance of the last neighbour
+        noise: the unit of ω: the mean squared error over the mean of 1/w
     """
 
     variance: float
@@ -419,7 +423,7 @@ class Units:
 
     @classmethod
     def of(cls, panels: Panels) -> Self:
-        """Return the units of the rows of one target."""
+        """Return the units for one target's rows."""
         neighbourhoods, errors = panels
         square = max(float(np.mean(np.concatenate(errors) ** 2)), LEAST_SQUARE)
         distances = np.concatenate([rows.offsets.distances[:, -1] for rows in neighbourhoods])
@@ -429,11 +433,11 @@ class Units:
 
 
 def starts_of(panels: Panels) -> list[LocalKernel]:
-    """Return Matérn kernels, the best of which starts a search: from as much noise as signal to
-    hardly any noise.
+    """Return Matérn kernels as possible starts of a search, from as much noise as signal to hardly
+    any noise.
 
     The density has maxima at a length near the usual distance, where a search begins, and at large
-    ones (polynomials).
+    lengths (polynomials).
     """
     units = Units.of(panels)
     length = START_LENGTH * units.length
@@ -445,10 +449,10 @@ def starts_of(panels: Panels) -> list[LocalKernel]:
 
 @dataclass(frozen=True, eq=False)
 class LevelDensity:
-    """The density of errors as a function of a = νs²; for each a, ν is the best one.
+    """The density of errors as a function of a = νs², with the best ν for each a.
 
     With c = ν + k and V = a + uᵀC⁻¹u, the density depends on c·d/V and log(V/c), where d is the
-    squared residual over the unknown part; the best c is 1 ÷ mean d/V.
+    squared residual divided by the unknown part; the best c is 1 ÷ mean d/V.
 
     Attributes:
         residuals: (n,), d of each row
@@ -470,14 +474,15 @@ class LevelDensity:
         return float(np.log(FREEDOMS[0] * self.low)), float(np.log(FREEDOMS[1] * self.high))
 
     def freedom(self, a: float) -> float:
-        """Return the best ν within its bounds and those of s²."""
+        """Return the best ν within the bounds on ν and s²."""
         inverse = max(float(np.mean(self.residuals / (a + self.squares))), 1e-300)
         smallest = max(FREEDOMS[0], a / self.high)
         largest = min(FREEDOMS[1], a / self.low)
         return float(np.clip(1.0 / inverse - self.k, smallest, largest))
 
     def loss(self, log_a: float) -> float:
-        """Return −2 times the mean log density, less a constant, at the nearest a within bounds."""
+        """Return −2 times the mean log density, up to a constant, at the nearest a within
+        bounds."""
         lowest, highest = self.bounds
         a = np.exp(min(max(log_a, lowest), highest))
         c = self.freedom(a) + self.k
@@ -485,7 +490,7 @@ class LevelDensity:
         return float(np.mean(np.log(totals) + c * self.residuals / totals) - np.log(c))
 
     def best(self, start: float) -> float:
-        """Return the a with the largest density, of several maxima the one next to ``start``."""
+        """Return the a that maximises the density; of several maxima, the one next to ``start``."""
         from scipy.optimize import minimize_scalar
 
         lowest, highest = self.bounds
@@ -510,7 +515,8 @@ def best_levels(
     start: float,
     bounds: tuple[float, float],
 ) -> tuple[float, float]:
-    """Return s² within its bounds, and ν, that maximise the density of the row errors.
+    """Return the values of s² (within its bounds) and ν that maximise the density of the rows'
+    errors.
 
     Args:
         conditionals: the distributions of the n errors, in panels
@@ -535,8 +541,8 @@ class LocalTrial:
 
     Attributes:
         point: (3 + r,), as in ``LocalSearch``
-        kernel: the kernel there
-        loss: minus the mean log density of the row errors
+        kernel: the kernel at this point
+        loss: minus the mean log density of the rows' errors
         slopes: (3 + r,), the derivatives of the loss
     """
 
@@ -547,26 +553,27 @@ class LocalTrial:
 
 
 class LocalSearch:
-    """Search for the kernel with the largest mean log density of row errors.
+    """A search for the kernel with the largest mean log density of the rows' errors.
 
-    A point holds log ω/s² and log ℓ, b, and the logarithms of the coordinate scales if these are
-    learned. ω/s² is in units that fall with ℓ: for smooth functions, s² ∝ ℓ^(2·smoothness) is a
-    ridge of the density, and one coordinate runs along it. s² and ν are optimal at each point.
+    A point consists of log ω/s², log ℓ, b and, if they are learned, the logarithms of the
+    coordinate scales. ω/s² is in units that fall with ℓ: for smooth functions, s² ∝
+    ℓ^(2·smoothness) is a ridge of the density, and one coordinate runs along it. s² and ν are
+    optimal at each point.
 
     Attributes:
-        neighbourhoods: of the rows, in panels
-        errors: of the rows, in panels
+        neighbourhoods: the rows' neighbourhoods, in panels
+        errors: the rows' errors, in panels
         targets: (n,), all errors
         poll: called before each evaluation
-        units: units of the parameters
-        power: the power of ℓ to which s² is proportional on the ridge, 2·smoothness
+        units: the units of the parameters
+        power: 2·smoothness, the power of ℓ to which s² is proportional on the ridge
         rank: r, the number of coordinate scales that are learned
         ratio: s²/ℓ^power at which the search for s² starts, in units
         ratios: bounds on s²/ℓ^power, in units
         lengths: bounds on ℓ, in its unit
         least_noise: the smallest ω, in its unit
-        start: has the parameters that the search does not change
-        trials: the points that were evaluated
+        start: supplies the parameters that the search does not change
+        trials: the points evaluated so far
     """
 
     def __init__(
@@ -582,7 +589,7 @@ class LocalSearch:
 
         Args:
             panels: neighbourhoods and errors of the rows
-            start: has the family, and the s² and ℓ that are unchanged without ``form``
+            start: supplies the family and, without ``form``, the fixed s² and ℓ
             poll: called before each evaluation; may raise to stop the search
             scales: True to learn coordinate scales
             form: False to learn only the noise
@@ -612,7 +619,7 @@ class LocalSearch:
         return [*map(tuple, shape), (0.0, STEEPEST), *[tuple(np.log(SCALES))] * self.rank]
 
     def point_of(self, kernel: LocalKernel) -> Float:
-        """Return the point (3 + r,) within bounds that is nearest to a kernel."""
+        """Return the point (3 + r,) of a kernel, clipped to the bounds."""
         length = kernel.length / self.units.length
         variance = kernel.variance / self.units.variance / length**self.power
         share = kernel.noise / self.units.noise / variance
@@ -620,7 +627,7 @@ class LocalSearch:
         return np.asarray(np.clip(x, *np.transpose(self.bounds)))
 
     def value_and_slopes(self, point: Float) -> tuple[float, Float]:
-        """Return the loss at a point, and its derivatives."""
+        """Return the loss and its derivatives at a point."""
         trial = self.trial_at(point)
         return trial.loss, trial.slopes
 
@@ -664,14 +671,15 @@ class LocalSearch:
         return LocalTrial(point, kernel, -density, -self._by_point(slopes, variance / unit))
 
     def _scaled(self, scales: Float) -> list[Neighbourhoods]:
-        """Return the neighbourhoods with the coordinate scales, or as they are without scales."""
+        """Return the neighbourhoods with the coordinate scales applied, or unchanged without
+        scales."""
         if not self.rank:
             return self.neighbourhoods
         return [rows.scaled(scales) for rows in self.neighbourhoods]
 
     def _by_point(self, slopes: Float, ratio: float) -> Float:
-        """Return the derivatives (3 + r,) with respect to a point from those with respect to the
-        parameters (5 + r,), if s² is this ratio of its unit.
+        """Convert derivatives with respect to the parameters (5 + r,) to derivatives with respect
+        to a point (3 + r,), where s² is ``ratio`` times its unit.
 
         Where s² is at its bounds, ω varies with ω/s²; where ω is at its bounds or s² is optimal, s²
         varies.
@@ -685,7 +693,8 @@ class LocalSearch:
     def _mean_log_density(
         self, conditionals: list[Conditional], kernel: LocalKernel
     ) -> tuple[float, Float]:
-        """Return the mean log density of the rows, and its derivatives (``log_density``)."""
+        """Return the mean log density of the rows' errors, and its derivatives
+        (``log_density``)."""
         log_density = partial(Conditional.log_density, kernel=kernel, scales=self.rank > 0)
         panels = in_threads(log_density, conditionals, self.errors)
         densities, slopes = zip(*panels, strict=True)
@@ -701,7 +710,7 @@ def learned(
     scales: bool = False,
     form: bool = True,
 ) -> Learned:
-    """Return the kernel with the largest mean log density of the row errors, the scales, and that
+    """Return the kernel with the largest mean log density of the rows' errors, the scales, and this
     density.
 
     L-BFGS-B starts at the best of ``starts``, keeps its family, and optimises ω/s², ℓ and b
@@ -712,7 +721,7 @@ def learned(
         starts: kernels of one family
         poll: called before each evaluation; may raise to stop the search
         scales: True to learn coordinate scales
-        form: False to keep s² and ℓ of the first start, and learn only the noise
+        form: False to keep the first start's s² and ℓ and learn only the noise
     """
     from scipy.optimize import minimize
 

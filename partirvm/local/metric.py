@@ -1,10 +1,9 @@
-"""The coordinates in which nearness is measured: those in which a model's kernel measures
-distances.
+"""The coordinates in which local residuals measure distances, derived from a model's kernel.
 
 A distance kernel is a function of Σ_i gamma_i (a_i·(x − z))², alone or within sums, products and
-kernels on some columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the
-squared distance, by a coordinate √(gamma/2) per level. With several kernels, the first one counts.
-Directions and levels without effect are omitted.
+kernels on a subset of columns; its coordinates are √gamma_i a_i·x. Different categories add gamma
+to the squared distance, by means of a coordinate √(gamma/2) per level. With several kernels, the
+first one is used. Directions and levels without effect are omitted.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from partirvm.kernels.design import Design
 from partirvm.types import Columns, Float, Int
 
 MOST_LEVELS = 64
-"""Maximum total number of category levels: with more, a search compares each row with every
+"""Maximum total number of category levels: with more, a search would compare all rows with each
 other."""
 
 LEAST_SHARE = 1e-6
@@ -27,7 +26,7 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Metric:
-    """Coordinates of a kernel's points (n, d), which a call returns.
+    """A map from a kernel's points (n, d) to coordinates, applied by calling it.
 
     Attributes:
         axes: (r', d), multiplied by the points
@@ -40,7 +39,8 @@ class Metric:
 
     @classmethod
     def of(cls, design: Design, columns: Columns) -> "Metric | None":
-        """The metric of a design's kernel; None if there is none, or too many category levels."""
+        """Return the metric of a design's kernel; None if there is none, or if there are too many
+        category levels."""
         if Metric.lacks(design):
             return None
         d = design.scaling.n_inputs
@@ -73,11 +73,11 @@ class Metric:
 
     @property
     def width(self) -> int:
-        """r, the number of coordinates."""
+        """The number r of coordinates."""
         return len(self.axes) + len(self.levels)
 
     def scaled(self, scales: Float) -> "Metric":
-        """Return the metric whose coordinates are multiplied by ``scales`` (r,)."""
+        """Return the metric with its coordinates multiplied by ``scales`` (r,)."""
         of_axes, of_levels = np.split(scales, [len(self.axes)])
         levels = tuple(
             (feature, code, scale * coordinate)
@@ -104,10 +104,10 @@ def _levels_of(
     """Yield the feature, the code and the coordinate of each level that has an effect.
 
     Args:
-        kernel: the kernel of the categories
-        features: (d',), its features
-        design: has the scaling of codes
-        columns: has the levels of each feature
+        kernel: the categorical kernel
+        features: (d',), the kernel's features
+        design: defines the scaling of codes
+        columns: defines the levels of each feature
     """
     scaling = design.scaling
     for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):

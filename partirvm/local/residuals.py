@@ -1,8 +1,8 @@
-"""A model's training rows with their errors, and the error that the nearest rows predict at a
-point.
+"""A model's training rows with their errors, and predictions of the error at a point from the
+nearest rows.
 
-Neighbours are exact and in a fixed order (``cells``), so the bits of a prediction do not depend on
-other points.
+Neighbours are found exactly and in a fixed order (``cells``), so the bits of a prediction do not
+depend on other points.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ from partirvm.types import Float, Int
 
 @dataclass(frozen=True, eq=False)
 class LocalResiduals:
-    """The rows of a fit in the ``metric``, with their errors.
+    """A fit's rows in the coordinates of ``metric``, with their errors.
 
     Attributes:
-        metric: the coordinates in which nearness is measured
-        kernels: the kernel of the errors of each target
+        metric: the coordinates in which distances are measured
+        kernels: the error kernel for each target
         neighbours: k
-        cells: the records of the rows, whose errors are in the model's units
-        calibrations: quantiles of left-out errors of each target
-        n_rows: the number of all rows of the data, including those of weight 0, which have no
-            record; the numbers of rows added later start from it
+        cells: the rows' records, with errors in the model's units
+        calibrations: quantiles of left-out errors for each target
+        n_rows: the number of rows in the data, including rows of weight 0, which have no record;
+            numbers of rows added later start from this value
     """
 
     metric: Metric
@@ -46,8 +46,8 @@ class LocalResiduals:
         """Return the mean and variance, (n,) or (n, T) for T targets, of the errors at the kernel's
         ``points`` (n, d).
 
-        ``factor`` (n,) is the noise factor there. The variance is that of a ``noisy`` error, or
-        else of its mean.
+        ``factor`` (n,) is the noise factor at the points. The variance includes noise if ``noisy``
+        is true.
         """
         means = np.empty((len(self.kernels), len(points)))
         variances = np.empty(means.shape)
@@ -61,11 +61,12 @@ class LocalResiduals:
     def explained(
         self, points: Float, factor: Float | float, own: Float | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Return ``rows``, ``distances`` in the metric, ``weights`` and ``errors`` of the
-        neighbours, (n, k) each.
+        """Return the neighbours' ``rows``, ``distances`` in the metric, ``weights`` and ``errors``,
+        (n, k) each.
 
         The mean error at one of the ``points`` (n, d) is the sum of weights times errors. For T
-        targets, both are (n, k, T). ``own`` (n,) are numbers of rows to ignore.
+        targets, weights and errors are (n, k, T). ``own`` (n,) are numbers of rows to ignore, one
+        per point.
         """
         order = list[Int]()
         parts = list[dict[str, NDArray[Any]]]()
@@ -85,8 +86,8 @@ class LocalResiduals:
     def _neighbourhoods(
         self, points: Float, factor: Float | float, own: Float | None = None
     ) -> Iterator[tuple[Int, Float, list[Neighbourhoods]]]:
-        """Yield positions (m,) of nearby points, records of their neighbours, and neighbourhoods
-        for each target."""
+        """Yield positions (m,) of nearby points, the records of their neighbours, and the
+        neighbourhoods for each target."""
         coordinates = self.metric(points)
         log_factors = np.broadcast_to(np.log(factor), len(points))
         order = near_order(coordinates)
@@ -98,7 +99,8 @@ class LocalResiduals:
 
 
 def _together(targets: Sequence[Float]) -> Float:
-    """Return the array of a single target, or those of several stacked along the last axis."""
+    """Return a single target's array, or the arrays of several targets stacked along the last
+    axis."""
     return targets[0] if len(targets) == 1 else np.stack(targets, axis=-1)
 
 

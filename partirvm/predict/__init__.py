@@ -1,4 +1,4 @@
-"""Predict DATA, or score predictions, with a job's model. Both can use Dask and RVM*."""
+"""Predictions for DATA with a job's model, and their scores; both can use Dask and RVM*."""
 
 from partirvm.predict.prediction import evaluate, predict
 

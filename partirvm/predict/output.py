@@ -1,4 +1,4 @@
-"""Write predictions to a table. The table appears under its name only when it is complete."""
+"""Write predictions to a table, which appears under its name only when it is complete."""
 
 import math
 import re
@@ -21,11 +21,11 @@ KIND = "partirvm-prediction"
 overwritten."""
 
 Table = dict[str, NDArray[Any]]
-"""Columns (rows,) by name: numbers, booleans, or text."""
+"""Columns (rows,) by name, containing numbers, booleans or text."""
 
 
 def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
-    """Return class labels as an array (K,) of the type that is written.
+    """Return class labels as an array (K,) of the type in which they are written.
 
     Labels of several types, and integers beyond 64 bits, are written as text. Labels are never
     changed: ``=1+1`` is not escaped in CSV, and a spreadsheet may evaluate it unless the column is
@@ -43,7 +43,7 @@ def write_output(
     check: Callable[[], None],
     labels: Collection[Any] = (),
 ) -> None:
-    """Write tables with the same columns one after another to OUTPUT, whose extension selects the
+    """Write tables with equal columns one after another to OUTPUT, whose extension selects the
     format.
 
     Parameters
@@ -51,12 +51,12 @@ def write_output(
     output : Folder
         The table to write or replace.
     part : Path
-        Where the table is written first, on this machine. The caller removes whatever an error
-        leaves there.
+        Where the table is first written, on this machine. The caller removes anything left there
+        after an error.
     tables : iterable of Table
         The parts of the table, in order.
     n_rows : int
-        The number of rows in all.
+        The total number of rows.
     check : callable
         Called before ``output`` is replaced; it may raise.
     labels : collection
@@ -85,7 +85,7 @@ def check_output(output: str, *, overwrite: bool = False) -> Folder:
 
 
 def _is_prediction(place: Folder) -> bool:
-    """Return True for a table of predictions: a Zarr group says so, and other tables have their
+    """Return True for a table of predictions: a Zarr group has the attribute, other tables have the
     columns."""
     if place.suffix == ".zarr":
         return place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
@@ -94,7 +94,7 @@ def _is_prediction(place: Folder) -> bool:
     try:
         columns = file_table(place.location).columns
     except PartirvmError:
-        return False  # it may be a damaged table of the user
+        return False  # it may be a damaged table that belongs to the user
     means = tuple(column for column in columns if re.match("mean(_|$)", column))
     if means:
         deviations = tuple(f"std{column.removeprefix('mean')}" for column in means)
@@ -114,12 +114,12 @@ def array_name(column: str) -> str:
 
 
 def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collection[Any]) -> None:
-    """Write tables to a Zarr group with checksums; its fill values are no predictions.
+    """Write tables to a Zarr group with checksums and with fill values that cannot be predictions.
 
     Args:
         path: folder of the group
         tables: parts of the table, in order
-        n_rows: number of rows in all
+        n_rows: total number of rows
         labels: labels that the tables may contain, none of which is a fill value
     """
     import zarr
@@ -129,7 +129,7 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collec
     done = 0
     for table in tables:
         for name, values in table.items():
-            if values.dtype.kind == "b":  # no boolean is left for a missing chunk
+            if values.dtype.kind == "b":  # no boolean is free to mark a missing chunk
                 values = values.astype(np.int8)
             if name not in arrays:
                 dtype: Any = str if values.dtype.kind == "U" else values.dtype
@@ -143,8 +143,8 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collec
 
 
 def fill_of(dtype: np.dtype[Any], labels: Collection[Any]) -> Any:
-    """Return a value of a dtype that is no prediction, which a missing chunk reads as: NaN, or none
-    of the labels.
+    """Return a value of a dtype that cannot be a prediction and that marks a missing chunk: NaN, or
+    a value that is not a label.
 
     >>> outputs = ("f8", ()), ("U3", ("red", "missing")), ("i1", (0, -128))
     >>> tuple(fill_of(np.dtype(dtype), labels) for dtype, labels in outputs)

@@ -1,4 +1,4 @@
-"""Predict DATA with a job's model, in the row order before shuffling, or score its predictions,
+"""Predict DATA with a job's model, in the row order before shuffling, or score the predictions,
 tile by tile."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,13 +34,13 @@ SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
 
 TILES = 16
-"""Number of tiles that are predicted together if the local residual rows are on disk: they are read
-each time."""
+"""Number of tiles that are predicted together if the local residual rows are on disk, since these
+are read each time."""
 
 
 def tile_values(function: OfRows, source: Source, number: int) -> Float:
-    """Return (rows, 2 + V) of a tile: row number before shuffling, the function's values, 1 if far
-    from all vectors."""
+    """Return a tile's records (rows, 2 + V): row number before shuffling, the function's values, 1
+    if far from all vectors."""
     values, near = function(source.tile(number).X)
     return np.column_stack([source.original_rows(number), values, near < FAR])
 
@@ -61,7 +61,7 @@ def predict(
 
     OUTPUT has the rows of DATA in their order before shuffling and the model's ``value_names`` as
     columns; for classes, the most probable ``label`` comes first. OUTPUT appears under its name
-    only when it is complete. Until then, the rows are in a hidden folder beside it (for a URL, on
+    only when it is complete. Until then, the rows are in a hidden folder next to it (for a URL, on
     this machine), which the next call removes if a call was killed.
 
     Parameters
@@ -69,12 +69,12 @@ def predict(
     job : str
         Path or URL of the JOB.
     data : str
-        Path or URL of DATA, or of a table, whatever ``ingest`` reads from a path or URL: its
-        columns are found by name (``opened``).
+        Path or URL of DATA, or of any table that ``ingest`` can read: its columns are found by name
+        (``opened``).
     output : str
         A .zarr, .parquet or .csv file to write, at a path or an fsspec URL.
     interval : float, optional
-        A level such as 0.95: adds the ends of the estimators' ``predict_interval``, for classes the
+        A level such as 0.95: adds the ends of the estimators' ``predict_interval`` or, for classes,
         bands of their probabilities.
     augment : str, optional
         The DATA to which JOB was fitted: each row is predicted by RVM* (``predict.rvm_star``),
@@ -86,8 +86,8 @@ def predict(
     allow_code : bool
         Import and run a kernel or basis that is a named function.
     progress : callable, optional
-        A function called with the numbers of tiles done and in all; with ``augment``, of tiles of
-        training rows.
+        A function called with the number of tiles done and the total; with ``augment``, these are
+        tiles of training rows.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def predict(
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     multiples = None
     if interval is not None:
-        model.interval(interval)  # raises UsageError if there are none
+        model.interval(interval)  # raises UsageError if the model has none
         multiples = model.multiples([interval])[:, 0]
     _require_outside(output, filter(None, (job, data, augment)))
     check_output(output, overwrite=overwrite)
@@ -138,7 +138,7 @@ def _require_outside(output: str, inputs: Iterable[str]) -> None:
 
 
 def _fitted(job: str, allow_code: bool) -> tuple[JobStore, AnyModel]:
-    """Return a job and its model, and warn of versions other than those of the fit."""
+    """Return a job and its model, and warn if package versions differ from the fit's versions."""
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
     warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
@@ -147,7 +147,7 @@ def _fitted(job: str, allow_code: bool) -> tuple[JobStore, AnyModel]:
 
 @dataclass(frozen=True)
 class _Predictions:
-    """Predictions to be written.
+    """The predictions to write.
 
     Attributes:
         names: names of the predicted values
@@ -161,7 +161,7 @@ class _Predictions:
 
     def write(self, pieces: Iterable[Float], output: str, *, overwrite: bool) -> int:
         """Write records (row number before shuffling, values, 1 if far from all vectors) to OUTPUT
-        in the order of rows. Return the number of far rows."""
+        in the order of rows. Return how many rows are far from all vectors."""
         place = open_folder(output)
         width = 2 + len(self.names)
         far = 0
@@ -175,7 +175,7 @@ class _Predictions:
 
             def check() -> None:
                 check_lease()
-                # another process may have written OUTPUT since
+                # another process may have written OUTPUT in the meantime
                 check_output(output, overwrite=overwrite)
 
             tables = (self._table(block[:, 1:-1]) for block in sorter.blocks(SORT_MEMORY))
@@ -185,7 +185,7 @@ class _Predictions:
         return far
 
     def _table(self, values: Float) -> Table:
-        """Return the columns of OUTPUT: for classes, the most probable label first, then the values
+        """Return the columns of OUTPUT: for classes, the most probable label, then the values
         (rows, V) by name."""
         columns = dict(zip(self.names, values.T, strict=True))
         if self.classes is None:
@@ -195,7 +195,7 @@ class _Predictions:
 
 
 def _together(source: Source, model: AnyModel) -> Source:
-    """Return the source; for a model whose local residuals are on disk, with several tiles combined
+    """Return the source; if the model's local residuals are on disk, several tiles are combined
     into one."""
     return Together(source, TILES) if model.cells_place else source
 
@@ -204,14 +204,13 @@ def _together(source: Source, model: AnyModel) -> Source:
 def opened(
     data: str, columns: Columns, client: Any, *, labelled: bool = False
 ) -> Iterator[ZarrSource]:
-    """Yield DATA, or the rows of a table ingested into a temporary folder with a model's
-    ``columns``.
+    """Yield DATA, or a table's rows ingested into a temporary folder with a model's ``columns``.
 
     Args:
         data: path or URL of DATA or of a table
-        columns: columns of the model
-        client: client of a Dask cluster, which cannot read a table, or None
-        labelled: True to read the target of a table, too
+        columns: the model's columns
+        client: Dask client or None; a cluster cannot read a table
+        labelled: True to read a table's target, too
     """
     if not is_table(data):
         yield ZarrSource(data)
@@ -241,7 +240,7 @@ def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
         try:
             yield Path(scratch), lease.check
         finally:
-            lease.check()  # the folder may belong to a process that took over
+            lease.check()  # the folder may belong to a process that has taken over
             folder.remove()
 
 
@@ -273,10 +272,10 @@ def evaluate(
     noisy prediction, nats), ``crps`` (mean continuous ranked probability score),
     ``interval_score_95`` (mean score of the 95 % interval), and the fractions of targets inside
     their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several targets,
-    these are means over the targets (``rmse``: a root mean square), and ``targets`` maps names to
-    scores. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per
-    row, nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one):
-    ``core.scores.ClassScores``.
+    these are means over the targets (a root mean square for ``rmse``), and ``targets`` maps names
+    to scores. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean
+    per row, nats), ``brier``, ``ece``, and, for two classes, ``roc_auc`` (None if DATA contain only
+    one): ``core.scores.ClassScores``.
 
     Parameters
     ----------
@@ -310,14 +309,14 @@ def evaluate(
 def score(
     model: AnyModel, source: Source, executor: Any, progress: Progress | None = None
 ) -> AnyScores:
-    """Return a model's scores on all rows of a source, from one pass. Raises ``DataError`` as
-    ``require_like`` does.
+    """Return a model's scores on all rows of a source, computed in one pass. Raises ``DataError``
+    as ``require_like`` does.
 
     Args:
         model: fitted model
         source: rows with targets
         executor: executor of the pass
-        progress: function called with the numbers of tiles done and in all
+        progress: function called with the number of tiles done and the total
     """
     require_like(source, model.columns, model.n_targets)
     scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]

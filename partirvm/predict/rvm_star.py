@@ -1,10 +1,10 @@
 """RVM* for large data: predictions with an extra basis function at each test row
-(``core.predictive``), by tiles.
+(``core.predictive``), computed tile by tile.
 
 The extra function uses the model's first kernel; local residuals are not used. Each piece of
-``EXTRA_COLUMNS`` test rows (the last of a tile is padded with copies, so that bits do not depend on
-other rows) takes a pass over the training rows: N·n·M products for N training rows, n test rows and
-M columns.
+``EXTRA_COLUMNS`` test rows (a tile's last piece is padded with copies, so that bits do not depend
+on other rows) takes a pass over the training rows: N·n·M products for N training rows, n test rows
+and M columns.
 """
 
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ from partirvm.types import EXTRA_COLUMNS, Float, Int
 
 @dataclass(frozen=True)
 class Augmenting:
-    """A regression model and its training rows, which predictions with augment pass over.
+    """A regression model and its training rows, for predictions with ``augment``.
 
     Attributes:
         model: fitted model
-        training: rows of the fit
+        training: the fit's rows
         executor: executor of the passes
-        variance: variance of the scaled targets of the training rows
-        origin: mean (d,) of their scaled inputs
+        variance: variance of the training rows' scaled targets
+        origin: mean (d,) of the training rows' scaled inputs
     """
 
     model: Model
@@ -57,20 +57,20 @@ class Augmenting:
 
     @classmethod
     def of(cls, model: Model, training: Source, executor: Executor) -> "Augmenting":
-        """Check the training rows. Raises ``UsageError`` for a model with several targets or
-        without a kernel."""
+        """Check the model and the training rows. Raises ``UsageError`` for a model with several
+        targets or without a kernel."""
         model.require_one_target("predictions with augment")
         if isinstance(model.design.kernel, NoKernel) or model.design.scaling.target != AS_IT_IS:
             raise UsageError(
                 "augment needs a kernel, and a target without a warp (warp_target='none'): omit "
                 "augment"
             )
-        # the extra column alone carries the prior variance
+        # only the extra column carries the prior variance
         model = replace(model.sparse(), reach=0.0)
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
-        # a model of a constant target is fitted to no rows
+        # a constant target's model is fitted to no rows
         if rows != model.n_rows and moments.targets.deviation[0]:
             raise DataError(
                 f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of "
@@ -82,8 +82,8 @@ class Augmenting:
         return cls(model, folded(training, scaling), executor, variance, origin)
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator["Piece"]:
-        """Yield the predictions of all rows of a source in tile order. ``progress`` counts the
-        tiles of all passes."""
+        """Yield predictions for all rows of a source in tile order. ``progress`` counts the tiles
+        of all passes."""
         size = source.tile_rows
         training = self.training.n_tiles
         starts = list[tuple[int, int]]()
@@ -102,7 +102,7 @@ class Augmenting:
             yield self._predicted(numbers, tile.X[piece], tile.t[piece], report)
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
-        """Return the scores of the predictions of all rows of a source."""
+        """Return the scores of the predictions for all rows of a source."""
         multiples = self.model.multiples(STATED_LEVELS)
         scores = (
             Scores.of(piece.t[:, 0], piece.records[:, 1], piece.variance, multiples=multiples)
@@ -112,13 +112,13 @@ class Augmenting:
 
     @one_blas_thread()
     def _predicted(self, rows: Int, X: Float, t: Float, report: Progress) -> "Piece":
-        """Return the predictions of a piece, from one pass over the training rows.
+        """Return the predictions for a piece, computed in one pass over the training rows.
 
         Args:
             rows: row numbers before shuffling (n,)
             X: inputs (n, d)
             t: targets (n, T)
-            report: function called with the numbers of training tiles done and in all
+            report: function called with the number of training tiles done and the total
         """
         model = self.model
         design = model.design
@@ -155,7 +155,7 @@ class Augmenting:
 
 
 class Piece(NamedTuple):
-    """Predictions of n rows.
+    """Predictions for n rows.
 
     Attributes:
         records: row number before shuffling, mean of a new target, its standard deviation, and 1
@@ -170,13 +170,13 @@ class Piece(NamedTuple):
 
 
 def augmenting_of(store: JobStore, model: Any, data: str, executor: Executor) -> "Augmenting":
-    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` if the
+    """Return an ``Augmenting`` for a job's model and its DATA. Raises ``ChangedDataError`` if the
     DATA differ.
 
     Args:
         store: job
-        model: model of the job, of any kind
-        data: path or URL of the DATA to which it was fitted
+        model: the job's model, of any kind
+        data: path or URL of the DATA to which the model was fitted
         executor: executor of the passes
     """
     if not model.augmentable:

@@ -1,2 +1,2 @@
-"""Output for users: progress, tables, summaries and pictures. This package writes no jobs and no
+"""Output for users: progress, tables, summaries and charts. This package never writes jobs or
 data."""

@@ -1,7 +1,7 @@
-"""The history of a fit: its measures and their formatting, as a table or as one line per round.
+"""The history of a fit: its measures, and their formatting as a table or as one line per round.
 
-A regression entry has RMSE and NLPD, a classification entry log loss and error; measures of the
-other kind are None. No view depends on the kind of target. Keys are fields of
+A regression entry has RMSE and NLPD, a classification entry log loss and error rate; the other
+kind's measures are None, so that no view depends on the kind of target. Keys are fields of
 ``spec.entries.Record``.
 """
 
@@ -16,7 +16,7 @@ Entry = Mapping[str, Any]
 MISSING = "–"
 
 MEASURED = ("heuristic", "kernel")
-"""Kinds of history entries that belong to planning and not to a round."""
+"""Kinds of history entries that belong to planning rather than to a round."""
 
 
 format_error = "{:.4g}".format
@@ -49,8 +49,8 @@ SIDES: tuple[Rows, Rows] = ("training", "held-out")
 
 
 class Measure(NamedTuple):
-    """A measure of prediction quality: the end of its key, and its names in a sentence, for a curve
-    and for an axis."""
+    """A measure of prediction quality: the end of its key, and its names in sentences, for curves
+    and for axes."""
 
     key: str
     name: str
@@ -70,8 +70,8 @@ ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_sh
 
 
 class Kind(NamedTuple):
-    """Regression or classification: main and second measure, whether there is a noise variance,
-    what iterations are."""
+    """The kind of a fit, regression or classification: main and second measure, whether there is a
+    noise variance, and the meaning of iterations."""
 
     head: Measure
     beside: Measure
@@ -79,7 +79,8 @@ class Kind(NamedTuple):
     steps: str
 
     def shown(self, entries: Sequence[Entry]) -> list[str]:
-        """Return the keys of the measures that any of these entries has, the main one first."""
+        """Return the keys of the measures that occur in any of these entries, the main one
+        first."""
         head, beside = (
             [measure.over(rows) for rows in SIDES] for measure in (self.head, self.beside)
         )
@@ -119,7 +120,7 @@ QUANTITIES = {
     for rows in SIDES
     if (m, rows) != (NLPD, "training")
 }
-"""Names of all measures over rows, by key; the NLPD of training rows is not measured."""
+"""Names of all measures over rows, by key; there is no NLPD of training rows."""
 
 FORMS: dict[str, Callable[[Any], str]] = {
     **{m.over(rows): m.form for m in MEASURES for rows in SIDES},
@@ -132,7 +133,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "log_evidence": format_evidence,
     "residuals": lambda found: format_bytes(found["bytes"]) if found["bytes"] else "none",
 }
-"""Formats of facts by key; counts have thousands separators, other facts are shown as they are."""
+"""Formats of facts, by key; counts have thousands separators, other facts are shown unchanged."""
 
 
 def formatted(facts: Mapping[str, Any], key: str) -> str:
@@ -145,23 +146,23 @@ def formatted(facts: Mapping[str, Any], key: str) -> str:
 
 
 def leaves_model(entry: Entry) -> bool:
-    """Return True if a history entry belongs to a saved model; a fit in a level is saved if it is
-    the best so far."""
+    """Return True if a history entry belongs to a saved model; within a level, a fit is saved if it
+    is the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
 
 
 def last_model(history: Sequence[Entry]) -> Entry:
-    """Return the entry of the last saved model, or an empty one without a model."""
+    """Return the entry of the last saved model, or an empty entry if there is no model."""
     return next(filter(leaves_model, reversed(history)), {})
 
 
 def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of the last saved model and of all fits, from a history and a plan; None
-    where unknown.
+    """Return figures on the last saved model and on all fits, from a history and a plan; unknown
+    figures are None.
 
     ``train_…`` and ``held_out_…`` are in the units of the target. ``passes`` is the number of rows
-    that all fits have read, divided by the rows of the data. It excludes kernel learning, as in a
-    plan, whose figures are ``planned_…``.
+    read by all fits divided by the number of rows in the data. It excludes kernel learning, as do
+    the plan's figures, ``planned_…``.
     """
     last = last_model(history)
     planned = {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
@@ -182,8 +183,8 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
 
 
 def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
-    """Return the kind of a history entry or of a job's progress or, if it contains no errors, that
-    of the plan."""
+    """Return the kind of a history entry or of a job's progress or, if it contains no errors, the
+    kind of the plan."""
     for kind in (CLASSIFICATION, REGRESSION):
         if kind.shown([entry]):
             return kind
@@ -191,7 +192,7 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
 
 
 class Column(NamedTuple):
-    """A column of the table of fits: title, cell function, and width on a terminal (0: not shown
+    """A column in the table of fits: title, cell function, and width on a terminal (0: not shown
     there)."""
 
     title: str
@@ -200,7 +201,7 @@ class Column(NamedTuple):
 
 
 def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
-    """Return the columns of the table of fits of this kind, with the measures that have these
+    """Return the columns in the table of fits of this kind, including the measures with these
     keys."""
 
     def fact(title: str, key: str, width: int = 0) -> Column:
@@ -235,7 +236,7 @@ def _noise(entry: Entry) -> str:
 
 
 def rate(entry: Entry) -> str:
-    """Return how many rows per second the passes of a round read."""
+    """Return how many rows per second a round's passes read."""
     seconds = entry.get("pass_seconds")
     return f"{entry['pass_rows'] / seconds:,.0f}" if seconds else MISSING
 
@@ -245,15 +246,15 @@ EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
 
 
 class Lines:
-    """Converter of history entries to lines: one for each fit that left a model; lines of rounds
-    are below titles."""
+    """Converter of history entries to lines: one for each fit that saved a model, with titles above
+    the rounds' lines."""
 
     def __init__(self) -> None:
         self._columns: list[Column] = []
 
     def of(self, entry: Entry, width: int = 0) -> list[str]:
-        """Return the lines to print for a history entry, with the columns that fit in ``width`` (0:
-        all columns)."""
+        """Return the lines to print for a history entry, with the columns that fit into ``width``
+        (0: all columns)."""
         if entry["kind"] == "kernel":
             return [f"learned again: {entry['text']}"] if entry.get("taken") is not None else []
         if not leaves_model(entry):

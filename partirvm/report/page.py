@@ -1,4 +1,4 @@
-"""The job report: one self-contained HTML page, and its values as JSON."""
+"""The job report: a self-contained HTML page, and its values as JSON."""
 
 import json
 from base64 import b64encode
@@ -31,29 +31,29 @@ from partirvm.report.text import figure_rows, is_corrected, parameter_text, vers
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
 
 LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
-"""Values that are lists, which are empty without a model."""
+"""Values that are lists and are empty without a model."""
 
 LEAST_SHARE = 1e-3
-"""Smallest share of variance or of squared distances that is shown as a number."""
+"""Smallest fraction of the variance or of squared distances that is shown as a number."""
 
 FEATURES = 6
 """Number of features that are named for each direction."""
 
 
 MARK = "· partirvm</title>"
-"""Text of each page, by which a file is known to be one."""
+"""Text that every page contains, by which a file is recognised as a page."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The job report: an HTML page without scripts, and its values. A notebook shows the page below
-    the cell.
+    """The job report: an HTML page without scripts, and its values. A notebook displays the page
+    below the cell.
 
-    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` belongs to the status,
+    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` refers to the status,
     ``advice`` to the reason why the job ended. Times are seconds since 1970 or None. ``plan`` is
-    ``Plan.to_json()``, ``history`` the driver's entries. ``relevance``, ``directions`` and
-    ``bases`` are those of ``Job``; ``missing`` is the share of training rows without a value, by
-    feature. ``outputs`` names the targets, or the classes; ``sizes`` comes from
+    ``Plan.to_json()``, and ``history`` contains the driver's entries. ``relevance``, ``directions``
+    and ``bases`` come from ``Job``; ``missing`` is the fraction of training rows without a value,
+    by feature. ``outputs`` contains the names of the targets or classes; ``sizes`` comes from
     ``model.facts.sizes_json``; ``damaged`` lists the errors of unreadable parts.
     """
 
@@ -82,7 +82,7 @@ class Report:
 
 
 def _is_report(place: Folder) -> bool:
-    """Return True for a file that ``Report.save`` wrote."""
+    """Return True for a file written by ``Report.save``."""
     mark = '"status_advice"' if place.suffix == ".json" else MARK
     return place.is_file() and mark.encode() in place.read("")
 
@@ -106,8 +106,8 @@ def report_of(job: Any) -> Report:
 
 
 def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Chart]:
-    """Return the charts of errors, vectors and evidence over the fits; evidence only of fits of
-    equally many rows."""
+    """Return the charts of errors, vectors and evidence over the fits; evidence is shown only for
+    fits with equal numbers of rows."""
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
@@ -123,13 +123,13 @@ def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Cha
 def _curves(
     title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Mapping[str, str]
 ) -> list[Chart]:
-    """Return a chart of values over the fits; no chart if no value has two finite points.
+    """Return a chart of values over the fits; there is no chart if no value has two finite points.
 
     Args:
         title: the title of the chart, without "over fits".
         remark: the remark below the title.
         fits: entries of the history.
-        keys: the key of each value in an entry, by the name of its line.
+        keys: the key of each value in an entry, by the name of its curve.
     """
     lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
@@ -155,8 +155,8 @@ def _curves(
 
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:
-    """Return the chart of the error when the model of the entry ``last`` is pruned to these sizes;
-    none for classes."""
+    """Return the chart of the error after pruning the model of the entry ``last`` to these sizes;
+    there is none for classes."""
     if (error := last.get("train_rmse")) is None or len(sizes) < 2:
         return []
     vectors, growth = np.array(sizes).T

@@ -1,7 +1,7 @@
-"""Diagnostic charts for numbers and classes, drawn by matplotlib into axes, or as SVG for the job
-page.
+"""Diagnostic charts for numeric targets and classes, drawn into axes by matplotlib, or as SVG for
+the job page.
 
-Observations are blue or orange, the model's values dashed; a grey band is what chance alone
+Observations are blue or orange, the model's values are dashed; a grey band shows what chance alone
 explains.
 """
 
@@ -30,7 +30,7 @@ CONTRAST = "#bf4f2c"
 Z = 1.959964  # half width of a 95 % interval, in standard errors
 
 FEWEST = 40
-"""Minimum number of rows for the means of tenths of the rows."""
+"""Minimum number of rows for averages over tenths of the rows."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def styled() -> AbstractContextManager[None]:
 
 
 def span(*values: Float) -> tuple[float, float]:
-    """Return the range of all values, with a margin of 4 % of the range on both sides."""
+    """Return the range of all values, extended by 4 % on both sides."""
     low, high = (float(end(np.concatenate(values))) for end in (np.min, np.max))
     margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
@@ -92,7 +92,7 @@ def _dots(axis: Any, x: Float, y: Float) -> None:
 
 
 def _stated(axis: Any, x: Any, y: Any) -> None:
-    """Draw the line between two points that the model predicts, or that chance explains."""
+    """Draw the line, between two points, that the model predicts or that chance explains."""
     axis.plot(x, y, marker=None, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), zorder=3)
 
 
@@ -101,10 +101,10 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
 
     Args:
         axis: the axes.
-        x: positions of the estimates.
+        x: the positions of the estimates.
         y: the estimates.
-        low: lower ends of their intervals.
-        high: upper ends of their intervals.
+        low: the lower ends of the intervals.
+        high: the upper ends of the intervals.
     """
     bars = np.maximum([y - low, high - y], 0.0)
     axis.errorbar(
@@ -113,12 +113,13 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
 
 
 def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
-    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the diagonal.
+    """Draw observed against predicted fractions, with 95 % intervals (Wilson 1927), and the
+    diagonal.
 
     Args:
-        x: the predicted shares.
-        hits: the number of hits of each share.
-        rows: the number of rows of each share.
+        x: the predicted fractions.
+        hits: the number of hits for each fraction.
+        rows: the number of rows for each fraction.
         labels: the labels of the axes.
         axis: the axes.
     """
@@ -132,8 +133,8 @@ def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) 
 
 
 def number_charts(diagnostics: NumberDiagnostics, target: str = "target") -> list[Chart]:
-    """Return the charts of one numeric target with this name, or none if squares of the values
-    would overflow."""
+    """Return the charts for a numeric target with this name, or none if squares of the values would
+    overflow."""
     if not diagnostics.n or not (np.abs(diagnostics.sample.values) < 1e100).all():
         return []
     rows = len(diagnostics.sample.values)
@@ -175,7 +176,7 @@ def number_charts(diagnostics: NumberDiagnostics, target: str = "target") -> lis
 
 
 def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
-    """Return the means of values (n,) in tenths of the rows and half widths of their 95 %
+    """Return the means of values (n,) in tenths of the rows and the half widths of their 95 %
     intervals, (10,) each."""
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
     means = [tenth.mean() for tenth in groups]
@@ -221,8 +222,8 @@ def _residuals(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _transform(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
-    """Draw the histogram of the probability integral transform, with a band that chance alone
-    explains."""
+    """Draw the histogram of the probability integral transform, with a band for the deviations
+    explained by chance alone."""
     bins = PIT_BINS if diagnostics.n >= 400 else PIT_BINS // 2
     heights = bins * diagnostics.pit.reshape(bins, -1).sum(axis=1) / diagnostics.n
     half = Z * np.sqrt((bins - 1) / diagnostics.n)
@@ -240,7 +241,7 @@ def _transform(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _deviations(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
-    """Plot the root mean square error of rows binned by predicted standard deviation, with 95 %
+    """Draw the root mean square error of rows binned by predicted standard deviation, with 95 %
     intervals."""
     actual, predicted, std = diagnostics.sample.values.T
     (mean, half) = _tenths(std, (actual - predicted) ** 2)
@@ -255,13 +256,13 @@ def _deviations(diagnostics: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def class_charts(diagnostics: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
-    """Return the charts of a classification; with two classes, only the frequencies of the
+    """Return the charts for a classification; with two classes, frequencies are shown only for the
     second."""
     if not diagnostics.n:
         return []
     names = [name if len(name) <= 18 else name[:17] + "…" for name in map(printable, classes)]
     others = len(names) - len(diagnostics.rows)
-    if others:  # the last counted class combines several
+    if others:  # the last class in the counts combines several
         names = [*names[: len(diagnostics.rows) - 1], f"{others + 1:,} others"]
     K = len(names)
     two = len(names) == 2
@@ -300,14 +301,14 @@ def _confusion(diagnostics: ClassDiagnostics, names: Sequence[str], axis: Any) -
 
 
 class TargetCharts(NamedTuple):
-    """Charts of a target.
+    """The charts for a target.
 
     Attributes:
         name: the name of the target; empty if there is only one.
         charts: the charts.
-        diagnostics: what they show.
+        diagnostics: the diagnostics that the charts show.
         number: the number of the target.
-        classes: the names of the classes; empty for numbers.
+        classes: the names of the classes; empty for a numeric target.
     """
 
     name: str
@@ -320,13 +321,13 @@ class TargetCharts(NamedTuple):
 def _number_target(
     diagnostics: NumberDiagnostics, number: int, names: Sequence[str]
 ) -> TargetCharts:
-    """Return the charts of a target of numbers, from the names of all targets."""
+    """Return the charts for a numeric target, given the names of all targets."""
     name = names[number] if names else f"target {number}"
     return TargetCharts(name, number_charts(diagnostics, name), diagnostics, number)
 
 
 def _class_target(diagnostics: ClassDiagnostics, number: int, names: Sequence[str]) -> TargetCharts:
-    """Return the charts of a target of classes, from the names of these."""
+    """Return the charts for a target of classes, given the names of the classes."""
     names = names or [f"class {code}" for code in range(len(diagnostics.rows))]
     classes = list(map(str, names))
     return TargetCharts("", class_charts(diagnostics, classes), diagnostics, number, classes)
@@ -336,13 +337,13 @@ DRAWN: dict[type, Callable[[Any, int, Sequence[str]], TargetCharts]] = {
     NumberDiagnostics: _number_target,
     ClassDiagnostics: _class_target,
 }
-"""How a target with diagnostics of each kind is drawn."""
+"""Functions that draw a target, by the kind of its diagnostics."""
 
 
 def target_charts(
     diagnostics: Sequence[Diagnostics], names: Sequence[str] = ()
 ) -> list[TargetCharts]:
-    """Return the charts of each target. ``names`` are those of the targets or, for a
+    """Return the charts for each target. ``names`` are the names of the targets or, for a
     classification, of the classes."""
     targets = [
         DRAWN[type(of_target)](of_target, number, names)
@@ -354,8 +355,8 @@ def target_charts(
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
-    """Return the diagnostics in a line of history. Raises ``FormatError`` for any that this package
-    does not write."""
+    """Return the diagnostics in a history line. Raises ``FormatError`` for diagnostics that this
+    package does not write."""
     with reading("the diagnostics in an event", "restore the event"):
         return [diagnostics.from_json(record) for record in stored]
 

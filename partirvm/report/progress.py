@@ -1,5 +1,5 @@
-"""Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere,
-and callbacks.
+"""Progress of a fit, an ingest or a prediction: a live display on a terminal, plain lines
+elsewhere, and callbacks.
 
 A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. As a context manager, it
 restores the terminal after any exception.
@@ -38,9 +38,9 @@ TITLES = {
 class FitCallback:
     """Base class of callbacks. Every method does nothing and may be overridden.
 
-    A callback runs in the process of ``fit``, between two of its steps; a slow callback slows down
-    the fit. An exception that it raises ends the fit and reaches the caller, as needed to prune an
-    Optuna trial.
+    A callback runs in the process of ``fit``, between two steps; a slow callback slows down the
+    fit. An exception raised by a callback ends the fit and reaches the caller, which makes it
+    possible to prune an Optuna trial.
 
     Examples
     --------
@@ -59,15 +59,15 @@ class FitCallback:
         ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass (such as "gram"), or the dense fits ("solve"), have finished ``done``
-        of ``total`` tiles.
+        """Called when a pass (such as "gram") or the dense fits ("solve") have finished ``done`` of
+        ``total`` tiles.
 
         For the stages "neighbours" and "comparing", which have no tiles, ``total`` is 0.
         """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
-        """Called after each fit that left a model, with its line of ``history_``. Return True to
-        end the fit.
+        """Called after each fit that produced a model, with its line in ``history_``. Return True
+        to end the fit.
 
         The estimator then has the model of this round, and ``termination_`` is
         ``Termination.ABORTED``. The line has ``vectors``, ``log_evidence``, ``seconds`` and, with
@@ -85,8 +85,8 @@ class Progress(Watcher):
 
     On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase
     prints one line a minute. ``spell`` converts the names of Python parameters in messages, for
-    example to command-line flags. ``callbacks`` are called during a fit; ``ended`` is true if one
-    of them has ended the fit.
+    example to command-line flags. ``callbacks`` are called during a fit; ``ended`` is true if a
+    callback has ended the fit.
     """
 
     callbacks: tuple[FitCallback, ...] = ()
@@ -114,21 +114,21 @@ class Progress(Watcher):
 
     @property
     def count(self) -> str:
-        """How much of the current phase is done, or an empty string if that is unknown."""
+        """Return how much of the current phase is done, or an empty string if this is unknown."""
         if self.total:
             return f"{self.done:,} of {counted(self.total, self.unit)}"
         return counted(self.done, "row") if self.unit == "row" else ""
 
     def state(self) -> Any:
-        """Return the phase with a bar, and a line of elapsed time, vectors and peak memory, for a
-        terminal."""
+        """Return, for a terminal, the phase with a bar, and a line with elapsed time, vectors and
+        peak memory."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table as Grid
         from rich.text import Text
 
         row = Grid.grid(padding=(0, 2))
-        done = self.done - (self.unit == "stage")  # the current stage is not done
+        done = self.done - (self.unit == "stage")  # the current stage is unfinished
         bar = ProgressBar(total=self.total, completed=done, width=20) if self.total else Text("")
         row.add_row(Text(TITLES.get(self.phase, self.phase), style="bold"), bar, Text(self.count))
         facts = [format_duration(time.monotonic() - self.began), *[self.detail] * bool(self.detail)]
@@ -145,7 +145,7 @@ class Progress(Watcher):
         self._show(self._spell(message))
 
     def on_learning(self, number: int, total: int, stage: str) -> None:
-        """Receive the current stage of kernel learning, with its rate."""
+        """Receive the current stage of kernel learning and its rate."""
         self._set_phase("learning", number, total, "stage", stage)
 
     def on_plan(self, plan: Any) -> None:
@@ -157,8 +157,8 @@ class Progress(Watcher):
             callback.on_plan(plan)
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or of
-        finished dense fits.
+        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or the
+        number of finished dense fits.
 
         A stage without tiles has a ``total`` of 0; callbacks do not receive it.
         """
@@ -167,8 +167,8 @@ class Progress(Watcher):
             callback.on_pass(name, done, total)
 
     def on_step(self, info: StepInfo) -> None:
-        """Receive an iteration of a dense fit. In classification each iteration needs a pass: the
-        phase."""
+        """Receive an iteration of a dense fit. In classification, each iteration requires a pass,
+        which is the phase."""
         self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")
@@ -187,8 +187,8 @@ class Progress(Watcher):
         self._set_phase(phase, done, total or 0, "row")
 
     def _set_phase(self, phase: str, done: int, total: int, unit: str, detail: str = "") -> None:
-        """Set what the display shows; print it if there is none and a minute has passed since the
-        last line.
+        """Set the content of the display; without a display, print it if a minute has passed since
+        the last line.
 
         Args:
             phase: name of the phase

@@ -1,4 +1,4 @@
-"""Text about fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and
+"""Text on fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and
 CSV."""
 
 import json
@@ -22,8 +22,8 @@ from partirvm.report.history import (
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the figures of a model (``figures_of``), ``seconds`` and, if given, a target, as names
-    and strings."""
+    """Return a model's figures (``figures_of``), ``seconds`` and, if given, a target, as pairs of
+    name and text."""
     kind = kind_of(facts)
     vectors = facts["n_vectors"]
     units = ""
@@ -55,8 +55,8 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 
 def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the state and result of a job, or of one of its targets, from ``job_facts``, as names
-    and strings."""
+    """Return the state and result of a job or of one of its targets, from ``job_facts``, as pairs
+    of name and text."""
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),
@@ -74,10 +74,10 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def lost_workers_text(lost: Mapping[str, Any]) -> str:
-    """Return text on the ``lost_workers`` of ``Job.progress``: how many, when, and how often the
-    driver was restarted.
+    """Return text on ``lost_workers`` from ``Job.progress``: the number, the time, and how often
+    the driver was restarted.
 
-    Without a loss the text is empty.
+    The text is empty if no worker was lost.
     """
     parts = []
     if lost.get("workers"):
@@ -110,7 +110,7 @@ def _noise(facts: Mapping[str, Any]) -> str:
 
 
 def _residuals(facts: Mapping[str, Any]) -> str | None:
-    """Return text on what the errors of the nearest rows change, or would change."""
+    """Return text on the effect, actual or potential, of local residuals."""
     if not (residuals := facts.get("residuals")):
         return None
     density = f"log density {residuals['density_gain']:+z.2f} nats per row"
@@ -130,7 +130,8 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
 
 
 def is_corrected(facts: Mapping[str, Any]) -> bool:
-    """Return True if the model of these facts, or of a line of history, has local residuals."""
+    """Return True if the model that these facts (or this history line) describe has local
+    residuals."""
     return bool((facts.get("residuals") or {}).get("bytes"))
 
 
@@ -146,10 +147,10 @@ TITLES = (
     "since",
     "reason",
 )
-"""Titles of the table of jobs."""
+"""Column titles in the table of jobs."""
 
 EXPENDABLE = ("fits", "time", "since")
-"""Titles of the columns that the table of jobs omits on a narrow terminal."""
+"""Titles of the columns that are omitted from the table of jobs on a narrow terminal."""
 
 NARROW = 110
 """Number of columns below which a terminal is narrow."""
@@ -159,7 +160,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
     """Return a table with one line per job, from ``Job.progress()``.
 
     The row of a job that could not be read shows its ``error``. Lines have at most ``width``
-    characters (0: any number): columns are left out, and long reasons are truncated.
+    characters (0: any number): columns are omitted, and long reasons are truncated.
     """
     titles = [*TITLES]
     rows = [_job_row(job) for job in jobs]
@@ -192,8 +193,8 @@ def _job_row(job: dict[str, Any]) -> list[str]:
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
-    """Yield lines for a job's states: each change of status, plan or round once, within ``width``;
-    as JSON, rounds."""
+    """Yield lines of at most ``width`` characters for a job's states: one for each change of
+    status, for the plan and for each round; as JSON, only rounds."""
     lines = Lines()
     begun = None
     plan = None
@@ -213,7 +214,7 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         begun = (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
-        step = state.doing.partition(":")[0]  # a rate follows, which always changes
+        step = state.doing.partition(":")[0]  # without the rate, which always changes
         if state.doing and step != doing:
             doing = step
             yield state.doing
@@ -231,8 +232,7 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
 
 
 def job_facts(job: Any) -> dict[str, Any]:
-    """Return the progress of a job, the figures of its model and all its ``parameters`` as plain
-    JSON."""
+    """Return a job's progress, its model's figures and all its ``parameters`` as plain JSON."""
     state = job.state()
     parameters = job.asked()
     figures = figures_of(state.history, state.plan or {})
@@ -241,8 +241,8 @@ def job_facts(job: Any) -> dict[str, Any]:
 
 
 def versions_text(began: Mapping[str, str], last: Mapping[str, str]) -> str:
-    """Return the versions that differ between the start of a job, its last run and this process; ""
-    if none does."""
+    """Return the package versions that differ between a job's start, its last run and this process;
+    "" if none do."""
     stages = {"made with": began, "last run with": last, "this process has": package_versions()}
     names = [
         name
@@ -258,8 +258,8 @@ def versions_text(began: Mapping[str, str], last: Mapping[str, str]) -> str:
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
-    """Return a table of known ``job_facts``, with one column per job, and of parameters that differ
-    (``spell``)."""
+    """Return a table with one column per job, containing known ``job_facts`` and differing
+    parameters, named by ``spell``."""
     titles = {
         "n_rows": "rows",
         "rho": "sparseness ρ",
@@ -287,7 +287,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         "candidates",
         "vectors",
         "model",
-    }  # of the last fit
+    }  # fields of the last fit
     keys = [key for key in jobs[0] if key not in others]
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
@@ -311,7 +311,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
 
 
 def parameter_text(name: str, value: Any) -> str:
-    """Return the value of the parameter with this name as text."""
+    """Return the text of a parameter's value."""
     if value is None:
         return "none"
     if name in ("memory_limit", "time_limit") and not isinstance(value, str):

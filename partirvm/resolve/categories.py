@@ -1,4 +1,4 @@
-"""How levels of categorical features become numbers before the kernel is learned."""
+"""Conversion of categorical levels to numbers before the kernel is learned."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ from partirvm.spec.problem import Problem
 from partirvm.types import LEARNING_ROWS
 
 MANY_LEVELS = 8
-"""A categorical feature with more levels becomes numbers: categorical kernels share nothing among
-levels. Used cars: error .205 with a kernel on four categories, .165 if the one with 195 levels
-becomes numbers."""
+"""A categorical feature with more levels is converted to numbers: categorical kernels share no
+information between levels. Used cars: the error is .205 with a kernel on four categories, .165 if
+the one with 195 levels is converted."""
 
 MOST_INDICATORS = 16
-"""Maximum number of levels of a feature for which an indicator of each level is tried."""
+"""Maximum number of levels of a feature for which an indicator per level is tried."""
 
 
 @dataclass(frozen=True)
 class CategoryForm:
-    """Which categorical features become numbers, by position, with their numbers of levels.
+    """The categorical features to convert to numbers, by position, with their numbers of levels.
 
     Attributes:
         coordinates: features whose levels get coordinates.
@@ -42,13 +42,13 @@ class CategoryForm:
 
 @dataclass(frozen=True)
 class EmbeddedLevels:
-    """A problem in which levels are numbers.
+    """A problem in which levels have become numbers.
 
     Attributes:
         problem: the problem.
-        source: the rows, with the folds without which the numbers of a row were learned.
-        notes: what was done.
-        noise: noise variance beside the effects of levels.
+        source: the rows, with their folds; the numbers in a row were learned without its fold.
+        notes: notes on the conversion.
+        noise: noise variance not explained by the level effects.
     """
 
     problem: Problem
@@ -58,15 +58,15 @@ class EmbeddedLevels:
 
 
 def with_levels(samples: Samples, problem: Problem, moments: Moments) -> EmbeddedLevels:
-    """Turn levels of categories into numbers, if the form of the kernel is chosen.
+    """Convert categorical levels to numbers if the kernel's form is to be chosen.
 
-    Features with many levels always become numbers; whether others do, too, and how, is decided by
-    evidence. The rows then have folds, and each embedded problem its own.
+    Features with many levels are always converted; for other features, the evidence decides whether
+    and how. The rows then have folds, separately for each embedded problem.
 
     Args:
-        samples: gives random rows
-        problem: with the levels
-        moments: of the features, which a kernel of given form needs
+        samples: supplies random rows
+        problem: the problem with categorical levels
+        moments: moments of the features, required by a kernel of given form
     """
     forms = level_forms(samples, problem)
     if not forms:
@@ -94,14 +94,14 @@ def with_form(
     form: CategoryForm,
     sums: int,
 ) -> EmbeddedLevels:
-    """Turn levels of categories into numbers of one form.
+    """Convert categorical levels to numbers of one form.
 
     Args:
-        samples: has the request and the source
+        samples: supplies the request and the source
         sample: rows from which the numbers are learned
-        problem: with the levels
-        moments: of the features, which a kernel of given form needs
-        form: says which levels become coordinates, and which indicators
+        problem: the problem with categorical levels
+        moments: moments of the features, required by a kernel of given form
+        form: which levels become coordinates and which become indicators
         sums: maximum number of elements in a feature's sums
     """
     columns = samples.source.columns
@@ -115,7 +115,7 @@ def with_form(
 
 
 def level_forms(samples: Samples, problem: Problem) -> list[CategoryForm]:
-    """Return the forms of categorical features; of several, the evidence decides."""
+    """Return the possible forms of categorical features; the evidence decides between several."""
     request = samples.request
     columns = samples.source.columns
     if not (chooses(request) and request.standardize and request.basis is None):
@@ -134,7 +134,7 @@ def level_forms(samples: Samples, problem: Problem) -> list[CategoryForm]:
 
 
 def evidence_of_levels(samples: Samples, problem: Problem) -> float:
-    """Return the evidence of an exact process for a problem, on rows that have its folds."""
+    """Return the evidence of an exact process for a problem, on rows with the problem's folds."""
     folds = replace(samples, source=folded(samples.source, problem.empty.scaling))
     with folds.take(problem, min(LEARNING_ROWS, samples.source.n_rows)) as sample:
         return evidence_of(sample, problem, samples.request.seed)

@@ -1,17 +1,17 @@
-"""Make the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and
+"""Construct the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and
 ``basis``.
 
-A family never treats category codes as numbers. For numeric features x and categorical features c
-it is
+A family never treats category codes as numbers. For numeric features x and categorical features c,
+the kernel is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
 so that gamma_j is subtracted from the exponent if the two rows have different levels of the feature
 c_j.
 
-Some rules need the variance of each column, half the mean squared difference of two rows. For a
-categorical column with L equally frequent levels, it is half the probability that rows differ, v =
-(1 − 1/L)/2; for L = 2, as for codes 0, 1.
+Some rules need the variance of each column, which is half the mean squared difference between two
+rows. For a categorical column with L equally frequent levels, it is half the probability that two
+rows differ, v = (1 − 1/L)/2; with L = 2, it equals the variance of codes 0 and 1.
 """
 
 import json
@@ -40,11 +40,11 @@ from partirvm.scaling.maps import Scaling
 from partirvm.types import Columns, Float
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
-"""Families by the names that options use; "auto" is resolved if gamma is learned."""
+"""Kernel families by their option values; "auto" is resolved if gamma is learned."""
 
 LEARN = ("learn-shared", "learn-per-feature")
 RULES = ("learn", "scale", *LEARN)
-"""Values of gamma that are words; with those of ``LEARN``, a kernel with numeric parameters is also
+"""String values of gamma; with a value in ``LEARN``, a kernel with numeric parameters is also
 learned."""
 
 
@@ -53,8 +53,8 @@ def _is(value: Any, *words: str) -> bool:
 
 
 def chooses(request: Request) -> bool:
-    """Return whether gamma is "learn" for a family given by name, so that the form of the kernel is
-    also chosen."""
+    """Return whether gamma is "learn" for a family given by name, so that the kernel's form is
+    chosen, too."""
     return _is(request.gamma, "learn") and _is(request.kernel, *BY_GAMMA)
 
 
@@ -124,14 +124,14 @@ def portable(request: Request) -> dict[str, Any]:
 def resolve_kernel(
     request: Request, moments: Moments, columns: Columns, scaling: Scaling
 ) -> Kernel:
-    """Make the kernel with numeric parameters or, for kernel learning, the initial kernel.
+    """Construct the kernel with numeric parameters or, for kernel learning, the initial kernel.
 
     A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if
     gamma is invalid, has the wrong length or does not apply to the kernel, or if a function cannot
     be imported.
 
     Args:
-        request: the options, of which kernel, gamma, gamma_multiples and standardize are read
+        request: the options, of which kernel, gamma, gamma_multiples and standardize are used
         moments: moments of the inputs (d,), before scaling
         columns: names and categories of the d features
         scaling: the map from the d features to the scaled inputs
@@ -140,7 +140,7 @@ def resolve_kernel(
     factors = request.gamma_multiples
     several = given if isinstance(given, tuple) else (given,)
     named = [_is(each, *BY_GAMMA) for each in several]
-    # A gamma that is not learned applies only to those families in a list that are given by name.
+    # A gamma that is not learned applies only to families in a list that are given by name.
     others = "learn" if any(named) and not learns(request) else request.gamma
     found = tuple(
         _named(BY_GAMMA[each], request, moments, columns, scaling)
@@ -148,7 +148,7 @@ def resolve_kernel(
         else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
-    if tuple(factors) != (1.0,):  # several kernels must differ and not be part of others
+    if tuple(factors) != (1.0,):  # several kernels must differ and not be nested
         found = tuple(kernel.rescaled(factor) for kernel in found for factor in factors)
     return found[0] if len(found) == 1 else Several(found)
 
@@ -161,7 +161,7 @@ def _named(
 
     Args:
         family: class of the kernel
-        request: the options, of which gamma and standardize are read
+        request: the options, of which gamma and standardize are used
         moments: moments of the inputs (d,), before scaling
         columns: names and categories of the d features
         scaling: the map from the d features to the scaled inputs
@@ -188,7 +188,7 @@ def _named(
 
 
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make a kernel that has its own parameters, or none.
+    """Construct a kernel that was given with its parameters, or has none.
 
     Args:
         given: the checked option: a name, ``module:function`` or a kernel
@@ -219,13 +219,14 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
 
 
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
-    """Multiply a numeric kernel by a categorical one, where their gamma is not 0.
+    """Return the product of a numeric and a categorical kernel, omitting factors whose gammas are
+    all 0.
 
     Args:
         family: a kernel with one gamma or one per feature (d,)
         columns: names and categories of the d features
         scaling: the map from the d features to the scaled inputs
-        shared: True for one gamma per kind of feature, that of its first input
+        shared: True to use a single gamma per kind of feature, taken from its first input
     """
     coded = _coded(columns, scaling)
     shared = shared or len(family.gamma) == 1
@@ -242,8 +243,8 @@ def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool
 
 
 def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:
-    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by
-    position."""
+    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are stored as
+    codes, by position."""
     levels = (
         (j, columns.categories.get(name))
         for j, name in enumerate(columns.features)
@@ -266,8 +267,8 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 
 
 def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """Make the basis functions, counted on the first rows. Raises ``UsageError`` for failed imports
-    or wrong values."""
+    """Construct the basis functions, which are evaluated on the first rows to count them. Raises
+    ``UsageError`` for failed imports or wrong values."""
     if request.basis is None:
         return None
     points = scaling.inputs(source.tile(0).X[:16])

@@ -1,4 +1,5 @@
-"""Check the data of a fit and make its ``Problem``: scaling, kernel, prior, classes and noise."""
+"""Check the data of a fit and construct its ``Problem``: scaling, kernel, prior, classes and
+noise."""
 
 import math
 import time
@@ -41,7 +42,7 @@ NOISE = (1e-60, 1e60)
 """Bounds of a fixed noise variance of scaled targets, which prevent overflow."""
 
 MANY = 20
-"""With more classes than this, each needs two rows on average."""
+"""With more classes than this, each class needs two rows on average."""
 
 
 def timer(limit: Any) -> Interrupted:
@@ -52,8 +53,8 @@ def timer(limit: Any) -> Interrupted:
 
 
 def check_aborted(interrupted: Interrupted, *done: int) -> None:
-    """Raise ``Stopped`` if an abort was requested, also as a ``Progress``; the caller decides which
-    files to keep."""
+    """Raise ``Stopped`` if an abort was requested; usable as a ``Progress``. The caller decides
+    which files to keep."""
     if interrupted() is Termination.ABORTED:
         raise Stopped(Termination.ABORTED)
 
@@ -64,9 +65,9 @@ class CheckedData:
 
     Attributes:
         source: the rows, with class weights applied
-        moments: of inputs (d,) and targets (T,)
+        moments: moments of inputs (d,) and targets (T,)
         codes: class of each row (N,), None for numbers
-        weights: of the classes (K,), None without class weights
+        weights: class weights (K,), None without them
     """
 
     source: Source
@@ -75,7 +76,7 @@ class CheckedData:
     weights: Float | None
 
     def input_variance(self, problem: Problem) -> Float:
-        """Return the variance (d',) of the inputs as the problem scales them."""
+        """Return the variance (d',) of the inputs after the problem's scaling."""
         return input_variance(self.source.columns, self.moments, problem.empty.scaling)
 
 
@@ -86,9 +87,9 @@ def checked_data(
     held_out: Source | None,
     interrupted: Interrupted,
 ) -> CheckedData:
-    """Check the data of a fit and read their moments and classes.
+    """Check the data of a fit and determine their moments and classes.
 
-    Raises ``Stopped`` if an abort was requested, ``UsageError`` for options that do not fit the
+    Raises ``Stopped`` if an abort was requested, ``UsageError`` for options that do not suit the
     data, and ``DataError`` for data that cannot be fitted.
 
     Args:
@@ -194,8 +195,8 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Return the moments of all rows, stored or computed. Raises ``DataError`` if not finite,
-    ``Stopped`` on abort."""
+    """Return the stored or computed moments of all rows. Raises ``DataError`` if they are not
+    finite, ``Stopped`` on abort."""
     moments: Moments = (
         source.moments
         or executor.run([MomentsPass()], source, partial(check_aborted, interrupted))[0]
@@ -219,8 +220,8 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def _check_classes(source: Source, there: int, rows: int) -> None:
-    """Raise ``DataError`` for fewer than two classes, or many classes with few rows, which are
-    probably numbers."""
+    """Raise ``DataError`` for fewer than two classes, or for many classes with few rows each: these
+    are probably numbers."""
     target = quoted(source.columns.target)
     if there < 2:
         classes = "only one class" if there else "no classes"
@@ -240,7 +241,7 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
 
 
 def new_problem(data: CheckedData, request: Request, *, held_out: bool) -> Problem:
-    """Make the problem of a fit; a kernel to be learned starts as the initial one.
+    """Construct the problem of a fit; a kernel to be learned has its initial value.
 
     Args:
         data: the training data
@@ -328,17 +329,17 @@ def _scaling(
     """Compute the scaling from the training moments: subtract the mean, divide by the standard
     deviation (ddof 0).
 
-    The scale of a constant feature is 1; that of a constant target is its absolute value (unless it
-    is nearly zero), so that its noise floor is in its own units. Without ``standardize``, only the
-    target mean is subtracted, for numerical accuracy, and without a bias not even that. Class codes
-    are not scaled. A missing number becomes the mean, a missing label is a separate level, and a
-    feature with gaps gets an indicator column.
+    The scale of a constant feature is 1; the scale of a constant target is its absolute value
+    (unless it is nearly zero), so that the noise floor is in proportion to it. Without
+    ``standardize``, only the target mean is subtracted, for numerical accuracy, and without a bias
+    nothing is subtracted. Class codes are not scaled. A missing number becomes the mean, a missing
+    label is a separate level, and a feature with gaps gets an indicator column.
 
     Args:
-        moments: of inputs (d,) and targets (T,)
+        moments: moments of inputs (d,) and targets (T,)
         columns: names of the features, and their levels
         request: the options
-        likelihood: of the target
+        likelihood: the likelihood of the target
     """
     inputs = moments.inputs
     d = len(inputs.mean)
@@ -362,7 +363,7 @@ def _scaling(
 def _target_scaling(
     targets: ColumnMoments, request: Request, likelihood: Likelihood
 ) -> tuple[Float, Float]:
-    """Return the shift and the scale (T,) of targets; those without noise stay as they are."""
+    """Return the shift and the scale (T,) of targets; targets without noise are not changed."""
     zeros = np.zeros(len(targets.mean))
     scale = np.ones(len(targets.mean))
     if not likelihood.has_noise:
@@ -376,8 +377,8 @@ def _target_scaling(
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:
-    """Make the prior of a request, with the noise rate in squared target units; ``labels`` name the
-    leading columns."""
+    """Construct the prior of a request, with the noise rate in squared target units; ``labels``
+    maps names to leading columns."""
     (shape, rate) = request.noise_prior
     fixed = request.fixed_alpha or {}
     for name in fixed:

@@ -1,7 +1,7 @@
-"""``FitSpec``, the specification of a fit: made from a source and a request, or for a resumed or
-extended fit.
+"""Construction of a ``FitSpec``, the specification of a fit, from a source and a request, or for a
+resumed or extended fit.
 
-``fit.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only
+``fit.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only its
 limits.
 """
 
@@ -48,12 +48,12 @@ LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
 
 LABEL_COPIES = 4
-"""Number of copies of names and labels while a dataset is opened again, or a checkpoint or a model
-is written."""
+"""Number of copies of names and labels in memory while a dataset is reopened, or a checkpoint or
+model is written."""
 
 MODERATE_ROWS = 10_000
-"""Maximum number of rows for which ``moderate="auto"`` moderates two classes, as this lowers the
-log loss there."""
+"""Maximum number of rows for which ``moderate="auto"`` moderates two classes; with so few rows,
+this lowers the log loss."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class FitSpec:
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the
     variance of the scaled inputs, 0 for a constant feature. ``entries`` are the history entries of
-    kernel learning and of the heuristic's fit; ``notes`` are the notes made before planning.
+    kernel learning and of the fit that sets the partition size; ``notes`` were made before
+    planning.
     """
 
     problem: Problem
@@ -80,8 +81,8 @@ class FitSpec:
 
     @property
     def in_order(self) -> bool:
-        """True if new rows become candidates in order, partition by partition, as they do not in a
-        working set."""
+        """True if new rows become candidates in order, partition by partition; False for a working
+        set."""
         return bool(self.problem.n_kernels) and not self.plan.schedule.selects
 
 
@@ -126,7 +127,7 @@ def resolve(
         held_out: the held-out data, or None
         interrupted: returns None, ``ABORTED``, or ``TIME`` to skip the remaining learning and
             measuring
-        on_step: is called with the number, total and text of each step of kernel learning
+        on_step: called with the number, total and description of each step of kernel learning
     """
     data = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(data, request, held_out=held_out is not None)
@@ -152,13 +153,13 @@ def resolve(
 
 @dataclass(frozen=True)
 class SmallFits:
-    """What fits of random rows have decided.
+    """The decisions made by fits to random rows.
 
     Attributes:
         kernel: the problem with its kernel
-        schedule: of the strategy
+        schedule: the schedule of the strategy
         measured: the partition size
-        notes: of all of them
+        notes: the notes of all small fits
     """
 
     kernel: LearnedKernel
@@ -172,7 +173,8 @@ class SmallFits:
         return self.kernel.entries + self.measured.entries
 
     def entries_of(self, plan: Plan) -> tuple[dict[str, Any], ...]:
-        """Return the history entries; that of the heuristic's fit with what the plan made of it."""
+        """Return the history entries; the entry of the partition-size fit also gets the plan's
+        decisions."""
         entries = self.entries
         if self.measured.rho is None:
             return entries
@@ -181,12 +183,12 @@ class SmallFits:
 
 
 def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> SmallFits:
-    """Warp the target, learn the kernel and measure the partition size, as far as requested.
+    """Warp the target, learn the kernel and determine the partition size, as requested.
 
     Args:
-        samples: gives random rows
-        problem: has the kernel from which learning starts
-        moments: of features and targets
+        samples: supplies random rows
+        problem: the problem with the initial kernel
+        moments: moments of features and targets
     """
     request = samples.request
     source = samples.source
@@ -196,7 +198,7 @@ def run_small_fits(samples: Samples, problem: Problem, moments: Moments) -> Smal
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     if problem.mean_only:
         schedule = STRATEGIES["basic"].schedule
-    # the likelihood may have changed
+    # learning may have changed the likelihood
     samples = replace(samples, source=kernel.source, shape=_shape(source, problem, request))
     measured = size_of(samples, kernel, schedule)
     return SmallFits(kernel, schedule, measured, warped.notes + kernel.notes + measured.notes)
@@ -208,11 +210,11 @@ def _plan_of(
     """Plan a new fit.
 
     Args:
-        small_fits: what they have decided
+        small_fits: the decisions of the small fits
         data: the checked data
         request: the options
         machine: threads and memory of the processes
-        grown: bytes by which this process has grown during the small fits
+        grown: bytes by which this process's memory grew during the small fits
     """
     problem = small_fits.kernel.problem
     schedule = small_fits.schedule
@@ -231,12 +233,13 @@ def _plan_of(
 
 
 def size_of(samples: Samples, kernel: LearnedKernel, schedule: Schedule) -> MeasuredSize:
-    """Return the requested partition size, or measure it; a fit of all rows at once has them all.
+    """Return the requested partition size, or measure it; for a fit of all rows at once, it is all
+    rows.
 
     Args:
-        samples: gives random rows
+        samples: supplies random rows
         kernel: the problem with its kernel
-        schedule: of the strategy
+        schedule: the schedule of the strategy
     """
     if schedule.one_fit:
         return MeasuredSize(samples.shape.n_candidates)
@@ -247,12 +250,12 @@ def size_of(samples: Samples, kernel: LearnedKernel, schedule: Schedule) -> Meas
 
 
 def kernel_of(samples: Samples, problem: Problem, moments: Moments) -> LearnedKernel:
-    """Learn the kernel if requested and possible.
+    """Learn the kernel if this is requested and possible.
 
     Args:
-        samples: gives random rows
-        problem: has the kernel from which learning starts
-        moments: of features and targets
+        samples: supplies random rows
+        problem: the problem with the initial kernel
+        moments: moments of features and targets
     """
     request = samples.request
     rows = moments.targets.n
@@ -277,16 +280,16 @@ def continued(
     """Adapt a spec to this machine, to the ``LIMITS`` of a request, and to any new rows of the
     source.
 
-    Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns
-    if the memory limit is unchanged: a process with a slightly larger base memory must not end the
-    fit earlier than the previous one. If new rows join in order (``FitSpec.in_order``), the
+    Scaling, kernel and all resolved options do not change; neither does the maximum number of
+    columns if the memory limit is unchanged: a process with slightly more base memory than the
+    previous one must not end the fit earlier. If new rows join in order (``FitSpec.in_order``), the
     strategy is ``incremental`` with the partition size of the earlier fit, and ``fit_rows="auto"``
     is resolved for the new rows. After a fit of all rows at once, the partition size is at most the
-    number of new rows. Raises the errors of ``resolve``.
+    number of new rows. Raises as ``resolve`` does.
 
     Args:
         spec: the spec of the earlier fit
-        source: the training data: the earlier rows and any new ones behind them
+        source: the training data: the earlier rows, followed by any new ones
         limits: the request with the new limits
         executor: runs the passes over the tiles
         held_out: the held-out data, or None
@@ -309,7 +312,7 @@ def continued(
 def _resumed(
     spec: FitSpec, data: CheckedData, problem: Problem, request: Request, machine: Machine
 ) -> FitSpec:
-    """Return the spec of a fit of the same rows.
+    """Return the spec of a resumed fit with unchanged rows.
 
     Args:
         spec: the earlier spec
@@ -346,7 +349,7 @@ def _resumed(
 def _extended(
     spec: FitSpec, data: CheckedData, problem: Problem, request: Request, machine: Machine
 ) -> FitSpec:
-    """Return the spec of a fit that new rows join.
+    """Return the spec of a fit to which new rows are added.
 
     Args:
         spec: the earlier spec
@@ -363,8 +366,8 @@ def _extended(
 
 
 def _joined(spec: FitSpec, problem: Problem, plan: Plan) -> Problem:
-    """Return a problem whose new rows join those of an earlier ``spec`` in partitions of the
-    plan."""
+    """Return a problem whose new rows join the rows of an earlier ``spec`` in the plan's
+    partitions."""
     before = spec.problem
     size = before.n_rows * before.n_kernels
     if spec.plan.schedule.has_rounds:
@@ -383,7 +386,7 @@ def _plan(
     """Plan the fit of a resolved request.
 
     Args:
-        source: the training data, to measure the rates of this machine
+        source: the training data, used to measure this machine's rates
         problem: the problem of the fit
         request: the resolved options
         machine: threads and memory of the processes
@@ -407,13 +410,13 @@ def _plan(
 
 
 def _with_new_rows(request: Request, spec: FitSpec, limits: Request, n_new: int) -> Request:
-    """Return the request for more rows; the earlier fit's statistics cover all rows, so no sample
-    grows.
+    """Return the request for more rows; the earlier fit's statistics cover all rows, so there is no
+    growing sample.
 
     Args:
         request: the resolved options of the earlier fit, with the new limits
         spec: the spec of the earlier fit
-        limits: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are read
+        limits: the request with the new limits, of which ``fit_rows`` and ``sample_rows`` are used
         n_new: number of new rows
     """
     n_rows = spec.problem.n_rows + n_new
@@ -437,7 +440,7 @@ def _with_new_rows(request: Request, spec: FitSpec, limits: Request, n_new: int)
 
 
 def machine_for(request: Request, executor: Executor, source: Source) -> Machine:
-    """Describe the machine on which tasks run; a process's base memory includes copies of the
+    """Describe the machine that runs the tasks; the base memory of a process includes copies of the
     source's labels."""
     machine = executor.machine(
         None if request.memory_limit == "auto" else int(request.memory_limit)
@@ -469,7 +472,7 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:
-    """Make the strategy options from a plan and its resolved request."""
+    """Return the strategy options for a plan and its resolved request."""
     names = {field.name for field in fields(Options)}
     request = plan.request
     options = {
@@ -522,12 +525,12 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
 def schedule_for(
     request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1
 ) -> Schedule:
-    """Return the schedule of the strategy; "auto" is basic for few rows or without a kernel.
+    """Return the schedule of the strategy; "auto" means basic for few rows or without a kernel.
 
     Args:
-        request: the options, of which strategy, kernel and partition_size are read
+        request: the options, of which strategy, kernel and partition_size are used
         n_rows: number of rows N
-        likelihood: the likelihood, whose ``at_once`` bounds outputs·N² of a single fit
+        likelihood: the likelihood, whose ``at_once`` bounds outputs·N² for a single fit
         outputs: number of posteriors
     """
     few = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto"
@@ -551,16 +554,16 @@ def resolve_fit_rows(
     grows.
 
     A single fit uses all rows. The working set uses ``growing`` if the data are shuffled and have
-    more than four times the rows of the first sample. In other strategies, fits of all rows take
-    about 2·K·N²·P flops, or 2·K·N·n·P if only n rows have to join; more than 2e12 are not
-    affordable. The result is the same on every machine.
+    more than four times as many rows as the first sample. In other strategies, fits of all rows
+    take about 2·K·N²·P flops, or 2·K·N·n·P if only n rows have to join; more than 2e12 flops are
+    too many. The result does not depend on the machine.
 
     Args:
-        request: the options, of which fit_rows and sample_rows are read
+        request: the options, of which fit_rows and sample_rows are used
         schedule: the schedule of the strategy
         n_rows: number of rows N
         size: partition size P in candidates
-        K: number of kernel columns of each row
+        K: number of kernel columns per row
         new: number n of rows that have to join, 0 for all
         shuffled: True if the rows are in random order
     """
@@ -579,7 +582,7 @@ def resolve_fit_rows(
 
 def calibrate(source: Source, problem: Problem) -> Rates:
     """Measure the rates of one thread on the first tile; without a kernel, leading columns are
-    timed as elements."""
+    timed instead of kernel elements."""
     with one_blas_thread():
         began = time.perf_counter()
         tile = source.tile(0)

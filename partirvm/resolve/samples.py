@@ -1,4 +1,4 @@
-"""Random rows of a source for small fits before a fit is planned, and the log of such a fit."""
+"""Random rows of a source for small fits before planning, and the log of such a fit."""
 
 import time
 from contextlib import AbstractContextManager
@@ -22,18 +22,18 @@ from partirvm.strategies.instructions import Stopped
 
 
 class OutOfTime(Stopped):
-    """The time limit has passed: a small fit ends early, which is not an error."""
+    """Raised when the time limit has passed: a small fit ends early, which is not an error."""
 
 
 @dataclass
 class SmallFitLog:
-    """What a small fit has logged so far, which remains if the time limit ends it.
+    """The log of a small fit, which is kept if the time limit ends the fit.
 
     Attributes:
-        samples: gives the times and the names of features.
-        best: a design of the best kernel so far.
+        samples: supplies the times and the feature names.
+        best: a design with the best kernel so far.
         entries: history entries.
-        stage: the present stage of kernel learning.
+        stage: the current stage of kernel learning.
         evaluations: number of evaluations in this stage.
         began: when the stage began, in seconds.
     """
@@ -46,12 +46,12 @@ class SmallFitLog:
     began: float = 0.0
 
     def keep(self, best: Design) -> None:
-        """Keep a design of the best kernel so far."""
+        """Store a design with the best kernel so far."""
         self.best = best
 
     def step(self, stage: str) -> None:
-        """Report that a stage of kernel learning begins or, with "", another evaluation in the
-        current one."""
+        """Report that a stage of kernel learning begins or, with "", that the current stage makes
+        another evaluation."""
         now = time.perf_counter()
         if stage:
             self.stage = stage
@@ -66,7 +66,7 @@ class SmallFitLog:
         self.samples.on_step(1 + STAGES.index(self.stage), len(STAGES), text)
 
     def add(self, record: Record) -> None:
-        """Add an entry with the time since the previous one."""
+        """Append an entry with the time since the previous one."""
         samples = self.samples
         entry = line(record, samples.spent.share(), samples.began, saved=False)
         names = self.best.scaling.names(samples.source.columns.features)
@@ -84,7 +84,7 @@ class Samples:
         request: options of the fit.
         executor: gathers rows and runs passes.
         interrupted: returns why the work must end, or None.
-        on_step: is called with the progress of kernel learning.
+        on_step: called with the progress of kernel learning.
         spent: counts passes and their time.
         began: when the first small fit began, in seconds.
     """
@@ -105,12 +105,12 @@ class Samples:
         """Gather random rows.
 
         Args:
-            problem: gives the rows of positive weight
+            problem: determines the rows with positive weight
             rows: maximum number of rows
             log: receives the records of the fit
             room: bytes for kernel blocks
 
-        An abort raises ``Stopped``, the time limit ``OutOfTime``.
+        Raises ``Stopped`` on abort and ``OutOfTime`` at the time limit.
         """
         log = log or SmallFitLog(self, problem.empty)
         self.spent.since = time.perf_counter()
@@ -137,8 +137,8 @@ class Samples:
             raise Stopped(reason)
 
     def affordable(self, columns: int, rows: int) -> tuple[int, int]:
-        """Return how many columns fit in memory with a sample, and the bytes for kernel blocks; set
-        the threads."""
+        """Return how many columns fit in memory along with a sample, and the bytes for kernel
+        blocks; set the number of threads."""
         machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
         threads, most = affordable(self.shape, machine, columns)
         self.executor.use(threads)

@@ -1,5 +1,4 @@
-"""Small fits to samples of the rows before a fit is planned, which learn the kernel and measure its
-sparseness."""
+"""Small fits to row samples before planning, which learn the kernel and measure its sparseness."""
 
 import math
 from contextlib import suppress
@@ -33,19 +32,19 @@ HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 OVERLAP = 0.1
-"""ρ up to which classes overlap."""
+"""Maximum ρ at which classes are taken to overlap."""
 
 DENSE = 0.9
-"""ρ above which the kernel is probably too narrow: nearly every row becomes a vector."""
+"""Value of ρ above which the kernel is probably too narrow: nearly every row becomes a vector."""
 
 QUICK_ROWS = 4500
-"""Maximum number of rows from which the kernel of a quick fit is learned: on protein (93 vectors
-with local residuals), the error is then 5 % larger, in two thirds of the time."""
+"""Maximum number of rows from which a quick fit's kernel is learned: on protein (93 vectors with
+local residuals), this limit increases the error by 5 % and reduces the time by a third."""
 
 
 @dataclass(frozen=True)
 class WarpedTarget:
-    """A problem whose target is warped as requested, and a note if it is."""
+    """A problem whose target is warped as requested, and a note if it has been warped."""
 
     problem: Problem
     notes: tuple[str, ...] = ()
@@ -53,15 +52,15 @@ class WarpedTarget:
 
 @dataclass(frozen=True)
 class LearnedKernel:
-    """A problem with its kernel.
+    """A problem with its kernel, and the record of kernel learning.
 
     Attributes:
         problem: the problem.
         source: the rows, with folds if levels became numbers.
         entries: history entries of kernel learning.
-        notes: limits that reduced it, and what was done with levels.
-        text: describes the learned kernel; None if none was learned.
-        centres: number of its centres, or 0 if the time limit ended learning early.
+        notes: notes on limits that reduced learning, and on the conversion of levels.
+        text: description of the learned kernel; None if none was learned.
+        centres: number of centres in kernel learning, or 0 if the time limit ended it early.
     """
 
     problem: Problem
@@ -74,11 +73,11 @@ class LearnedKernel:
 
 @dataclass(frozen=True)
 class MeasuredSize:
-    """The partition size of a problem.
+    """The partition size chosen for a problem.
 
     Attributes:
         size: number of candidates.
-        rho: the share ρ of rows that became vectors; None if it was not measured.
+        rho: the fraction ρ of rows that became vectors; None if it was not measured.
         entries: the history entry of the fit.
         notes: a warning about the kernel.
     """
@@ -91,7 +90,7 @@ class MeasuredSize:
 
 @dataclass(frozen=True)
 class LearningPlan:
-    """How the kernel is learned.
+    """A plan of kernel learning.
 
     Attributes:
         options: options of kernel learning.
@@ -107,11 +106,12 @@ class LearningPlan:
 
 
 def with_warped_target(samples: Samples, problem: Problem, least: float) -> WarpedTarget:
-    """Warp the target as requested, whatever the time; ``least`` is the lowest target."""
+    """Warp the target as requested, regardless of the time limit; ``least`` is the smallest
+    target."""
     warp = samples.request.warp_target
     if warp == "none" or not problem.target_variance:
         return WarpedTarget(problem)
-    # a limit must not change the target that errors refer to
+    # a time limit must not change the target to which errors refer
     untimed = replace(samples, interrupted=lambda: None)
     with untimed.take(problem, min(LEARNING_ROWS, samples.source.n_rows)) as sample:
         problem = with_target(sample, problem, warp, least)
@@ -124,12 +124,12 @@ def with_warped_target(samples: Samples, problem: Problem, least: float) -> Warp
 
 
 def with_learned_kernel(samples: Samples, problem: Problem, moments: Moments) -> LearnedKernel:
-    """Learn the kernel; after the time limit, it is the best one so far.
+    """Learn the kernel; at the time limit, the best one so far is used.
 
     Args:
-        samples: gives random rows
-        problem: has the kernel from which learning starts
-        moments: of the features
+        samples: supplies random rows
+        problem: the problem with the initial kernel
+        moments: moments of the features
     """
     levels = with_levels(samples, problem, moments)
     samples = replace(samples, source=levels.source)
@@ -169,7 +169,7 @@ def learning_plan(samples: Samples, problem: Problem) -> LearningPlan:
     options = learning_options(n_rows, d, limits=limits, metric=metric, most=rows)
     wanted = max(2 * options.max_centres, min(LAST_ROWS, n_rows))
     columns, room = samples.affordable(wanted, LEARNING_ROWS)
-    # a block's slopes take as much memory as the block
+    # a block's derivatives take as much memory as the block
     most = min(max(columns // 2, 1), options.max_centres)
     notes: tuple[str, ...] = ()
     if most < options.max_centres or options.rows < rows:
@@ -182,12 +182,12 @@ def learning_plan(samples: Samples, problem: Problem) -> LearningPlan:
 
 
 def search_of(problem: Problem) -> TargetSearch:
-    """Return the kernel search of the problem's target."""
+    """Return the kernel search for the problem's target."""
     return SEARCHES[problem.likelihood.working.search]
 
 
 def is_tied(samples: Samples, problem: Problem, options: LearningOptions) -> bool:
-    """Return whether the tied evidence alone learns the kernel, without a process."""
+    """Return whether the kernel is learned by the tied evidence alone, without a process."""
     if not searchable(problem):
         return True
     given = not chooses(samples.request) or options.metric == "directions"
@@ -195,23 +195,23 @@ def is_tied(samples: Samples, problem: Problem, options: LearningOptions) -> boo
 
 
 def is_judged(samples: Samples, problem: Problem, options: LearningOptions) -> bool:
-    """Return whether left-out rows judge the kernel if memory allows it."""
+    """Return whether left-out rows are used to judge the kernel if memory permits."""
     return search_of(problem).judged and not is_tied(samples, problem, options)
 
 
 def search(
     samples: Samples, sample: SampledRows, problem: Problem, plan: LearningPlan, *, judges: bool
 ) -> Problem:
-    """Search for the kernel, which the last entry of the log holds.
+    """Search for the kernel, which the last log entry will contain.
 
     Args:
-        samples: has the request
-        sample: holds the rows
-        problem: has the kernel from which the search starts
+        samples: supplies the request
+        sample: the sample of rows
+        problem: the problem with the initial kernel
         plan: options of kernel learning
-        judges: whether rivals may be grown: they take memory
+        judges: whether rivals may be fitted, which takes memory
 
-    Returns the problem with the scaling that the kernel sees.
+    Returns the problem with the scaling that the kernel was learned on.
     """
     request = samples.request
     chosen = chooses(request)
@@ -241,12 +241,13 @@ def search(
 def as_searched(
     samples: Samples, levels: EmbeddedLevels, searched: Problem, entry: Entry
 ) -> Problem:
-    """Return the problem that a search has found.
+    """Return the problem that results from a search.
 
     Args:
-        samples: has the request
+        samples: supplies the request
         levels: the problem before the search
-        searched: the problem with its scaling, and its likelihood if that may change
+        searched: the problem after the search, with its scaling and, if it may change, its
+            likelihood
         entry: the history entry of the kernel
     """
     problem = levels.problem
@@ -271,14 +272,14 @@ def as_searched(
 def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredSize:
     """Measure the sparseness ρ of a problem and choose its partition size.
 
-    Without a target variance or time, it is the minimum. Dense classes get the size of a sparse
-    problem: small rounds need fewer vectors for the same log loss. Where hardly any row remains,
-    classes overlap, and larger rounds are better (protein in 4 classes: log loss 1.044 instead of
-    1.065).
+    If the target variance is 0 or no time is left, the size is the minimum. Classifications with
+    large ρ get the size of a sparse problem: small rounds need fewer vectors for an equal log loss.
+    If ρ is very small, classes overlap, and larger rounds are better (protein in 4 classes: log
+    loss 1.044 instead of 1.065).
 
     Args:
-        samples: gives random rows
-        problem: has the kernel
+        samples: supplies random rows
+        problem: the problem with its kernel
         centres: number of centres of kernel learning
     """
     least = MeasuredSize(min(AUTO_PARTITION[0], samples.shape.n_candidates))
@@ -309,12 +310,12 @@ def measured_size(samples: Samples, problem: Problem, centres: int) -> MeasuredS
 
 
 def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[int, int]:
-    """Return the heuristic size, and that of ``partition_size="auto"``, which is bounded.
+    """Return the size from the heuristic, and the bounded size used for ``partition_size="auto"``.
 
     The heuristic is ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger
     ρ (Ben-Shimon & Shmilovici 2006, §3.1; the paper prints the middle line with a reversed sign).
-    Learned kernels are wide, so the heuristic finds few vectors, and rounds of so few candidates
-    would end the fit too early: hence the minimum for kernel learning.
+    Learned kernels are wide, so few rows become vectors, and rounds with so few candidates would
+    end the fit too early: hence the minimum after kernel learning.
 
     Args:
         n_rows: number of rows N
@@ -333,8 +334,8 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
 
 
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
-    """Fit a basic RVM to the sample; return its history record, with the numbers of candidates and
-    vectors."""
+    """Fit a basic RVM to the sample; return its history record, including the numbers of candidates
+    and vectors."""
     design = sample.candidates(problem, sample.rows.rows)
     likelihood = problem.likelihood
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)

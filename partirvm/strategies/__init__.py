@@ -1,4 +1,4 @@
-"""Strategies, which decide what a fit does next."""
+"""Strategies decide the next steps of a fit."""
 
 from typing import TypeAlias
 
@@ -8,8 +8,8 @@ from partirvm.strategies.working_set import WorkingSetRounds
 
 AnyStrategy: TypeAlias = Rounds | SplitMergeLevels
 """``start`` returns the state before the first step; ``step`` continues to the next history line,
-or until the next candidates yield none. A state's field ``end`` is the reason why the run ended, or
-None until then."""
+or to the next candidates if a step yields no line. A state's field ``end`` is the reason why the
+run ended, or None until then."""
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.schedule.name: strategy

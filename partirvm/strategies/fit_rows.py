@@ -1,10 +1,9 @@
-"""Row numbers: the rows that a fit uses (``fit_rows``), and candidates.
-Pure functions.
+"""Pure functions that select row numbers: the rows that a fit uses (``fit_rows``), and candidates.
 
-A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing``
-sample, whose size follows the number of columns. In classification, samples, partitions and
+A fit uses all rows (``full``), a single random ``sample`` for all fits in a run, or a ``growing``
+sample, whose size increases with the number of columns. In classification, samples, partitions and
 candidates include all classes. In shuffled data, neighbouring rows (of a class) are a random
-sample: reading them takes few tiles, and larger samples contain smaller ones.
+sample: reading them requires few tiles, and larger samples contain smaller ones.
 """
 
 from dataclasses import dataclass, replace
@@ -22,14 +21,14 @@ from partirvm.types import Bool, Int
 GROWING = "growing"
 
 ROWS_PER_COLUMN = 100
-"""Minimum rows per column of a growing sample; its default initial size is this number × the
-partition size P."""
+"""Minimum number of rows per column in a growing sample; the default initial size is this number
+times the partition size P."""
 
 LEAST = 10
-"""Minimum number of rows of each class in a sample."""
+"""Minimum number of rows per class in a sample."""
 
 SPREAD = 20
-"""``error`` searches SPREAD · P random rows: of all rows, outliers would win."""
+"""``error`` searches SPREAD · P random rows: among all rows, it would select outliers."""
 
 POOL = 4
 """``gain`` ranks POOL · P random rows."""
@@ -39,7 +38,8 @@ SPAN = 1 << 16
 
 
 def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead:
-    """Return what intermediate fits read, and the selection of candidates, for planning."""
+    """Return the rows that intermediate fits read, and the rows read to select candidates, for
+    planning."""
     selection = request.selection
     P = int(request.partition_size)
     n_rows = shape.n_rows
@@ -58,8 +58,8 @@ def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead
 
 
 def intermediate_rows(problem: Problem, options: Options) -> str:
-    """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing
-    sample has all rows."""
+    """Return the value of ``fit_rows`` for the next intermediate fit: "full" if a growing sample
+    has all rows."""
     return (
         "full"
         if options.fit_rows == GROWING and options.sample_rows >= problem.n_rows
@@ -68,14 +68,15 @@ def intermediate_rows(problem: Problem, options: Options) -> str:
 
 
 def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the size of a growing sample of ``rows`` rows for this number of columns: instead of
-    most rows, all."""
+    """Return the new size of a growing sample of ``rows`` rows for this number of columns; if it
+    includes most rows, all rows are used."""
     rows = max(rows, ROWS_PER_COLUMN * columns)
     return n_rows if rows > 0.7 * n_rows else rows
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Return the rows that a fit uses, in increasing order; None means all rows, or no fit yet."""
+    """Return the rows that a fit uses, in increasing order; None means all rows or that there is no
+    fit yet."""
     if fit_rows not in ("sample", GROWING) or options.sample_rows >= problem.n_rows:
         return None
     return drawn_rows(problem, NONE, options.sample_rows, options.seed, purpose=Purpose.SAMPLE)
@@ -87,8 +88,8 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
     Args:
         before: the problem of the previous fit
         options: options of the previous fit
-        now: the problem of all rows, the additional ones last
-        partition_size: number of candidates of a partition of the additional rows
+        now: the problem with all rows, the additional ones last
+        partition_size: number of candidates per partition of the additional rows
     """
     n = now.n_rows
     codes = now.codes
@@ -100,8 +101,8 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
-    """Return the original rows and each append as batches; without an append, one batch of all
-    rows."""
+    """Return the original rows and each append as a batch; without an append, all rows are one
+    batch."""
     if problem.batches:
         return problem.batches
     count = n_partitions(problem.n_rows, options.partition_size, problem.n_kernels)
@@ -109,8 +110,8 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number``, in increasing order, none beyond the last; sizes
-    differ by one."""
+    """Return the rows in partition ``number``, in increasing order, or none beyond the last
+    partition; sizes differ by at most one."""
     start = 0
     codes = problem.codes
     seed = options.seed
@@ -138,7 +139,8 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 def stratified_partition(
     codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool
 ) -> Int:
-    """Return the rows of a partition, increasing; sizes differ by at most one, also within a class.
+    """Return a partition's rows in increasing order; sizes differ by at most one, also within each
+    class.
 
     Args:
         codes: class of each row (N,)
@@ -146,7 +148,8 @@ def stratified_partition(
         count: number of partitions
         number: number of this partition, from 0
         seed: seed of the random order within a class
-        shuffled: True if the rows are in random order, so that neighbours form a partition
+        shuffled: True if the rows are in random order, so that a partition consists of neighbouring
+            rows
     """
     parts = []
     dealt = 0
@@ -175,15 +178,16 @@ def drawn_rows(
     """Return random rows, or all remaining rows, in increasing order.
 
     In shuffled data, these are neighbouring rows (of each class). Half of the candidates are
-    divided equally among classes, the rest by size; a sample is divided by size, with at least
-    ``LEAST`` rows of each. With fewer rows than classes, the classes take turns.
+    divided equally among the classes, the other half in proportion to their sizes; a sample is
+    divided in proportion to size, with at least ``LEAST`` rows per class. With fewer rows than
+    classes, the classes take turns.
 
     Args:
         problem: the problem with N rows
-        used: sorted row numbers that are not drawn
+        used: sorted row numbers that must not be drawn
         count: number of rows to draw
         seed: seed of the fit
-        draw: number of the draw, each of which has different rows
+        draw: number of the draw; each draw has different rows
         purpose: candidates or a sample
     """
     drawing = RowDrawing(problem.shuffled, seed, purpose, draw)
@@ -197,13 +201,13 @@ def drawn_rows(
 
 @dataclass(frozen=True)
 class RowDrawing:
-    """How numbers are drawn.
+    """Rules for drawing row numbers.
 
     Attributes:
         shuffled: whether neighbouring numbers are a random sample.
-        seed: of the fit.
-        purpose: of the drawing.
-        draw: number of the drawing.
+        seed: the seed of the fit.
+        purpose: candidates or a sample.
+        draw: number of the draw.
     """
 
     shuffled: bool
@@ -212,20 +216,20 @@ class RowDrawing:
     draw: int
 
     def ranks(self, n: int, first: int, size: int, *class_number: int) -> Int:
-        """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at
-        random."""
+        """Return ``size`` of the first n numbers: consecutive ones from ``first`` in shuffled data,
+        otherwise random ones."""
         if self.shuffled:
             return (first + np.arange(size, dtype=np.int64)) % max(n, 1)
         generator = stream(self.seed, self.purpose, self.draw, *class_number)
         return generator.choice(n, size=size, replace=False).astype(np.int64)
 
     def of_classes(self, codes: Codes, n_classes: int, used: Int, count: int) -> Int:
-        """Return ``count`` random rows of all classes, in increasing order; see ``drawn_rows``.
+        """Return ``count`` random rows from all classes, in increasing order; see ``drawn_rows``.
 
         Args:
             codes: class of each row (N,)
             n_classes: number K of classes
-            used: rows that are not drawn
+            used: rows that must not be drawn
             count: number of rows to draw
         """
         free = np.ones(len(codes), dtype=bool)
@@ -246,10 +250,11 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     """Return how many rows (K,) each class contributes; see ``drawn_rows``.
 
     Args:
-        sizes: rows of each class (K,)
-        count: number of rows in total, if there are so many
-        even: fraction of the rows that is divided equally among classes, the rest by size
-        least: minimum number of rows of a class that has them
+        sizes: number of rows in each class (K,)
+        count: total number of rows, if there are enough
+        even: fraction of the rows that is divided equally among classes; the others are divided in
+            proportion to size
+        least: minimum number of rows per class, if the class has enough
     """
     count = min(count, int(sizes.sum()))
     present = sizes > 0
@@ -266,8 +271,8 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
 
 
 def ranked(members: Bool, ranks: Int) -> Int:
-    """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in
-    memory at once."""
+    """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without holding all
+    positions in memory at once."""
     positions = [NONE]
     before = 0
     for start in range(0, len(members), SPAN):
@@ -280,8 +285,8 @@ def ranked(members: Bool, ranks: Int) -> Int:
 
 
 def fresh(new: Design, present: Design) -> Int:
-    """Return the positions of ``new`` columns that differ from all present and all earlier new
-    ones, in order."""
+    """Return, in order, the positions of the ``new`` columns that differ from all present columns
+    and all earlier new ones."""
     columns = [np.column_stack([design.centres, design.which]) for design in (present, new)]
     count = len(present.labels)
     _, first = np.unique(np.concatenate(columns), axis=0, return_index=True)

@@ -1,11 +1,11 @@
-"""The instructions that a strategy yields, and their answers.
+"""The instructions that a strategy yields, and the answers to them.
 
-A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their
-answers, and returns the next state, which is all that a further step depends on: the state after a
+A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent the
+answers, and returns the next state. Further steps depend only on this state, so the state after a
 stored history line is the checkpoint. A strategy has no access to data, clock, disk or cluster: the
 driver carries out instructions that are yielded together, in parallel if possible, and sends the
-answers in the same order (a statistic for a pass, ``Solved`` for a fit, None for ``Save``).
-``Stopped`` is raised where the step waits for its answers.
+answers in the order of the instructions (a statistic for a pass, ``Solved`` for a fit, None for
+``Save``). ``Stopped`` is raised where the step waits for its answers.
 """
 
 from collections.abc import Generator
@@ -32,8 +32,8 @@ from partirvm.types import Float, Int
 class Gather:
     """Request for the inputs of the rows with these numbers.
 
-    The answer is a pair: the numbers (k,) of those with positive weight, in the same order, and
-    their inputs (k, d).
+    The answer is a pair: the numbers (k,) of the rows with positive weight, in the requested order,
+    and their inputs (k, d).
     """
 
     rows: Int
@@ -41,10 +41,10 @@ class Gather:
 
 @dataclass(frozen=True)
 class LearnKernel:
-    """Request a search for a better kernel for the columns of ``design``, at the α and β of their
+    """Request for a search for a better kernel for the columns of ``design``, at the α and β of
     ``fit``.
 
-    The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows.
+    The search uses the rows with the numbers ``rows`` (increasing) or, if None, all rows.
     """
 
     design: Design
@@ -54,8 +54,8 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel with the highest evidence, ``better`` if it is new, and the number of rows with
-    positive weight."""
+    """The kernel with the highest evidence, ``better`` (True for a new kernel), and the number of
+    rows with positive weight."""
 
     kernel: Kernel
     better: bool
@@ -65,8 +65,8 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class FitResiduals:
-    """Request for the local residuals of a fit; ``left_out`` are its errors on left-out rows, by
-    target.
+    """Request for the local residuals of a fit; ``left_out`` are the fit's errors on left-out rows,
+    by target.
 
     A ``trial`` only measures the gain.
     """
@@ -82,11 +82,11 @@ class FitResiduals:
 class ResidualsFitted:
     """Local residuals if they are used, and the gains on left-out rows.
 
-    The gains are the fraction by which the RMSE falls and the rise in the mean log density in nats,
-    both over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's
-    units; empty if the residuals are not used, or after a trial would not be. ``lacking`` is the
-    number of bytes that fitted neither in memory nor in a folder. ``diagnostics`` are those of the
-    first targets on corrected left-out rows, in the targets' units.
+    The gains are the relative decrease in RMSE and the increase in mean log density in nats, both
+    over all targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's units;
+    it is empty if the residuals are not used or, after a trial, would not be used. ``lacking`` is
+    the number of bytes required if the rows fit neither in memory nor in a folder. ``diagnostics``
+    describe the first targets on corrected left-out rows, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
@@ -97,15 +97,16 @@ class ResidualsFitted:
     diagnostics: tuple[NumberDiagnostics, ...] = ()
 
     def error(self, scales: Float | float = 1.0) -> float:
-        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if there is
-        none."""
+        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if ``rmse``
+        is empty."""
         return root_mean(scales * np.array(self.rmse)) if self.rmse else 0.0
 
     def facts(self, scales: Float) -> dict[str, Any]:
-        """Return the gains, and the ``bytes`` of the rows if they are used, or ``lacking``, as
-        plain JSON.
+        """Return, as plain JSON, the gains and the ``bytes`` of the rows if these are used, or
+        ``lacking``.
 
-        ``rmse`` is in the targets' units; ``scales`` (T,) convert the model's units to these.
+        ``rmse`` is in the targets' units; ``scales`` (T,) convert the model's units to the targets'
+        units.
         """
         kept = 0 if self.residuals is None else self.residuals.cells.nbytes
         gains = {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain}
@@ -128,11 +129,11 @@ class Save:
 Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save
 T = TypeVar("T")
 Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
-"""A part of a step: yields instructions, is sent their answers, and returns a result."""
+"""A part of a step: it yields instructions, is sent the answers, and returns a result."""
 
 
 class Stopped(Exception):
-    """The run must end now, with the last saved model."""
+    """Raised when the run must end immediately, with the last saved model."""
 
     def __init__(self, reason: Termination) -> None:
         super().__init__(reason.value)

@@ -1,12 +1,13 @@
-"""``basic`` and ``incremental``: rounds in which rows become candidates beside the kept vectors.
+"""``basic`` and ``incremental``: rounds in which rows become candidates along with the kept
+vectors.
 
 In ``incremental``, partitions join in order; ``basic`` has one partition; ``working_set`` selects
 candidates.
 
-After an append, scaling and kernel stay. The current columns are fitted first, in a round without
-candidates whose model is saved, unless a regression used only some of the rows. The usual rounds
-follow; ``incremental``, which also continues ``basic`` and ``split-merge``, goes on with its
-remaining partitions, then with those of the new rows.
+After an append, scaling and kernel do not change. The current columns are fitted first, in a round
+without candidates whose model is saved, unless a regression used only a subset of the rows. The
+usual rounds follow; ``incremental``, which also continues ``basic`` and ``split-merge``, proceeds
+with the remaining partitions and then with the partitions of the new rows.
 """
 
 from dataclasses import replace
@@ -26,7 +27,7 @@ from partirvm.strategies.instructions import Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
 MAX_COLUMNS = 200
-"""Maximum number of kernel columns of an early fit over all outputs."""
+"""Maximum number of kernel columns of an early fit, summed over all outputs."""
 
 MIN_CANDIDATES = 5
 """Minimum number of candidates of an early fit."""
@@ -39,7 +40,8 @@ STEPS = 50
 
 
 class Rounds:
-    """Rounds until there is a reason to end; here, the candidates are the partitions in order."""
+    """Strategy that runs rounds until there is a reason to end; in this class, the candidates are
+    the partitions in order."""
 
     schedule: ClassVar[Schedule]
     used_up: ClassVar[Termination] = Termination.CONVERGED
@@ -77,13 +79,13 @@ class Rounds:
         return (yield from self.join(state, chosen))
 
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-        """Return the candidates of the round, at most ``room`` rows, and the state, which may count
-        them."""
+        """Return the state, which may record the choice, and the round's candidates, at most
+        ``room`` rows."""
         part = partition(state.problem, state.options, state.round - 1)
         return state, (yield from stages.columns_of(state.design, part))
 
     def joining(self, state: RoundsState) -> tuple[int, int]:
-        """Return the minimum and maximum number of rows that may join in the next round, without
+        """Return the minimum and maximum number of rows that may join in the next round, ignoring
         limits."""
         rows = (
             len(partition(state.problem, state.options, state.round))
@@ -93,8 +95,8 @@ class Rounds:
         return rows, rows
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return how many rows may join next within all limits, and the reason to end if none
-        may."""
+        """Return how many rows may join next within all limits, and the reason to end if none may
+        join."""
         options = state.options
         problem = state.problem
         n_kernels = problem.n_kernels
@@ -122,8 +124,8 @@ class Rounds:
         return int(min(proposed, vectors)) // n_kernels, None
 
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
-        """Fit these candidates beside the vectors; if no further round is possible, this fit is the
-        last."""
+        """Fit these candidates along with the vectors; if no further round is possible, this is the
+        last fit."""
         new = chosen.take(
             fresh(chosen, state.design), leading=state.problem.missing_leading(state.design)
         )
@@ -139,8 +141,8 @@ class Rounds:
         return (yield from _round(state, new))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Run the last fit; if its rows differ from those of the current fit, measure them
-        first."""
+        """Run the last fit; if its rows differ from the current fit's rows, compute their
+        statistics first."""
         grew = state.seen == GROWING
         state = replace(state, candidates=state.fit.n_vectors)
         if grew:
@@ -183,8 +185,8 @@ class Rounds:
 
 
 class BasicRound(Rounds):
-    """One round in which every row is a candidate: for small N, and as the reference for other
-    strategies."""
+    """A single round in which every row is a candidate, used for small N and as the reference for
+    other strategies."""
 
     schedule: ClassVar[Schedule] = Schedule("basic", one_fit=True)
 
@@ -197,8 +199,8 @@ class BasicRound(Rounds):
         return stages.first_state(problem, options, selection="all")
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return how many rows may join next: ``max_vectors`` applies to the vectors that
-        remain."""
+        """Return how many rows may join next: ``max_vectors`` applies only to the remaining
+        vectors."""
         return super().room(replace(state, options=replace(state.options, max_vectors=None)))
 
 
@@ -210,10 +212,11 @@ class IncrementalRounds(Rounds):
 
 
 def early_state(problem: Problem, options: Options) -> RoundsState:
-    """Return the ``IncrementalRounds`` state before the small fit of a run that its time limit ends
-    too early.
+    """Return the ``IncrementalRounds`` state before a small fit, for a run that the time limit ends
+    before its first model.
 
-    It uses only ``seed``, ``tol`` and ``moderate``, takes about a second, and writes no checkpoint.
+    The fit uses only ``seed``, ``tol`` and ``moderate``, takes about a second, and writes no
+    checkpoint.
     """
     rows = min(EARLY_ROWS, problem.n_rows)
     outputs = max(problem.n_outputs, problem.n_targets)
@@ -238,7 +241,7 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
 
 
 def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
-    """Fit, score and save; after a flat round, the fit converges."""
+    """Fit, score and save; after a flat round, the fit runs until convergence."""
     patient = replace(stages.final_rule(state.options), thin=False)
     options = state.options
     rule = patient if state.patient else stages.intermediate_rule(options, state.candidates)
@@ -249,12 +252,12 @@ def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
 
 
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
-    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of this fit
-    over the same rows."""
+    """Enlarge the sample to ``count`` rows; the next evidence is compared with this fit's evidence
+    over the enlarged sample."""
     problem = state.problem
     options = replace(state.options, sample_rows=count)
     fit = state.fit
-    neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
+    neighbours = problem.codes is None and problem.shuffled  # new rows follow the sample's rows
     passes = (
         passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows)))
         if neighbours
@@ -269,23 +272,23 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
         seen = intermediate_rows(problem, options)
         evidence = fit.log_evidence
     elif problem.likelihood.has_ramp:
-        # the log density of left-out rows grows with their number
+        # the log density of left-out rows is proportional to their number
         evidence = state.evidence * count / max(fit.n, 1)
     work = state.work + more * len(fit.labels) ** 2
     return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
 
 
 def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
-    """Return the passes for the statistics of the fit's columns over further rows; none if they
-    cannot be added."""
+    """Return the passes for the statistics of the fit's columns over additional rows; none if
+    statistics cannot be added."""
     problem = state.problem
     likelihood = state.problem.likelihood
     return likelihood.measure(likelihood.start(problem), problem.empty, state.design, rows)
 
 
 def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
-    """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``);
-    its kernel stays."""
+    """Return a checkpoint's state for a problem with additional rows (``fit_rows.joined``) and an
+    unchanged kernel."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
     problem = replace(problem, empty=state.problem.empty)
     options = replace(options, centres=0)

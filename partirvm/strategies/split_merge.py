@@ -1,10 +1,10 @@
-"""``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then one on the joined vectors of each pair
-of fits.
+"""``split-merge``: an RVM is fitted to each of ⌈N/P⌉ partitions, then one to the joined vectors of
+each pair of fits.
 
 The fits of a level run in parallel, as many as ``Options.batch`` allows. If their number is odd,
-the last one is merged a level later. The merge of the last two fits is the last fit; until then,
-the saved model is the fit with the highest evidence per row. Beyond ``max_vectors`` and the memory,
-vectors that add the least evidence are dropped.
+the last one is merged at the next level. The merge of the last two fits is the last fit; until
+then, the saved model is the fit with the highest evidence per row. If a merge exceeds
+``max_vectors`` or the memory, the vectors that add the least evidence are dropped.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from partirvm.types import Float
 
 @dataclass(frozen=True)
 class Part:
-    """Result of one fit: its vectors, the evidence that each contributes (``gain``, nats), and α
-    and β (``warm``)."""
+    """The result of one fit: its vectors, the evidence contributed by each vector (``gain``, nats),
+    and α and β (``warm``)."""
 
     design: Design
     gain: Float
@@ -39,8 +39,8 @@ class Part:
 @dataclass(frozen=True)
 class SplitMergeState:
     """The checkpoint before the last fit: ``parts`` are the finished fits of this level, ``below``
-    those of the level below that are not yet merged, ``best_evidence`` the evidence per row (nats)
-    of the last saved model."""
+    the fits of the level below that are not yet merged, and ``best_evidence`` is the evidence per
+    row (nats) of the last saved model."""
 
     problem: Problem
     options: Options
@@ -53,7 +53,7 @@ class SplitMergeState:
     end: ClassVar[None] = None
 
     def squared(self, columns: int) -> int:
-        """Return the squared number of columns of a fit, including its leading columns (at least
+        """Return the squared number of columns in a fit, including its leading columns (at least
         1)."""
         return (columns + max(len(self.problem.leading), 1)) ** 2
 
@@ -67,14 +67,14 @@ class SplitMergeLevels:
     schedule: ClassVar[Schedule] = Schedule("split-merge", merges=True)
 
     def start(self, problem: Problem, options: Options) -> State:
-        """Return the state before the first partitions; for one partition or a constant target,
-        before the last fit."""
+        """Return the state before the first partitions or, for a single partition or a constant
+        target, before the last fit."""
         if problem.target_variance and batches_of(problem, options)[0].partitions > 1:
             return SplitMergeState(problem, options)
         return BasicRound().start(problem, options)
 
     def step(self, state: State) -> Steps[State]:
-        """Run the next fits of this level or of the next level, or the last fit."""
+        """Run the next fits of this or the next level, or the last fit."""
         if isinstance(state, RoundsState):
             return (yield from BasicRound().step(state))
         if (
@@ -90,7 +90,7 @@ class SplitMergeLevels:
 
 
 def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
-    """Fit the next partitions, as many as may be fitted in parallel."""
+    """Fit as many of the next partitions as may be fitted in parallel."""
     problem = state.problem
     options = state.options
     count = max(options.batch // state.squared(options.partition_size), 1)
@@ -111,7 +111,7 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 
 def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
-    """Merge the next pairs of fits of the level below, as many as may be fitted in parallel."""
+    """Merge the next pairs of fits from the level below, as many as may be fitted in parallel."""
     designs = list[Design]()
     starts = []
     elements = 0
@@ -127,7 +127,7 @@ def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 
 def _last(state: SplitMergeState) -> Steps[RoundsState]:
-    """Run the last fit on the merge of the last two parts, or on one part if all other rows have
+    """Run the last fit on the merged last two parts, or on a single part if all other rows have
     weight 0."""
     design = state.below[0].design
     start = state.below[0].warm
@@ -143,8 +143,8 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
-    """Return the joined columns of the first two parts below, up to a limit, their fit's start, and
-    the next state."""
+    """Return the joined columns of the first two parts in ``below``, up to a limit, the start of
+    their fit, and the next state."""
     options = state.options
     (left, right) = state.below[:2]
     leading = state.problem.leading
@@ -165,7 +165,8 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
 def _fits(
     state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]
 ) -> Steps[SplitMergeState]:
-    """Fit these columns in parallel; save the model with the highest evidence per row so far."""
+    """Fit these designs in parallel, and save the model with the highest evidence per row so
+    far."""
     problem = state.problem
     options = state.options
     parts = list(state.parts)
@@ -209,8 +210,8 @@ def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Ste
 
 
 def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:
-    """Run parts of steps together that yield the same number and kinds of instructions and end at
-    the same time."""
+    """Run several parts of steps together, which must yield matching instructions and end at the
+    same time."""
     answers: list[Any] = [None] * len(parts)
     while True:
         instructions = list[tuple[Instruction, ...]]()
@@ -222,6 +223,6 @@ def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]
                 results.append(end.value)
         if results:
             return results
-        # no name refers to the answers sent: statistics are freed before the fits
+        # no variable refers to the answers after they are sent, so statistics are freed before fits
         statistics = list((yield tuple(chain(*instructions))))
         answers = [tuple(statistics.pop(0) for _ in group) for group in instructions]

@@ -1,14 +1,15 @@
 """The stages of a fit, from candidates to a history line: generators that yield instructions.
 
 A *round* runs ``extended``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all
-rows and takes its noise variance from a residual pass; its noise may then depend on the inputs
-(``settled``). When rows are appended, a run keeps both its noise factors and its kernel.
+rows and takes its noise variance from a residual pass; afterwards, an input-dependent noise
+variance may be fitted (``settled``). When rows are appended, a run keeps both its noise factors and
+its kernel.
 
 Between rounds, the kernel is *learned again* whenever there are 3.2 times (with many rows, 2.4
-times) as many vectors as before. ``LearnKernel`` searches for a better kernel at these vectors, on
-a sample of rows. One pass over the rows of the fit computes the statistics of the same columns
-under the new kernel, which is kept if the evidence at the current α and β is higher; the next round
-updates α and β. The evidence over these rows therefore never falls.
+times) as many vectors as at the previous search. ``LearnKernel`` searches for a better kernel at
+these vectors, on a sample of rows. One pass over the fit's rows computes the statistics of these
+columns with the new kernel, which is kept if the evidence at the current α and β is higher; the
+next round updates α and β. The evidence over these rows therefore never falls.
 """
 
 from collections.abc import Sequence
@@ -55,13 +56,13 @@ REBASES = 2
 """Maximum number of passes per fit to correct for cancellation."""
 
 PRUNED = 0.3
-"""Share of the vectors deleted at once from the last fit of a classification."""
+"""Fraction of the vectors that are deleted together from the last fit of a classification."""
 
 FEWEST_PRUNED = 30
-"""Minimum number of vectors for this."""
+"""Minimum number of vectors for such deletions."""
 
 RISE = 0.2
-"""Largest rise in the log loss ÷ ``CLASS_GAIN``."""
+"""Maximum rise in the log loss as a multiple of ``CLASS_GAIN``."""
 
 NO_RESIDUALS = ResidualsFitted()
 
@@ -69,29 +70,30 @@ UNNAMED = Columns(())
 """Columns of a model that is not saved."""
 
 SHARE = 0.4
-"""Maximum number of centres, as a fraction of the rows in kernel learning; with more, the evidence
-overfits."""
+"""Maximum number of centres in kernel learning, as a fraction of the rows; with more centres, the
+evidence overfits."""
 
 LEAST_WORK = 1e11
-"""Multiplications that take a second or two; they count as done before the first round, lest small
-fits end early."""
+"""Number of multiplications that take a second or two; they are counted as work before the first
+round, so that small fits do not end early."""
 
 
 @dataclass(frozen=True)
 class RoundsState:
-    """The checkpoint of a run in rounds: its columns, their fit, and counts.
+    """The checkpoint of a run in rounds: the columns, their fit, and counts.
 
     ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit;
-    ``learned`` is the number of vectors when the kernel was last learned again. ``appended`` is
-    true until the current columns are fitted to the appended rows. ``best_round`` is the state
-    after the round with the lowest held-out error or log loss.
+    ``learned`` is the number of vectors at which the kernel was last learned again. ``appended`` is
+    true until the current columns have been fitted to the appended rows. ``best_round`` is the
+    state after the round with the lowest held-out error or log loss.
 
-    Only the working set uses the rest. ``used`` are the rows that have been candidates
-    (increasing), ``evidence`` is the highest so far, ``flat`` and ``slow`` count consecutive
-    rounds. ``patient`` makes the next fit converge, since flatness is judged by converged evidence.
-    ``kept`` is the number of vectors before the last candidates joined, ``stayed`` the number of
-    those candidates that remain, and ``work`` the number of multiplications in kernel learning and
-    all rounds. ``corrected`` is the left-out error after local residuals with ``tested`` vectors.
+    Only the working set uses the remaining fields. ``used`` are the rows that have been candidates
+    (increasing), ``evidence`` is the highest evidence so far, ``flat`` and ``slow`` are numbers of
+    consecutive rounds. ``patient`` makes the next fit converge, since flatness must be judged at
+    convergence. ``kept`` is the number of vectors before the last candidates joined, ``stayed`` the
+    number of these candidates that remain, and ``work`` the number of multiplications in kernel
+    learning and all rounds. ``corrected`` is the left-out error after local residuals, measured
+    with ``tested`` vectors.
     """
 
     problem: Problem
@@ -128,8 +130,8 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
-    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; it thins near
-    ``max_vectors``."""
+    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; near
+    ``max_vectors``, it also thins the columns."""
     vectors = int(options.stop_fraction * candidates)
     scarce = (
         options.max_vectors is not None
@@ -141,13 +143,13 @@ def intermediate_rule(options: Options, candidates: int) -> StopRule:
 
 
 def final_rule(options: Options) -> StopRule:
-    """Return the rule of a fit that converges and then deletes columns whose deletion raises the
+    """Return the rule for a fit that converges and then deletes columns whose deletion raises the
     evidence."""
     return StopRule(options.tol, options.max_iterations, thin=True)
 
 
 def columns_of(design: Design, rows: Int) -> Steps[Design]:
-    """Request the inputs of rows and return their columns; rows without weight have none."""
+    """Request the inputs of rows and return their columns; rows with zero weight have none."""
     ((present, points),) = yield (Gather(rows),)
     return design.with_centres(points, present)
 
@@ -155,7 +157,7 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
 def extended(
     state: RoundsState, new: Design, fit_rows: str, warm: Any = None
 ) -> Steps[RoundsState]:
-    """Request the statistics of the new columns, or of all if the rows change.
+    """Request the statistics of the new columns, or of all columns if the rows change.
 
     Args:
         state: the state before the extension
@@ -176,15 +178,15 @@ def extended(
         kept = problem.empty
         added = design
     passes = likelihood.measure(base, kept, added, rows)
-    # no name refers to the statistics: they may be as large as the fit, and are freed before the
-    # next instruction
+    # no variable refers to the statistics, which may be as large as the fit, so they are freed
+    # before the next instruction
     fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit; if its statistics have lost digits, continue with those of the residual
-    target.
+    """Request a fit; if its statistics have lost digits, continue with the residual target's
+    statistics.
 
     A ramp is then chosen on left-out rows.
     """
@@ -200,7 +202,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
         state = replace(
             state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason
         )
-        del end  # its posterior is as large as the fit that continues
+        del end  # its posterior is as large as the continued fit
         if state.reason is not Termination.CANCELLED:
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
@@ -214,13 +216,13 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
 
 def pruned(state: RoundsState) -> Steps[RoundsState]:
-    """Delete vectors from the last dense fit of several classes in steps, while the left-out loss
-    rises little.
+    """Delete vectors step by step from the last dense fit of several classes, as long as the
+    left-out loss rises little.
 
-    The loss without own columns overstates the rise, because the remaining vectors have fewer
-    substitutes: on digits, from 824 to 282 vectors, it rises by a half, that of new rows by a
-    hundredth. Where classes overlap, it is accurate, and a rise of ``least_gain`` would be a tenth
-    of the loss (magic); hence the limit ``RISE``.
+    The left-out loss overstates the rise, because the remaining vectors have fewer substitutes: on
+    digits, from 824 to 282 vectors, it rises by a half, but the loss on new rows by a hundredth. If
+    classes overlap, it is accurate, and a rise of ``least_gain`` would be a tenth of the loss
+    (magic); hence the limit ``RISE``.
     """
     likelihood = state.problem.likelihood
     if likelihood.has_ramp and state.problem.n_classes > 2:
@@ -239,13 +241,13 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
 
 
 def limited(state: RoundsState) -> Steps[RoundsState]:
-    """Delete vectors from a last fit of all rows until at most ``max_vectors`` remain, and fit the
-    others again.
+    """Delete vectors from a last fit of all rows until at most ``max_vectors`` remain, and refit
+    these.
 
-    Each step deletes at most a share ``PRUNED`` of the vectors, those whose deletion, one after
-    another, costs the least evidence (``core.pruning``); the fit between two steps changes α and
-    the noise. The noise and the left-out errors of the last fit are then those of the remaining
-    vectors.
+    Each step deletes at most a fraction ``PRUNED`` of the vectors, choosing one after another the
+    vector whose deletion costs the least evidence (``core.pruning``); the fit between two steps
+    changes α and the noise. The noise and the left-out errors of the last fit thus belong to the
+    remaining vectors.
     """
     most = state.options.max_vectors
     while most is not None and state.fit.n_vectors > most:
@@ -267,8 +269,8 @@ def limited(state: RoundsState) -> Steps[RoundsState]:
 def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     """Request the passes that compute the residual of a fit, and return their statistics.
 
-    For a last fit to all rows, left-out errors come first; with several targets, only local
-    residuals need them.
+    For a last fit to all rows, left-out errors come first; with several targets, they are computed
+    only for local residuals.
     """
     problem = state.problem
     rows = posterior_rows(state.problem, state.options, state.seen)
@@ -298,8 +300,8 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 
 
 def corrected(state: RoundsState) -> Steps[float]:
-    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these
-    cannot gain or fit."""
+    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if local
+    residuals cannot help or do not fit in memory."""
     problem = state.problem
     options = state.options
     room = options.residual_bytes >= trial_bytes(options.neighbours)
@@ -317,10 +319,10 @@ def corrected(state: RoundsState) -> Steps[float]:
 def with_noise(
     state: RoundsState, noise: FittedNoise | None = None
 ) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
-    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise``
-    was fitted before.
+    """Compute the noise variance of a last fit; refit if it depends on the inputs. ``noise`` is a
+    previously fitted noise model.
 
-    Also returns the left-out errors for each target.
+    The left-out errors for each target are also returned.
     """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
@@ -346,8 +348,8 @@ def with_noise(
 
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
-    """Fit noise that depends on the inputs; None if the errors are mere rounding or the kernel is
-    too narrow."""
+    """Fit input-dependent noise; return None if the errors are mere rounding errors or the kernel
+    is too narrow."""
     sample = noise_sample(left_out, state.design.scaling.n_inputs)
     doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
     if sample is None or state.fit.floored or doubtful:
@@ -358,7 +360,7 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
-    """Score the fit on held-out rows, if there are any, and keep the best state."""
+    """Score the fit on held-out rows, if there are any, and remember the best state."""
     if not state.problem.held_out:
         return state
     columns = Columns(tuple(f"x{j}" for j in range(state.design.centres.shape[1])))
@@ -375,7 +377,7 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
-    """Save the model with a history line; ``end`` is the reason if the run ends here."""
+    """Save the model with a history line; ``end`` is the reason for ending if the run ends here."""
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
     yield (
         Save(
@@ -419,11 +421,11 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a learned kernel should be learned again at this fit's vectors.
 
-    This applies only to fits from sums over rows: otherwise, a comparison would take a whole fit.
-    Fits in rounds have up to two fifths more vectors than they would keep, hence 3.2: at 2.4,
-    kin40k with 10,000 rows learned for 35 s more and lowered its error by 7 %. With four times as
-    many rows as kernel learning uses, a fit takes longer anyway: on 36,000 rows, 2.4 lowers the
-    error by 4 % in a third more time.
+    This applies only to fits based on sums over rows: otherwise, each comparison would require a
+    complete fit. Fits in rounds have up to two fifths more vectors than they would keep, hence the
+    factor 3.2: with 2.4, learning took 35 s longer on kin40k with 10,000 rows and lowered the error
+    by 7 %. With four times as many rows as kernel learning uses, a fit takes longer anyway: on
+    36,000 rows, a factor of 2.4 lowers the error by 4 % and takes a third more time.
 
     Args:
         problem: the problem with its kernel
@@ -445,8 +447,8 @@ def learning_rows(n_features: int) -> int:
 
 
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
-    """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the
-    fit is higher."""
+    """Learn the kernel with the fit's vectors as centres, and keep it if it raises the evidence
+    over the fit's rows."""
     problem = state.problem
     options = state.options
     old = state.fit

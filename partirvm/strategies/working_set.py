@@ -1,18 +1,18 @@
-"""``working-set``: rounds in which P selected rows become candidates beside the kept vectors.
+"""``working-set``: rounds in which P selected rows become candidates along with the kept vectors.
 
 A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more rows,
 the evidence supports more vectors.
 
 The run ends when the evidence has been flat in two consecutive rounds, the second with random
-candidates, when every row has been a candidate, or at a limit. If the held-out error stops falling,
-it ends with the model of the best round.
+candidates, when every row has been a candidate, or at a limit. If the held-out error no longer
+falls, the run ends with the best round's model.
 
 A round is *slow* if, at its rate, twice the work would raise the evidence by less than
 ``RoundTraits.least_gain`` nats per row: g nats lower the error by about a fraction g. In a
-classification, gains are fractions of −log evidence per row so far. Work is counted in
-multiplications rather than time, so that results are reproducible. If the nearest rows correct the
-predictions (``residual``), the run also ends when twice the work lowers the corrected error by less
-than that share.
+classification, gains are measured as fractions of the current −log evidence per row. Work is
+counted in multiplications rather than time, so that results are reproducible. If the nearest rows
+correct the predictions (``residual``), the run also ends when twice the work would lower the
+corrected error by less than this fraction.
 """
 
 from collections.abc import Callable
@@ -47,8 +47,8 @@ from partirvm.strategies.stages import (
 from partirvm.types import LEARNING_ROWS, Int
 
 FLAT = 1000.0
-"""A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per
-row."""
+"""A round is flat if its evidence exceeds the highest evidence so far by less than this value ×
+``tol`` nats per row."""
 
 FLAT_ROUNDS = 2
 """Number of consecutive flat rounds that end the run."""
@@ -60,14 +60,15 @@ PATIENCE = 2
 """Number of rounds without a lower held-out error that end the run."""
 
 HOPEFUL = 3
-"""A regression round has at most this many times as many candidates as stayed in the last one: late
-rounds exchange few columns, and kin40k with 10,000 rows gains as much in half the time."""
+"""Maximum number of candidates in a regression round, as a multiple of the number that remained
+after the last round: late rounds exchange few columns, and with this limit kin40k with 10,000 rows
+gains as much in half the time."""
 
 LEAST_SHARE = 3
 """Partition size ÷ the minimum number of candidates of a regression round."""
 
 CHEAP = 200
-"""With fewer vectors, rounds cost little and have all candidates."""
+"""Number of vectors below which rounds are cheap and the number of candidates is not reduced."""
 
 LEAST_TESTED = 50
 """Minimum number of vectors at which the errors after local residuals are measured."""
@@ -76,14 +77,14 @@ GROWTH = 1.4
 """Growth of the number of vectors until the next measurement."""
 
 POWER = 2.5
-"""The work of a round is roughly proportional to this power of the number of vectors."""
+"""Exponent of the number of vectors to which a round's work is roughly proportional."""
 
 EVALUATIONS = 30
 """Typical number of evidence evaluations in kernel learning."""
 
 ITERATIONS = 16
-"""Number of iterations over all columns that a round's dense fit counts as. It takes about 4;
-counting those, kin40k runs seven more rounds for 1 % less error."""
+"""Number of iterations over all columns counted for a round's dense fit. The fit takes about 4; if
+only these are counted, kin40k runs seven more rounds for 1 % less error."""
 
 
 class WorkingSetRounds(Rounds):
@@ -99,12 +100,12 @@ class WorkingSetRounds(Rounds):
         return replace(super().start(problem, options), work=max(learning, LEAST_WORK))
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
-        """Judge the last round, and run the next one, on a larger sample if the last one gained
+        """Assess the last round, and run the next one, on a larger sample if the last one gained
         little."""
         problem = state.problem
         options = state.options
-        # evidences are compared unless all rows so far have weight 0, or the last fit used
-        # different rows from the next
+        # evidence is compared unless all rows so far have weight 0 or the last fit used different
+        # rows
         if state.seen == intermediate_rows(problem, options):
             state, reason = judged(state)
             if reason is Termination.VALIDATION:
@@ -124,8 +125,8 @@ class WorkingSetRounds(Rounds):
         return 1, state.problem.n_rows - len(state.used)
 
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and
-        zero-weight rows."""
+        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark these rows
+        and zero-weight rows as used."""
         checks = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         if not checks:
             room = _fewer(state, room)
@@ -149,8 +150,8 @@ class WorkingSetRounds(Rounds):
         return (yield from stages.saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """End with the model of the best round, unchanged unless it used a sample: a further fit
-        could be worse."""
+        """End with the best round's model, which is refitted only if it used a sample: a further
+        fit could be worse."""
         best = state.best_round
         assert best is not None
         names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
@@ -158,8 +159,8 @@ class WorkingSetRounds(Rounds):
         if best.seen == state.options.last_rows:
             state = yield from stages.settled(state)
             return (yield from self.ended(state, reason))
-        # a sample may have grown since the best round: its statistics are those of a different
-        # sample
+        # the sample may have grown since the best round, whose statistics then belong to a
+        # different sample
         return (
             yield from self.conclude(
                 replace(state, seen="" if best.seen == GROWING else best.seen), reason
@@ -178,8 +179,8 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 
 def _fewer(state: RoundsState, room: int) -> int:
-    """Return the number of candidates where rounds are expensive: few of them stayed in the last
-    round."""
+    """Return the number of candidates, which is reduced if rounds are expensive and few candidates
+    remained after the last one."""
     problem = state.problem
     cheap = state.fit.n_vectors < CHEAP or not problem.likelihood.rounds.fewer_candidates
     if state.stayed is None or cheap:
@@ -189,7 +190,7 @@ def _fewer(state: RoundsState, room: int) -> int:
 
 
 def by_error(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-    """Choose rows with large errors; of many rows, a random sample is compared."""
+    """Choose rows with large errors; with many rows, only a random sample is searched."""
     problem = state.problem
     largest = state.selection == "largest-error"
     compared = None
@@ -233,11 +234,12 @@ SELECTIONS: dict[str, Callable[[RoundsState, int], Steps[tuple[RoundsState, Desi
     "gain": by_gain,
     "random": at_random,
 }
-"""How candidates are chosen, by the word of the option ``selection``."""
+"""Functions that choose candidates, by the value of the option ``selection``."""
 
 
 def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
-    """Return whether twice the work hardly lowers the left-out error after local residuals."""
+    """Return whether doubling the work would hardly lower the left-out error after local
+    residuals."""
     vectors = state.fit.n_vectors
     before = state.corrected
     tested = state.tested
@@ -260,7 +262,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
     work = state.work + work_of_round(state)
     slow = state.slow
-    if np.isfinite(state.evidence):  # there is an evidence to compare with
+    if np.isfinite(state.evidence):  # there is previous evidence to compare with
         least = least_gain(state, work)
         slow = slow + 1 if least is not None and gain / state.fit.n <= least else 0
     evidence = max(objective, state.evidence)
@@ -282,11 +284,11 @@ def work_of_round(state: RoundsState) -> float:
 
 
 def least_gain(state: RoundsState, work: float) -> float | None:
-    """Return the gain, per row, below which the last round is slow; None if no round is.
+    """Return the gain per row below which the last round is slow; None if no round counts as slow.
 
     Args:
-        state: before the last round is judged
-        work: work of all rounds
+        state: the state before the last round is assessed
+        work: the work of all rounds
     """
     likelihood = state.problem.likelihood
     loss = max(-state.evidence / state.fit.n, 0.0)
