@@ -26,7 +26,7 @@ from partirvm.spec.panel_pass import Pass
 from partirvm.spec.problem import Options, Solved
 from partirvm.strategies import STRATEGIES, stages, working_set
 from partirvm.strategies.instructions import Save
-from partirvm.strategies.working_set import FLAT, PATIENCE
+from partirvm.strategies.stopping import FLAT, PATIENCE
 
 GROWING = ("basic", "incremental", "working-set")
 
