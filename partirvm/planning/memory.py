@@ -77,14 +77,14 @@ SCRATCH = 16 << 20
 ``comparison_bytes`` counts."""
 
 PROCESS_ROWS = 1600
-"""Maximum number of rows of an exact process that judges a kernel."""
+"""Maximum number of rows of an exact process that evaluates a kernel."""
 
 PROCESS_MATRICES = 6
 """Number of square matrices that an exact process holds."""
 
 LEFT_OUT_NUMBERS = 20
-"""Numbers of each left-out row and target: errors, variances and targets (twice each), and the
-changes of the error without each of 10 folds."""
+"""Number of values for each left-out row and target: errors, variances and targets (twice each),
+and the changes of the error without each of 10 folds."""
 
 SORTING = 128 << 20
 """Maximum bytes for sorting the records of local residuals in files."""
@@ -99,7 +99,7 @@ KEPT_AFTER = 80 << 20
 """Maximum bytes of freed small blocks that a process keeps after the stage of local residuals."""
 
 JUDGES = 1024
-"""Maximum number of rows that judge local residuals with all neighbours."""
+"""Maximum number of rows on which local residuals are evaluated with all neighbours."""
 
 RESIDUAL_SHARE = 10
 """The local residual rows take at most the memory limit divided by this number."""
@@ -154,15 +154,15 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return ``bytes_of_residuals`` if every feature is one coordinate."""
+    """Return ``bytes_of_residuals`` for one coordinate per feature."""
     return bytes_of_residuals(
         shape.n_features + shape.n_targets + RESIDUAL_COLUMNS, rows, neighbours
     )
 
 
 def bytes_of_residuals(width: int, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes of local residual rows of ``width`` numbers each, and those for making
-    them."""
+    """Return the bytes of local residual rows of ``width`` numbers each, and the bytes for making
+    these rows."""
     k = min(neighbours, RESIDUAL_NEIGHBOURS)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
 
@@ -221,8 +221,8 @@ def comparison_bytes(shape: DataShape, rows: int, libraries: int, trees: int) ->
 
 
 def judging_bytes(n_rows: int, libraries: int) -> int:
-    """Return the bytes for judging a kernel against rivals, and for continuing its search on as
-    many rows.
+    """Return the bytes for comparing a kernel with rivals, and for continuing its search on as many
+    rows.
 
     Args:
         n_rows: the number of rows of the data.
@@ -256,7 +256,7 @@ def step_bytes(
     elements: int = 0,
     whole: bool = False,
 ) -> StepBytes:
-    """Evaluate the formulas above.
+    """Evaluate the formulas in the module's docstring.
 
     Args:
         shape: the sizes of the data.
@@ -324,7 +324,7 @@ def batch_elements(
     shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH
 ) -> int:
     """Compute E for ``spare`` bytes: at least one fit of ``candidates`` columns, at most ``BATCH``
-    or ``fits``.
+    or ``fits`` fits.
 
     Args:
         shape: the sizes of the data.
