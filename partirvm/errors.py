@@ -1,8 +1,8 @@
 """partirvm's exceptions and warnings: one hierarchy, with a builtin base for each class.
 
 Every message states what was found, where, and what to do. ``except PartirvmError`` catches all of
-them; ``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user
-would expect.
+them; ``except ValueError`` (or the builtin base class) catches the errors that a scikit-learn or
+NumPy user would expect.
 """
 
 import re
@@ -50,7 +50,7 @@ class UsageError(PartirvmError, ValueError):
 
 
 class DoneError(UsageError):
-    """There is nothing left to do: the command line prints the message and exits with status 0."""
+    """Nothing is left to do: the command line prints the message and exits with status 0."""
 
 
 class DataError(PartirvmError, ValueError):
@@ -66,7 +66,7 @@ class MissingDataError(DataError, FileNotFoundError):
 
 
 class ChangedDataError(DataError):
-    """The data differ from those from which the model or job was made."""
+    """The data differ from the data from which the model or job was made."""
 
 
 class FormatError(PartirvmError, ValueError):
@@ -74,8 +74,8 @@ class FormatError(PartirvmError, ValueError):
 
 
 class MemoryLimitError(PartirvmError, MemoryError):
-    """The work does not fit in the memory limit; the message says what it needs, what it has and
-    what to change."""
+    """The work does not fit in the memory limit; the message states the required memory, the
+    available memory and what to change."""
 
 
 class ExistsError(PartirvmError, FileExistsError):

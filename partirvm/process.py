@@ -139,7 +139,7 @@ def peak_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Return the current resident bytes of this process."""
+    """Return this process's current resident bytes."""
     return int(psutil.Process().memory_info().rss)
 
 

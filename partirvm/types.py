@@ -117,8 +117,8 @@ class Columns(DeclaredState):
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
     def target_labels(self, n_targets: int) -> tuple[str, ...]:
-        """Labels of several targets: their names or, without names, numbers; empty for a single
-        target."""
+        """Return the labels of several targets: their names or, without names, numbers; empty for
+        one."""
         if n_targets == 1:
             return ()
         if self.targets:

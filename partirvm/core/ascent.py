@@ -3,8 +3,8 @@
 There is no line search: each evaluation, even at a rejected point, adds curvature information. The
 next step starts from the best point and is at most twice as long as an accepted step, or half as
 long as a rejected one. Bounds cut steps short. A search for a noisy optimum need not be exact: it
-ends when the best value rises, or according to the curvature can rise, too little to justify more
-evaluations.
+ends when the best value has risen too little, or the curvature predicts too small a rise, to
+justify more evaluations.
 """
 
 from collections.abc import Callable, Sequence
@@ -200,8 +200,7 @@ def groups(names: Sequence[str]) -> list[Int]:
 
 
 def off(logs: Float, features: Sequence[Int]) -> Int:
-    """Return the positions of the gammas that are off; gammas that were 0 at the start are
-    excluded."""
+    """Return the positions of the gammas that are off, except gammas that were 0 at the start."""
     positions = [np.zeros(0, np.int64)]
     for group in features:
         gammas = logs[group]

@@ -77,7 +77,7 @@ class ActiveColumns:
         return self._Sigma.diagonal()[: self.M]
 
     def refresh(self, beta: float) -> None:
-        """Recompute everything at this β with one Cholesky factorisation, 2M³ + KM² flops."""
+        """Recompute everything at this β with one Cholesky factorisation, in 2M³ + KM² flops."""
         self.beta = beta
         M = self.M
         capacity = len(self._Sigma)
@@ -269,7 +269,8 @@ class Greedy:
         self.since += 1
 
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
-        """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
+        """Return True if the refresh after ``done`` actions changed the evidence by at most
+        ``least``."""
         return not done and abs(info.change) <= max(
             least, 0.5 * self.active.beta * self.active.posterior.rounding
         )

@@ -143,7 +143,8 @@ def settled(
 
 
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
-    """Return the posterior of output k; the first one holds the log likelihood, which is shared.
+    """Return the posterior of output k; the first output's posterior holds the shared log
+    likelihood.
 
     Args:
         k: the output

@@ -1,5 +1,4 @@
-"""Leave-one-out errors, also without each row's own columns, as a check on predictions for new
-rows.
+"""Leave-one-out errors without each row's own columns, used to check predictions for new rows.
 
 A training row can stand in for a new row, which is not a centre, once the row is removed from the
 data and its own columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g
@@ -123,7 +122,7 @@ class LeftOut:
     > 0, (n, 2) each.
 
     u is the row weight, divided by the noise factor if noise is local: σ²/u is the row's noise
-    variance. The first column is without the row, the second one also without its own columns.
+    variance. The first column leaves out the row, and the second one its own columns as well.
     Addition concatenates rows.
 
     Attributes:
@@ -167,7 +166,7 @@ class LeftOut:
             root: R (M, M), Σ = RRᵀ
             beta: noise precision
             weights: row weights (n,), one by default; rows of weight zero are dropped
-            own: positions of rows that are centres, with their columns
+            own: positions of rows that are centres, with their columns' positions
             peaks: the columns' largest values (M,), one by default
             rows: row numbers (n,), by default 0, 1, …
             factor: with local noise, u ÷ row weight (n,)
@@ -215,7 +214,7 @@ class LeftOut:
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,) that include only the counted fraction of the change
-        from removing own columns."""
+        from removing a row's own columns."""
         share = counted_share(self.owner, self.nearest)
         errors = self.errors[:, 0] + share * np.diff(self.errors)[:, 0]
         variances = self.variances[:, 0] + share * np.diff(self.variances)[:, 0]
@@ -310,7 +309,7 @@ def _largest_elsewhere(block: Float, own: OwnColumns, present: Bool, peaks: Floa
 
     Args:
         block: design at the rows (n, M)
-        own: positions of rows that are centres, with their columns
+        own: positions of rows that are centres, with their columns' positions
         present: True for rows that are included (n,)
         peaks: the columns' largest values (M,), one by default
     """

@@ -61,7 +61,7 @@ def left_out_together(
         precisions: β times the weight of each row, above 0 (m,)
         mean: μ (M, T)
         root: R (M, M), Σ = RRᵀ
-        own: positions of the rows that are centres, with their columns
+        own: positions of the rows that are centres, with their columns' positions
     """
     scale = np.sqrt(precisions)[:, None]
     white = scale * (block @ root)  # A

@@ -141,7 +141,7 @@ def targets(codes: Float, outputs: int) -> Float:
 
 @dataclass(frozen=True)
 class LogisticBlock(FieldSums):
-    """Statistic of M columns and C outputs over some rows, at given weights.
+    """Statistic of M columns and C outputs over a set of rows, at given weights.
 
     Attributes:
         log_likelihood: log likelihood in nats

@@ -99,12 +99,12 @@ class NewtonSearch:
         trial: the state with new α, columns and weights, but the quadratic of ``current``
         baseline: penalised likelihood below which the trial is undone, in nats
         step: fraction of a Newton step at the old α, or 0 at a new α
-        since: the pass at which the update schedule began
+        since: number of the pass at which the update schedule began
         settling: True if α is final
         origin: weights of the quadratic (M, C)
         pairs: curvature between outputs, from the last steps
         drift: last proposed change in log α (M,)
-        share: the fraction of it that was applied (M,)
+        share: the applied fraction of this change (M,)
     """
 
     current: LaplaceState
@@ -222,8 +222,8 @@ def begin(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    Only a ``share`` of each change in log α is applied: half the previous share if the change has
-    reversed its sign, otherwise a larger one.
+    Only the fraction ``share`` of each change in log α is applied: half the previous fraction if
+    the change has reversed its sign, otherwise a larger one.
 
     Args:
         state: the current state
@@ -283,7 +283,7 @@ def _at_new_alpha(
     Args:
         state: the current state
         moved: a state with the α and columns of the step
-        since: the pass at which the update schedule began
+        since: number of the pass at which the update schedule began
         pairs: the pairs of ``state``
     """
     if len(moved.labels) < len(state.labels):
@@ -304,7 +304,7 @@ def _at_fixed_alpha(
     Args:
         state: the current state
         step: fraction of the Newton step
-        since: the pass at which the update schedule began
+        since: number of the pass at which the update schedule began
         pairs: the pairs of ``state``
         settling: True if α is final
     """
@@ -382,7 +382,7 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block`` that follow those of
+    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block`` that follow the columns of
     ``state``, at weight zero.
 
     s and q follow from Tipping & Faul (2003), eqs. 19 and 22, for each output's quadratic at the

@@ -214,7 +214,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
     """Return the posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or
     shared by T targets.
 
-    This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
+    This takes ⅔ M³ flops for each β. Raises ``NumericalError`` like ``factorise``.
     """
     if isinstance(beta, np.ndarray):
         betas = enumerate(beta)
@@ -297,7 +297,7 @@ class Solution:
 
 
 def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> Solution:
-    """Solve a linear system with H = β·data + A. Raises ``NumericalError`` as ``factorise`` does.
+    """Solve a linear system with H = β·data + A. Raises ``NumericalError`` like ``factorise``.
 
     Args:
         data: symmetric (M, M)

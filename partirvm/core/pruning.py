@@ -57,8 +57,8 @@ def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) 
 def conditioned(
     alpha: Float, mean: Float, roots: Float, left: Int
 ) -> tuple[Float, Float, float, Float]:
-    """Return the mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only some
-    columns remain.
+    """Return the mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only the
+    columns in ``left`` remain.
 
     Args:
         alpha: α (M,)

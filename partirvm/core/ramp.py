@@ -81,7 +81,7 @@ class LeftOutClasses:
             root: R (M, M), Σ = RRᵀ
             beta: noise precision
             weights: row weights (n,), or None; rows of weight zero are dropped
-            own: positions of rows that are centres, with their columns
+            own: positions of rows that are centres, with their columns' positions
         """
         w = np.ones(len(block)) if weights is None else weights
         with own_entries_zero(block, own):

@@ -1,8 +1,8 @@
 """Selection of rows: random streams, random draws tile by tile, a random order of all rows, and
 largest errors.
 
-A stream is keyed by the seed, its purpose and numbers such as the round. In a tile-by-tile draw,
-the rows with the largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without
+A stream is keyed by the seed, a purpose and numbers such as the round. In a tile-by-tile draw, the
+rows with the largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without
 replacement with probability proportional to w (Efraimidis & Spirakis 2006).
 """
 
@@ -22,7 +22,7 @@ class Purpose(IntEnum):
 
     SAMPLE = 1  # rows of a fit to a sample
     CANDIDATES = 2  # candidates of a round
-    POOL = 3  # candidates; the ones with the largest gains join
+    POOL = 3  # candidates, from which the largest gains are selected
     PARTITIONS = 4  # partitions of the rows
     CENTRES = 6  # centres of a tied RVM that learns the kernel
     PROCESS_ROWS = 7  # rows of an exact Gaussian process
@@ -93,7 +93,7 @@ def _mixed(state: Word) -> Word:
 
 
 def scrambled(x: Word) -> Word:
-    """Scramble all bits: the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+    """Scramble all bits with the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -35,7 +35,7 @@ class Scores(FieldSums):
 
     Attributes:
         n: number of rows
-        square: sums of squared errors of the mean (T,)
+        square: sums of squared errors of the predicted mean (T,)
         sums: sums of the scores in ``MEANS`` (T, 8): negative log density in nats, continuous
             ranked probability score, interval score of the central 95 % interval (Gneiting &
             Raftery 2007, eqs. 21 and 43), in the targets' units, and numbers of targets inside

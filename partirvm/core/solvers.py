@@ -6,10 +6,10 @@ steps from all candidates. "fast" applies Tipping & Faul's actions (``core.fast`
 from the columns of the last fit. "auto" is the fixed point if there are several targets or a prior.
 
 **Auto with new columns.** With a wide kernel, actions end at a far lower evidence: they add columns
-that later ones make redundant. The fixed point prunes columns together, some of which should be
-kept. So the columns with the largest q²/s are restored together (``rejoined``) and the fixed point
-prunes again, as long as the evidence rises; then actions over all candidates alternate with the
-fixed point of the active columns (``improve``) until neither gains.
+that later ones make redundant. The fixed point prunes many columns at once, including columns that
+should be kept. So the columns with the largest q²/s are restored together (``rejoined``) and the
+fixed point prunes again, as long as the evidence rises; then actions over all candidates alternate
+with the fixed point of the active columns (``improve``) until neither gains.
 
 **Starts.** The α at which a fixed point starts determines where it ends (63 nats apart on sinc with
 100 rows), so a fit of at most 500 new columns also starts at several common α. Growth by actions
@@ -161,7 +161,7 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
         best: the fixed point from the columns' α
         whole: the fit with all candidates
         rule: decides when the fit ends
-        on_step: called at each step
+        on_step: function called at each step
     """
     M = len(whole.labels)
     last = best.iteration
@@ -192,7 +192,7 @@ def improve(
         fit: the first fixed point
         whole: the fit with all candidates
         rule: decides when the fit ends
-        on_step: called at each step
+        on_step: function called at each step
     """
     loose = _loose(rule, fit.iteration)
 
@@ -218,7 +218,7 @@ def turns(
         whole: the fit with all candidates
         rule: decides when the fit ends
         start: where the next fixed point starts, ``start(fit, whole)``
-        on_step: called at each step
+        on_step: function called at each step
     """
     loose = _loose(rule, fit.iteration)
     gain = np.inf

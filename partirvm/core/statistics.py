@@ -95,7 +95,8 @@ def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
 
 @dataclass(frozen=True)
 class GramBlock(FieldSums):
-    """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
+    """The new rows and columns of a Gram matrix when P columns join M kept columns, over a set of
+    rows.
 
     Attributes:
         cross: Φ_keptᵀWΦ_new (M, P)

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Termination(Enum):
-    """Reason why a dense fit or a whole run ended, with advice for the user."""
+    """Reason why a dense fit or a run ended, with advice for the user."""
 
     _value_: str
     advice: str

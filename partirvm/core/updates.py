@@ -153,8 +153,7 @@ class HyperState:
         return replace(self, statistics=statistics, alpha=alpha, beta=beta, **fields)
 
     def reduced(self, share: float) -> "HyperState":
-        """Return the fit without this fraction of its kernel columns, namely the ones with the
-        smallest γ."""
+        """Return the fit without the fraction of its kernel columns with the smallest γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
         order = np.argsort(self.posterior.determinedness[kernels], kind="stable")
         return without(self, kernels[order[: int(share * len(kernels))]])

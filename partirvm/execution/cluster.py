@@ -1,5 +1,5 @@
-"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and what has
-failed.
+"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and the reason
+for a failure.
 
 The module also has the functions that run a job's driver on the cluster, independently of the
 submitting process.
@@ -24,7 +24,7 @@ from partirvm.storage.address import allow_protocols, allowed
 R = TypeVar("R")
 
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
-QUESTION = 5.0  # seconds to wait for one response from the scheduler
+QUESTION = 5.0  # seconds to wait for a response from the scheduler
 SILENCE = (
     20.0  # seconds without a response after which a scheduler, even a restarted one, counts as gone
 )
@@ -187,8 +187,8 @@ class Cluster:
         return cast(Sequence[tuple[float, dict[str, Any]]], events)
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call in the client's event loop. Raises the errors of ``poll``,
-        and an error on a time-out."""
+        """Return the result of a call in the client's event loop. Raises the errors of ``poll``, or
+        an error after a time-out."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         with self.reaching():

@@ -174,7 +174,7 @@ class DaskExecutor:
 
     def _await(self, tiles: dict[Any, int], roots: list[Any], progress: Progress | None) -> None:
         """Wait for all tasks, and remove the finished ones from ``tiles``, so that workers can free
-        a node as soon as it is added.
+        each node as soon as it has been added.
 
         Args:
             tiles: the number of tiles of each task.
@@ -347,7 +347,7 @@ class DaskExecutor:
 
         self._cluster.call(ended())
         status = {future: future.status for future in waiting}
-        # errors first: an error is the cause of any other task's cancellation
+        # raise errors first, since an error causes the cancellation of other tasks
         for kind in ("error", "cancelled", "lost"):
             for future in waiting:
                 if status[future] == kind:

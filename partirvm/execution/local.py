@@ -2,7 +2,7 @@
 BLAS thread each.
 
 ``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in
-*panels* of a fixed size, so that a tile's whole design matrix is never in memory. Tiles and panels
+*panels* of a fixed size, so that a tile's full design matrix is never in memory. Tiles and panels
 do not depend on the machine, so with one BLAS thread per task, neither do the bits. Task functions
 are pure: a scheduler may run a task twice.
 """
@@ -78,7 +78,7 @@ def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], lis
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
     """Return the numbers of the tiles that a pass reads, in increasing order: all tiles, or the
-    ones with its rows."""
+    tiles that contain its rows."""
     rows = pass_.rows
     if rows is None:
         return list(range(source.n_tiles))
@@ -160,8 +160,8 @@ def solution(
 
 
 class LocalExecutor:
-    """Executor on threads of this process, each holding one finished tile; their number does not
-    affect results."""
+    """Executor that uses threads of this process, each holding one finished tile; the number of
+    threads does not affect results."""
 
     forget = staticmethod(forget)
     lost_workers = (0, 0.0)  # as in ``DaskExecutor``; this executor has no workers to lose

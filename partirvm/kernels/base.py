@@ -37,9 +37,9 @@ faster."""
 class Kernel(DeclaredState):
     """Base class of kernel functions k(x, z), which are frozen dataclasses.
 
-    ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one
-    with components. A ``decreasing`` kernel decreases from 1 at its centre. Class definitions set
-    these and the ``name``.
+    ``learned`` names the field with the parameters, a tuple of positive numbers, and ``inside`` the
+    field with components. A ``decreasing`` kernel decreases from 1 at its centre. Class definitions
+    set these and the ``name``.
     """
 
     name: ClassVar[str]

@@ -166,7 +166,7 @@ class PreparedColumns(PreparedKernel):
 
 @dataclass(frozen=True)
 class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
-    """Kernel applied to the columns at some positions; the other columns have no effect."""
+    """Kernel applied only to the columns at the given positions."""
 
     kernel: Kernel
     columns: tuple[int, ...]
@@ -218,8 +218,8 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
 class Several(Kernel, name="several", inside="kernels"):
     """Several kernels for the same centres: each centre contributes one basis function per kernel.
 
-    A target with structure at several scales needs wide and narrow basis functions. Several kernels
-    have no common values (``prepare``) and cannot be part of another kernel.
+    A target with structure at several scales needs wide and narrow basis functions. ``Several`` has
+    no single value (``prepare``) and cannot be part of another kernel.
     """
 
     kernels: tuple[Kernel, ...]

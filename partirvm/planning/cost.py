@@ -28,7 +28,7 @@ IN_ROUNDS = 3
 """Dense iterations over all columns of a round."""
 
 STARTS = 4e9
-"""Operations for the starts of the last fit."""
+"""Operations for the last fit's starts."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and
@@ -192,7 +192,7 @@ def gram_cost(
     products = 2.0 * kept * new + new**2
     solve = float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
-        # columns are pruned: an average pass is assumed to see 3/4 of them
+        # columns are pruned: an average pass is assumed to compute 3/4 of them
         columns = 0.75 * total
         readings = NEWTON_PASSES
         count = NEWTON_PASSES * fits
@@ -270,7 +270,7 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading of
     the rows, and of later steps.
 
-    With local noise, the log variance is fitted, and then the kept columns once more.
+    With local noise, the log variance is fitted, and then the kept columns are fitted again.
     """
     compared = work.compared * comparison_operations(work.shape.n_rows) / work.rates.product
     if not work.settled:

@@ -26,7 +26,7 @@ of tiles. In addition to the base memory of the process, a fit takes:
                       J K (K/2 + 2 w))                 k of K neighbours. Distances of neighbours,
                                                        while the metric is learned from I rows with
                                                        i neighbours, the kernel from L rows, and
-                                                       J rows judge
+                                                       J rows evaluate
     collected = 3 f N w, or f (2 N w + …)              residuals of all N rows, if not all were left
                                                        out: in memory, or sorted in files, of which
                                                        cells are kept
@@ -77,7 +77,7 @@ SCRATCH = 16 << 20
 ``comparison_bytes`` counts."""
 
 PROCESS_ROWS = 1600
-"""Maximum number of rows of an exact process that evaluates a kernel."""
+"""Maximum number of rows of an exact process for evaluating a kernel."""
 
 PROCESS_MATRICES = 6
 """Number of square matrices that an exact process holds."""
@@ -120,8 +120,8 @@ class DataShape:
         n_outputs: the number of posteriors: one per linear predictor with ``newton``, otherwise one
             per target.
         n_kernels: the number of kernels of each candidate row.
-        n_leading: the number of columns besides the candidates: the bias (reserved even if there is
-            none) and basis functions.
+        n_leading: the number of columns in addition to the candidates: the bias (reserved even if
+            there is none) and basis functions.
         newton: True if each step of a fit is a pass for one matrix per linear predictor.
         n_classes: the number of classes; 0 for numbers.
         local_noise_rows: the number of rows to which a local noise variance is fitted; 0 if the
@@ -206,7 +206,7 @@ def residual_stage_bytes(
 
 
 def comparison_bytes(shape: DataShape, rows: int, libraries: int, trees: int) -> int:
-    """Return the bytes for boosted trees fitted to some rows.
+    """Return the bytes for boosted trees fitted to ``rows`` rows.
 
     Args:
         shape: the sizes of the data.
@@ -264,7 +264,7 @@ def step_bytes(
         candidates: P, the number of new columns.
         threads: the number of threads of a process.
         pool: the number of trial columns; Q is the larger of P and this number.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         elements: E, the number of elements of all Gram matrices that run in parallel.
         whole: True if no statistics are kept from an earlier round, so that M columns are new.
     """

@@ -111,9 +111,9 @@ class Plan:
         rounds: the expected cost of each round or level.
         kernel_store: where kernel blocks are kept.
         batch_elements: the number of elements of all Gram matrices that run in parallel.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         rho: the fraction of random rows that became vectors in the heuristic's fit.
-        notes: what was capped, and why.
+        notes: notes on what was capped and why.
         learned: a description of the learned kernel.
         learning_seconds: the seconds taken by kernel learning and the heuristic.
         joining: the number of rows that have yet to become candidates; None for all rows.
@@ -313,7 +313,7 @@ class FitSize:
         candidates: the number of candidates.
         threads: the number of threads of a process.
         max_columns: the maximum number of columns with these threads.
-        notes: what was lowered, and why.
+        notes: notes on what was lowered and why.
     """
 
     candidates: int
@@ -330,7 +330,7 @@ class FitMemory:
         shape: the sizes of the data.
         machine: the processes that run the tasks.
         pool: the number of trial columns of a pass that selects candidates.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         whole: True if no statistics are kept from an earlier round.
     """
 
@@ -357,7 +357,7 @@ class FitMemory:
             machine: the processes that run the tasks.
             schedule: how candidates join.
             read: the rows that intermediate fits read.
-            held_out: True if validation rows are read in each pass.
+            held_out: True if each pass reads validation rows.
         """
         whole = not schedule.has_rounds or read.sampled or shape.newton
         return cls(shape, machine, read.pool, held_out, whole)
@@ -513,7 +513,7 @@ def make_plan(
         request: the resolved options.
         schedule: how candidates join.
         read: the rows that intermediate fits read.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         settled: True if a last fit ends with passes for its residuals and left-out errors.
         shrink_partition: True if the number of candidates may be reduced when memory is short.
         joining: the number of rows that are split into partitions; None for all rows.
@@ -656,7 +656,7 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
 
     Args:
         request: the resolved options.
-        work: what all costs depend on.
+        work: the inputs of all cost formulas.
         machine: the processes that run the tasks.
         columns: the maximum number of columns of the fit.
     """

@@ -67,7 +67,7 @@ def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
     Args:
         X: rows (n, d)
         numbers: column numbers of the features (g,)
-        moments: means and deviations of the features (2, g)
+        moments: means and standard deviations of the features (2, g)
         p: number of functions, 1 plus a multiple of g
     """
     means, deviations = moments

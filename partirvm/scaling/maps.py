@@ -72,7 +72,7 @@ class FeatureMap(DeclaredState):
         numbers: features that are arguments of ``level_functions``.
         moments: (2, g), means and standard deviations of these features.
         doubts: pairs of a categorical feature and variances (B, L + 2) of its levels' effects.
-        share: fraction due to noise; adding a row's doubts gives its noise factor.
+        share: constant part of the noise factor of a row, to which its doubts are added.
         variances: pairs of a categorical feature and the variances (1, L + 2, C) of its levels'
             effects in excess of their mean in training, for several targets or classes: on each of
             C scaled targets, where well known levels may be below 0, or on the logits of all
@@ -95,7 +95,7 @@ class FeatureMap(DeclaredState):
 
     @classmethod
     def plain(cls, d: int) -> "FeatureMap":
-        """Map that leaves all features unchanged."""
+        """Return the map that leaves all features unchanged."""
         return cls(np.zeros(d), np.zeros(d), np.zeros(0, np.int64))
 
     def __call__(self, X: Float) -> Float:
@@ -141,7 +141,7 @@ class FeatureMap(DeclaredState):
         """Return the map with its doubts multiplied relative to the noise, given their ``mean`` in
         training.
 
-        The mean noise factor of the training rows, ``share`` + mean, becomes one.
+        The training rows' mean noise factor, ``share`` + mean, becomes one.
         """
         total = self.share + multiple * mean
         factor = multiple / total
@@ -163,7 +163,7 @@ class FeatureMap(DeclaredState):
         return sources.astype(np.int64)
 
     def used(self, inputs: Bool) -> Bool:
-        """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
+        """Return the features (d,) on which any of the ``inputs`` (d',) depend."""
         inputs = inputs.copy()
         used = np.zeros(len(self.spreads), dtype=np.bool_)
         place = len(self.spreads)
@@ -270,8 +270,7 @@ AS_IT_IS = TargetMap()
 
 @dataclass(frozen=True)
 class Scaling(DeclaredState):
-    """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) /
-    scale.
+    """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
 
     Attributes:
         x_shift: (d',), subtracted from the inputs.
@@ -307,7 +306,7 @@ class Scaling(DeclaredState):
 
     @property
     def n_inputs(self) -> int:
-        """d', the number of columns that the kernel sees."""
+        """d', the number of columns that the kernel uses."""
         return len(self.x_shift)
 
     @property

@@ -50,7 +50,7 @@ class Record:
             first kernel, in nats; between rounds, the increase of the fit's evidence
         taken: between rounds, True if the new kernel replaced the old one; all fields except
             ``rows`` and ``candidates`` then describe the fit with which the run continues
-        choice: the comparison by which the kernel was chosen
+        choice: the comparison that determined the kernel
         overconfidence: mean squared leave-one-out error divided by the variance that the evidence
             predicts
         overconfident: True if this ratio calls for a warning
@@ -114,8 +114,8 @@ class Spent:
         self.rows += rows
 
     def share(self, of: int = 1) -> dict[str, float]:
-        """Return and subtract the next entry's share of the work for ``of`` history entries. Time
-        outside passes is attributed to fits."""
+        """Return and subtract the next entry's share of the work, given that ``of`` entries remain.
+        Time outside passes is attributed to fits."""
         passing = self.passing / of
         passes = self.passes // of
         rows = self.rows // of

@@ -124,8 +124,8 @@ class Problem:
 
     @property
     def n_outputs(self) -> int:
-        """C, the number of linear predictors with their own posterior; class indicators have one,
-        like a single target."""
+        """C, the number of linear predictors with their own posterior; class indicators have one
+        posterior, like a single target."""
         per_class = self.likelihood.newton and not self.likelihood.binary
         return self.n_classes if per_class else 1
 

@@ -1,6 +1,6 @@
 """The addresses that partirvm opens, and the translation of store errors into partirvm errors.
 
-fsspec imports a class for each protocol; some of these run templates, combine other addresses or
+fsspec imports a class for each protocol; some protocols run templates, combine other addresses or
 connect to any host, and an address may come from someone else's file. So every address is checked
 before fsspec or Zarr opens it: protocols beyond ``PROTOCOLS`` are allowed only if the user names
 them, and chains never. Endpoints and credentials are set in fsspec, in the environment or in files.

@@ -10,12 +10,12 @@ depend), each array only once:
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name among those known to a ``Codec``: decoding runs no code from
-the file.
+Classes and enums are looked up by name among the types that a ``Codec`` knows: decoding runs no
+code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of
                         ``PART`` bytes
-    GROUP/NAME/…        optional: what the writer of the group adds, such as copied rows
+    GROUP/NAME/…        optional: further content from the writer, such as copied rows
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and
                         ``about``
 

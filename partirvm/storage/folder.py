@@ -57,8 +57,8 @@ class Folder:
     """A tree of objects under relative names such as ``events/000001.json``, or the location of a
     single object.
 
-    ``location`` is what the user passed, ``path`` the path on this machine, or None in another
-    store. Methods raise builtin errors, which ``storing`` converts.
+    ``location`` is the location that the user passed, and ``path`` the path on this machine, or
+    None in another store. Methods raise builtin errors, which ``storing`` converts.
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:

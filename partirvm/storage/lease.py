@@ -10,12 +10,12 @@ with the next number, which only one process can do, if the holder has released 
 (on the same machine, ``Process`` shows this at once), or wrote no heartbeat while watched for
 ``EXPIRY`` seconds: clocks may differ, so they are not compared.
 
-A process that was frozen for an hour can still write what it was about to write. The lease makes
-such writes void: each job event carries its writer's epoch and is created exclusively;
-``lease/E.json`` contains a *mark*, the number of the last event when epoch E was claimed; readers
-ignore anything that an older epoch wrote after it. ``Lease.check``, before and after each
-publication, stops a holder that has lost the lease. Events also carry the *token* of the claim, so
-that an event from another folder is detected.
+A process that was frozen for an hour can still complete a pending write. The lease makes such
+writes void: each job event carries its writer's epoch and is created exclusively; ``lease/E.json``
+contains a *mark*, the number of the last event when epoch E was claimed; readers ignore anything
+that an older epoch wrote after it. ``Lease.check``, before and after each publication, stops a
+holder that has lost the lease. Events also carry the *token* of the claim, so that an event from
+another folder is detected.
 """
 
 import os
@@ -187,7 +187,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 }
                 name = numbered("lease", epoch)  # may raise MissingDataError
                 claim["mark"] = mark()
-                # another process was first, or withdrew
+                # another process claimed the epoch first, or withdrew
                 with suppress(FileExistsError, FileNotFoundError):
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)

@@ -135,8 +135,8 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
 
 
 def listed_numbers(folder: Folder, series: str) -> list[int]:
-    """Return the numbers of the files that a series lists, in increasing order; some may be
-    missing."""
+    """Return the numbers of the listed files of a series, in increasing order, possibly with
+    gaps."""
     matches = [re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series)]
     numbers = [
         int(match[1]) for match in matches if match and match[0] == _file_name(int(match[1]))
