@@ -38,8 +38,8 @@ class NumberDiagnostics(FieldSums):
 
     Attributes:
         n: number of rows
-        covered: rows inside their central interval at each of ``STATED_LEVELS``, int64 (12,);
-            empty for rows on which the intervals were calibrated
+        covered: numbers of rows inside their central interval at each of ``STATED_LEVELS``, int64
+            (12,); empty for rows on which the intervals were calibrated
         pit: counts of rows by Φ(z), z = (actual − predicted)/standard deviation, int64 (20,)
         sample: at most ``SAMPLE`` random rows; their values are the actual value, the predicted
             mean and the standard deviation

@@ -68,7 +68,7 @@ class Calibration:
 
     Attributes:
         n: number of left-out rows
-        noise_variance: in the model's units
+        noise_variance: noise variance in the model's units
         overconfidence: mean squared left-out error ÷ the variance that the evidence predicts
         top: level of the last quantile
         quantiles: quantiles of |z| at the levels ``top``·k/K, k = 1 … K; K = 0 for fewer than

@@ -1,6 +1,6 @@
 """Class probabilities from least squares: the ramp, and the left-out errors that determine it.
 
-Least squares on indicators gives f_k ≈ p_k, but f_k may lie outside 0 and 1 and lacks the right
+Least squares on indicators gives f_k ≈ p_k, but f_k may lie outside [0, 1] and lacks the right
 sharpness. The ramp
 
     p_k ∝ log(1 + exp(f_k/τ))^ρ,      ρ ≥ 0,

@@ -72,7 +72,7 @@ def updates(
         count: number of updates
         target_variance: defines the noise floor, (T,) for several targets; without it, the targets
             are class indicators, which share β
-        fixed: a given β, (T,) for several targets
+        fixed: given β, (T,) for several targets
     """
     sharing = 1  # number of targets that share Σ
     if target_variance is None:

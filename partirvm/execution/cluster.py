@@ -26,7 +26,7 @@ R = TypeVar("R")
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
 QUESTION = 5.0  # seconds to wait for a response from the scheduler
 SILENCE = (
-    20.0  # seconds without a response after which a scheduler, even a restarted one, counts as gone
+    20.0  # seconds without a response after which a scheduler, even if restarted, is considered gone
 )
 ANSWER = 60.0  # seconds to wait for all workers to respond to one query
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error

@@ -50,7 +50,7 @@ COMPARISON = 3e10
 """Operations equivalent to a comparison with boosted trees, including their import."""
 
 COMPARED_ROW = 1e6
-"""Operations of a comparison with boosted trees for each row."""
+"""Operations per row of a comparison with boosted trees."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread at which rows are corrected: 6,000 rows with 60 neighbours, or

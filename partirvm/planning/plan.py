@@ -101,7 +101,7 @@ class Plan:
             the job's initial one.
         shape: the sizes of the data.
         machine: the processes that run the tasks.
-        schedule: how candidates join.
+        schedule: the way in which candidates join.
         read: the rows that intermediate fits read.
         partition_size: the number of candidates of a fit.
         max_columns: the maximum number of columns for which a fit fits in memory.
@@ -355,7 +355,7 @@ class FitMemory:
         Args:
             shape: the sizes of the data.
             machine: the processes that run the tasks.
-            schedule: how candidates join.
+            schedule: the way in which candidates join.
             read: the rows that intermediate fits read.
             held_out: True if each pass reads validation rows.
         """
@@ -474,7 +474,7 @@ class FitMemory:
         """Return the maximum number of columns for kernel learning.
 
         The slopes of a kernel block take as much memory as the block itself, and the sample of rows
-        is in memory too.
+        is also in memory.
         """
         spare = self.machine.budget - memory.sample_bytes(self.shape, LEARNING_ROWS)
         columns = memory.max_columns_within(
@@ -511,7 +511,7 @@ def make_plan(
         machine: the processes that run the tasks.
         rates: measured rates of one thread.
         request: the resolved options.
-        schedule: how candidates join.
+        schedule: the way in which candidates join.
         read: the rows that intermediate fits read.
         held_out: True if each pass reads validation rows.
         settled: True if a last fit ends with passes for its residuals and left-out errors.

@@ -155,7 +155,7 @@ class FeatureMap(DeclaredState):
 
     @property
     def sources(self) -> Int:
-        """The position of the feature from which each input comes, (d',)."""
+        """Position of the feature from which each input is computed, (d',)."""
         features = np.arange(len(self.spreads))
         coordinates = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
         effects = [j for j, _ in self.effects]
@@ -311,7 +311,7 @@ class Scaling(DeclaredState):
 
     @property
     def sources(self) -> Int:
-        """The position of the feature from which each input comes, (d',)."""
+        """Position of the feature from which each input is computed, (d',)."""
         if self.features is None:
             return np.arange(self.n_inputs)
         return self.features.sources

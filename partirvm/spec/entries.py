@@ -32,8 +32,8 @@ class Record:
             evidence in kernel learning
         termination: reason why the fit ended
         log_evidence: log evidence in nats
-        selection: how candidates were chosen
-        fit_rows: which rows the fit used
+        selection: method by which candidates were chosen
+        fit_rows: rows that the fit used
         noise_variance: σ²
         train_rmse: RMSE over the rows from which σ² was estimated
         level: level of a part of split-and-merge, 0 for a partition

@@ -158,7 +158,7 @@ class Options:
 
     Attributes:
         partition_size: P, number of candidates of a partition
-        selection: how candidates are chosen
+        selection: method by which candidates are chosen
         fit_rows: rows that an intermediate fit uses (``strategies.fit_rows``)
         last_rows: rows that the last fit uses
         sample_rows: number of rows of a sample

@@ -39,7 +39,7 @@ BEAT = 3.0
 """Seconds between heartbeats."""
 
 EXPIRY = 15.0
-"""Seconds without a heartbeat after which a holder on another machine counts as gone."""
+"""Seconds without a heartbeat after which a holder on another machine is considered gone."""
 
 CLAIM = {
     "time": TIME,
@@ -162,7 +162,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
     ends.
 
     ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched
-    until it writes a heartbeat or counts as gone. Raises ``LeaseError`` if the holder is alive
+    until it writes a heartbeat or is considered gone. Raises ``LeaseError`` if the holder is alive
     after ``patience`` seconds, and ``StorageError`` if the store does not support leases.
     """
     seen: tuple[int, int] | None = None

@@ -62,7 +62,7 @@ def read_json(
         folder: the folder.
         name: the name of the object.
         schema: the fields that it must have.
-        missing: the beginning of the message if it does not exist.
+        missing: the beginning of the message if the object does not exist.
     """
     place = f"{folder.location}/{name}"
     try:
