@@ -25,9 +25,8 @@ R = TypeVar("R")
 
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
 QUESTION = 5.0  # seconds to wait for a response from the scheduler
-SILENCE = (
-    20.0  # seconds without a response after which a scheduler, even if restarted, is considered gone
-)
+# seconds without a response after which a scheduler, even if restarted, is considered gone
+SILENCE = 20.0
 ANSWER = 60.0  # seconds to wait for all workers to respond to one query
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
