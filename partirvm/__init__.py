@@ -2,11 +2,11 @@
 
 ``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` converts files and arrays to
 DATA; ``plan`` shows what a fit would do; ``submit`` starts a job, a fit in the background,
-``open_job`` reopens it; strategies, kernels, noise, warps and priors with options are values, such
-as ``WorkingSet`` and ``Gaussian``; solvers are words such as ``"fast"``, with their options beside
-them; ``save_model`` writes an estimator or a model, ``load_model`` reads either, or the model of a
-job; ``DiagnosticsDisplay`` plots predictions against observations; ``FitCallback`` follows a fit.
-Names are loaded at first use, so that importing is quick.
+``open_job`` reopens it; strategies, kernels, noise, warps and priors that have options are objects,
+such as ``WorkingSet`` and ``Gaussian``; solvers are strings such as ``"fast"``, with separate
+parameters for their options; ``save_model`` writes an estimator or a model, ``load_model`` reads
+either of these or a job's model; ``DiagnosticsDisplay`` plots predictions against observations;
+``FitCallback`` follows a fit. Names are loaded on first use, to keep the import fast.
 """
 
 import importlib

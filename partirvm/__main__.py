@@ -1,4 +1,4 @@
-"""``python -m partirvm`` is ``partirvm``."""
+"""``python -m partirvm`` runs the command ``partirvm``."""
 
 import sys
 

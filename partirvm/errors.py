@@ -1,8 +1,8 @@
-"""The exceptions and warnings of partirvm: one tree, each class also a builtin.
+"""partirvm's exceptions and warnings: one hierarchy, with a builtin base for each class.
 
 Every message states what was found, where, and what to do. ``except PartirvmError`` catches all of
-them; ``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user
-would expect.
+them; ``except ValueError`` (or the builtin base class) catches the errors that a scikit-learn or
+NumPy user would expect.
 """
 
 import re
@@ -12,19 +12,20 @@ import warnings
 from partirvm.quoting import message_text, without_credentials
 
 BETWEEN = ("partirvm", "sklearn", "joblib")
-"""Packages that a warning skips: it points to the line of the user's code that called them."""
+"""Packages that are skipped so that a warning points to the line of user code that called them."""
 
 _warned: set[tuple[type[Warning], str, str, int]] = set()
 
 
 def _shown(error: Exception) -> str:
-    """The message, one line per argument, safe to print on a terminal even if it quotes data."""
+    """Return the message, one line per argument, safe to print on a terminal even if it quotes
+    data."""
     return "\n".join(message_text(str(line)) for line in error.args)
 
 
 def _cleaned(line: object) -> object:
-    """A line of a message without credentials, which ``repr`` and logs of the arguments would
-    otherwise show."""
+    """Return a message line without credentials, which ``repr`` and logs of the arguments would
+    otherwise reveal."""
     return without_credentials(line) if isinstance(line, str) else line
 
 
@@ -49,7 +50,7 @@ class UsageError(PartirvmError, ValueError):
 
 
 class DoneError(UsageError):
-    """There is nothing left to do: the command line prints the message and exits with status 0."""
+    """Nothing is left to do: the command line prints the message and exits with status 0."""
 
 
 class DataError(PartirvmError, ValueError):
@@ -65,16 +66,16 @@ class MissingDataError(DataError, FileNotFoundError):
 
 
 class ChangedDataError(DataError):
-    """The data differ from those from which the model or job was made."""
+    """The data differ from the data from which the model or job was made."""
 
 
 class FormatError(PartirvmError, ValueError):
-    """A partirvm file that this version cannot read, for example because its format is newer."""
+    """This version cannot read a partirvm file, for example because its format is newer."""
 
 
 class MemoryLimitError(PartirvmError, MemoryError):
-    """The work does not fit in the memory limit; the message says what it needs, what it has and
-    what to change."""
+    """The work does not fit in the memory limit; the message states the required memory, the
+    available memory and what to change."""
 
 
 class ExistsError(PartirvmError, FileExistsError):
@@ -122,7 +123,7 @@ class PartirvmWarning(UserWarning):
 
 
 class DataWarning(PartirvmWarning):
-    """A property of the data: a constant feature, a constant target, or rows far from every
+    """The data look unusual: a constant feature, a constant target, or rows far from every
     relevance vector."""
 
 
@@ -137,12 +138,12 @@ class OverconfidenceWarning(PartirvmWarning):
 
 
 class AccuracyWarning(PartirvmWarning):
-    """Boosted trees, or an earlier round of the fit, predict better than the model."""
+    """Boosted trees or an earlier round of the fit predict better than the model."""
 
 
 class VersionWarning(PartirvmWarning):
-    """A job or model was made with other package versions: results are right, but their last bits
-    may differ."""
+    """A job or model was made with different package versions: results are correct, but their last
+    bits may differ."""
 
 
 class LimitWarning(PartirvmWarning):
@@ -150,10 +151,10 @@ class LimitWarning(PartirvmWarning):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the user's line, the first one outside ``BETWEEN``.
+    """Issue a warning that points to the user's line, the first one outside ``BETWEEN``.
 
     A scikit-learn search fits many times and resets Python's registry of shown warnings before each
-    fit. For calls by scikit-learn, warnings that differ only in numbers are therefore issued once
+    fit. For calls from scikit-learn, warnings that differ only in numbers are therefore issued once
     per user line and process.
     """
     frame = sys._getframe(1)

@@ -1,9 +1,9 @@
 """Threads, memory and package versions of the process.
 
 BLAS uses one thread, because the last bits of its results depend on the number of threads. Instead,
-work is split into pieces that depend only on its size, and Python threads compute them
-(``in_threads``). NumPy's functions release the interpreter lock meanwhile; SciPy's BLAS wrappers
-hold it (``unlocked``).
+work is split into pieces that depend only on its size and are computed by Python threads
+(``in_threads``). NumPy's functions release the interpreter lock while they run; SciPy's BLAS
+wrappers hold it (``unlocked``).
 """
 
 import ctypes
@@ -27,9 +27,9 @@ from threadpoolctl import ThreadpoolController
 
 from partirvm.errors import VersionWarning, warn
 
-M_TRIM_THRESHOLD = -1  # option numbers of glibc's malloc.h
+M_TRIM_THRESHOLD = -1  # option numbers from glibc's malloc.h
 M_MMAP_THRESHOLD = -3
-RETURNED = 4 << 20  # minimum bytes of blocks that are returned to the system once freed
+RETURNED = 4 << 20  # minimum bytes of blocks that are returned to the system when freed
 KEPT = 32 << 20
 
 _lock = threading.Lock()
@@ -73,7 +73,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
-    """Let ``in_threads`` in this thread use ``count`` threads inside the block."""
+    """Let ``in_threads``, called from this thread inside the block, use ``count`` threads."""
     with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-pieces") as pool:
         token = _pool.set(pool if count > 1 else None)
         try:
@@ -110,8 +110,8 @@ def unlocked(name: str, *values: Any) -> None:
     """Call a routine of SciPy's BLAS or LAPACK concurrently with other threads, unlike SciPy's
     wrappers.
 
-    ``values`` are its arguments: letters, integers, floats, and arrays, passed by their first
-    element.
+    ``values`` are its arguments: letters, integers, floats, and arrays, passed by the address of
+    their first element.
     """
 
     def passed(value: Any) -> Any:
@@ -130,18 +130,16 @@ def usable_cores() -> int:
 
 
 def peak_memory() -> int:
-    """Return the peak resident bytes of this process so far, or the current ones if the system
+    """Return the peak resident bytes of this process so far, or the current bytes if the system
     reports no peak."""
-    with suppress(
-        OSError
-    ):  # VmHWM of Linux: getrusage includes the peak of the process that started this one
+    with suppress(OSError):  # use VmHWM on Linux: getrusage includes the parent's peak
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
     return resident_memory()
 
 
 def resident_memory() -> int:
-    """Return the current resident bytes of this process."""
+    """Return this process's current resident bytes."""
     return int(psutil.Process().memory_info().rss)
 
 
@@ -150,21 +148,21 @@ BOOSTING = 120 << 20
 
 
 def unloaded_bytes() -> int:
-    """Return the bytes that a comparison with boosted trees adds to this process by loading
-    libraries."""
+    """Return the bytes that loading libraries for a comparison with boosted trees adds to this
+    process."""
     return 0 if "sklearn.ensemble" in sys.modules else BOOSTING
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that this process may use: the smallest limit of its cgroup and its parents,
-    or all memory."""
+    """Return the bytes that this process may use: the smallest limit of its cgroup and the cgroup's
+    parents, or all memory."""
     return min([int(psutil.virtual_memory().total), *_cgroup_limits(proc, cgroups)])
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
-    """Yield the memory limits of this process's control group and of all parents, for cgroup
+    """Yield the memory limits of this process's control group and all its parents, for cgroup
     versions 1 and 2."""
-    lines = ["0::/", "0:memory:/"]  # a container may see its limit as that of the root
+    lines = ["0::/", "0:memory:/"]  # a container may see its limit as the root's limit
     with suppress(OSError):
         lines += (proc / "self" / "cgroup").read_text().splitlines()
     places = {"": (cgroups, "memory.max"), "memory": (cgroups / "memory", "memory.limit_in_bytes")}
@@ -180,12 +178,12 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
 
 
 def return_freed_memory(least: int = RETURNED) -> bool:
-    """Make glibc immediately return freed blocks of at least ``least`` bytes from now on; True if
-    it can (glibc only).
+    """Make glibc return freed blocks of at least ``least`` bytes immediately from now on; return
+    True if it can (glibc only).
 
-    Otherwise a fit, which frees many matrices of slowly growing size, occupies 1.5 times the memory
-    it uses. Smaller blocks are kept for reuse: if every block of a pass had new pages, these would
-    take a third of the time.
+    Otherwise, a fit, which frees many matrices of slowly growing size, occupies 1.5 times the
+    memory that it uses. Smaller blocks are kept for reuse: allocating new pages for every block of
+    a pass would take a third of its time.
     """
     return _glibc("mallopt", M_TRIM_THRESHOLD, 2 * least) and _glibc(
         "mallopt", M_MMAP_THRESHOLD, least
@@ -200,13 +198,13 @@ def settled_memory() -> int:
 
 
 def _glibc(function: str, *values: int) -> bool:
-    with suppress(OSError, AttributeError, TypeError):  # the last one on Windows
+    with suppress(OSError, AttributeError, TypeError):  # TypeError occurs on Windows
         return bool(ctypes.CDLL(None)[function](*values))
     return False
 
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
-"""Packages that affect the bits of results."""
+"""Packages that affect the bits of the results."""
 
 
 def package_versions() -> dict[str, str]:
@@ -222,8 +220,8 @@ def package_versions() -> dict[str, str]:
 
 
 def differing_versions(then: dict[str, str], now: dict[str, str]) -> str:
-    """Name the versions that affect bits and differ, partirvm's first, as "then" and "now"; "" if
-    none does.
+    """Return the differing versions that affect bits, partirvm's first, as "then" and "now"; "" if
+    none differ.
 
     >>> before = {"partirvm": "0.1.0", "numpy": "2.0.0"}
     >>> differing_versions(before, {"partirvm": "0.2.0", "numpy": "2.0.0"})
@@ -238,7 +236,7 @@ def differing_versions(then: dict[str, str], now: dict[str, str]) -> str:
 
 
 def warn_of_versions(what: str, then: dict[str, str]) -> None:
-    """Warn if what was made by package versions that differ from those of this process."""
+    """Warn if ``what`` was made with package versions that differ from this process's versions."""
     if differ := differing_versions(then, package_versions()):
         warn(
             f"{what} was made with other package versions ({differ}): results are right, but "

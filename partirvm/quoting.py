@@ -1,5 +1,5 @@
-"""Values in messages: foreign values (cells, labels, column and file names), numbers with their
-units, and dates.
+"""Formatting of values in messages: foreign values (cells, labels, column and file names), numbers
+with their units, and dates.
 
 Foreign values may be very long and may contain control characters that a terminal executes. Errors
 and warnings pass their text through ``printable``, which also removes passwords and signatures from
@@ -14,7 +14,7 @@ from html import escape
 from itertools import islice
 from typing import Any
 
-LONGEST_VALUE = 60  # maximum characters of a value in a message
+LONGEST_VALUE = 60  # maximum number of characters of a value in a message
 
 
 LOGIN = re.compile(
@@ -27,20 +27,20 @@ LOGIN = re.compile(
 slash.
 
 With HTTP, digits and a slash after a colon are a port and a path. Elsewhere, they begin a password
-if an ``@`` follows: buckets have no ports, and a secret that is shown does more harm than a path
-with an ``@`` that cannot be opened.
+if an ``@`` follows: buckets have no ports, and revealing a secret does more harm than failing to
+open a path with an ``@``.
 """
 
 QUERY = re.compile(
     r"((?:https?://[^\s?#'\"`<>]*[?#])|(?:[A-Za-z][\w+.-]*://[^\s?'\"`<>]*\?(?=[\w.~%-]+=)))"
     r"(?!…)[^\s'\"`<>]*?(?=[:;,.)\]}]*(?:[\s'\"`<>]|$))"
 )
-"""The query of an address, up to what may follow it in a sentence. In other than HTTP addresses, it
-has a name."""
+"""The query of an address, up to any text that may follow it in a sentence. Except in HTTP
+addresses, it needs a name."""
 
 
 def without_credentials(text: str) -> str:
-    """Return a text without the user names, passwords and queries of the addresses in it.
+    """Return text without the user names, passwords and queries of any addresses in it.
 
     >>> message = "s3://key:se/cret@bucket/x: https://host/a.csv?X-Amz-Signature=1&b=2: no file"
     >>> without_credentials(message)
@@ -67,8 +67,8 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def message_text(text: str) -> str:
-    """A message as one line that is safe to print on a terminal; the middle of a very long one is
-    left out."""
+    """Return a message as one line that is safe to print on a terminal, without the middle of a
+    very long message."""
     text = without_credentials(text)
     if len(text) > 2000:
         text = f"{text[:1000]} … ({len(text) - 2000:,} characters left out) … {text[-1000:]}"
@@ -76,7 +76,7 @@ def message_text(text: str) -> str:
 
 
 def quoted(value: Any) -> str:
-    r"""A value as shown by ``repr``, truncated if it is long.
+    r"""Return a value as shown by ``repr``, truncated if it is long.
 
     >>> quoted("red"), quoted(7), quoted("\x1b[31m")
     ("'red'", '7', "'\\x1b[31m'")
@@ -99,7 +99,7 @@ def quoted(value: Any) -> str:
 
 
 def named(name: Any) -> str:
-    """A name without quotation marks, truncated if it is long."""
+    """Return a name without quotation marks, truncated if it is long."""
     text = without_credentials(str(name)) or "''"
     return printable(
         text
@@ -109,7 +109,7 @@ def named(name: Any) -> str:
 
 
 def listed(values: Iterable[Any], most: int = 20, show: Callable[[Any], str] = named) -> str:
-    """List names separated by commas, at most ``most`` of them.
+    """Return at most ``most`` names separated by commas.
 
     >>> listed(["a", "b"]), listed("abcd", most=2)
     ('a, b', 'a, b, …')
@@ -121,7 +121,7 @@ def listed(values: Iterable[Any], most: int = 20, show: Callable[[Any], str] = n
 def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
     """Return facts as an HTML table of names and values, for notebooks."""
     escaped = ((escape(name), escape(printable(str(value)))) for name, value in rows)
-    left = 'style="text-align:left"'  # notebooks align cells on the right
+    left = 'style="text-align:left"'  # notebooks right-align cells
     cells = (
         f'<tr><th scope="row" {left}>{name}</th><td {left}>{value}</td></tr>'
         for name, value in escaped
@@ -184,7 +184,7 @@ def format_bytes(number: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Format seconds as text.
+    """Format a duration in seconds as text.
 
     >>> format_duration(0.25), format_duration(75), format_duration(7300)
     ('0.2 s', '1 min 15 s', '2 h 1 min')

@@ -14,43 +14,41 @@ Bool = NDArray[np.bool_]
 Each: TypeAlias = float | Float
 """A number for one target, or numbers (T,) for several."""
 
-LEARNING_ROWS = 8000  # maximum number of rows that teach a kernel: more hardly change it
-# with more features, a kernel is learned again from fewer rows: their product stays constant
+LEARNING_ROWS = 8000  # maximum number of rows for kernel learning: more hardly change the kernel
+# with more features, a kernel is relearned from fewer rows: features × rows is constant
 LEARNING_FEATURES = 50
 LEFT_OUT_ROWS = 50_000  # maximum number of rows left out of a fit to estimate its uncertainty
-# maximum number of centres of an input-dependent noise variance; at least four rows for each
+# maximum number of centres of an input-dependent noise variance, each with four or more rows
 NOISE_CENTRES = 64
-PANEL_ROWS = (
-    2048  # rows whose design block is held at once; changing it changes the rounding of a pass
-)
+# number of rows whose design block is in memory at once; changing it changes a pass's rounding
+PANEL_ROWS = 2048
 RESIDUAL_ROWS = 400  # minimum number of rows for which local residuals are tried by default
-COMPARED_ROWS = 1000, 20_000  # minimum and maximum rows to compare a learned fit with boosted trees
-COMPARED_MEMORY = (
-    1 << 30
-)  # minimum memory of a fit that is compared with boosted trees: scikit-learn's take 170 MiB
-JUDGED_ROWS = 50, 2000  # minimum and maximum rows that judge a model without vectors
-TREES = 40  # number of trees in a comparison, and of those for three or more classes together
+# minimum and maximum number of rows for comparing a learned fit with boosted trees
+COMPARED_ROWS = 1000, 20_000
+# minimum memory of a fit that is compared with boosted trees: scikit-learn takes 170 MiB
+COMPARED_MEMORY = 1 << 30
+# minimum and maximum number of rows for evaluating a model without vectors
+JUDGED_ROWS = 50, 2000
+TREES = 40  # number of trees in a comparison, and in total for three or more classes
 TREES_OF_CLASSES = 120
-RESIDUAL_TEACHERS = 4096  # maximum rows that teach local residuals; neighbours
-RESIDUAL_NEIGHBOURS = 40
-RESIDUAL_TRIAL = 1000, 20  # maximum rows and neighbours in a trial of local residuals
-RESIDUAL_COLUMNS = 3  # numbers of a local residual row besides its point and its errors
-RESIDUAL_TARGETS = (
-    4  # maximum number of targets for which they are tried: each takes as long as a single one
-)
-EXTRA_COLUMNS = (
-    120  # test rows whose extra basis functions are evaluated together; a multiple of 24
-)
+RESIDUAL_TEACHERS = 4096  # maximum number of rows from which local residuals are learned
+RESIDUAL_NEIGHBOURS = 40  # number of neighbours of a local residual
+RESIDUAL_TRIAL = 1000, 20  # maximum numbers of rows and neighbours in a trial of local residuals
+RESIDUAL_COLUMNS = 3  # values of a local residual row in addition to its point and errors
+# maximum number of targets for trying local residuals: each takes as long as a single one
+RESIDUAL_TARGETS = 4
+# number of test rows whose extra basis functions are evaluated together; a multiple of 24
+EXTRA_COLUMNS = 120
 
 BIAS = -1
-"""Label of the bias column. Negative labels mark *leading* columns: not offered by rows, candidates
-in every fit."""
+"""Label of the bias column. Negative labels mark *leading* columns, which do not come from rows and
+are candidates in every fit."""
 
 
 def squeezed(values: Float, axis: int = 0) -> Any:
-    """Return values of T targets; for one target, without the axis of the targets.
+    """Return the values of T targets; for one target, without the target axis.
 
-    A value without any other axis becomes a float.
+    A value with no other axis becomes a float.
     """
     if values.shape[axis] != 1:
         return values
@@ -59,10 +57,10 @@ def squeezed(values: Float, axis: int = 0) -> Any:
 
 
 class DeclaredState:
-    """Base class of dataclasses whose restored state has only their fields.
+    """Base class of dataclasses whose restored state contains only their fields.
 
-    A pickle or a file of skops may contain further attributes. Those that this package adds are
-    computed again; others could take the place of methods.
+    A pickle or a skops file may contain further attributes. Attributes that this package adds are
+    recomputed; others could replace methods.
     """
 
     def __setstate__(self, state: Any) -> None:
@@ -72,7 +70,7 @@ class DeclaredState:
 
 
 def label_bytes(label: Any) -> int:
-    """Return the bytes of a name or label in the attributes of DATA and in memory."""
+    """Return the bytes that a name or label takes in DATA's attributes and in memory."""
     return 100 + (len(label.encode(errors="replace")) if isinstance(label, str) else 0)
 
 
@@ -83,13 +81,14 @@ def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Columns(DeclaredState):
-    """Names and meaning of the columns.
+    """Names and meanings of the columns.
 
-    ``categories`` maps a categorical feature to its levels; ``classes`` are the labels of the
-    target's codes, or None for numbers. ``targets`` are the names of several targets, empty for
-    one; ``target`` is all of them together. ``dates`` maps a date column, a feature in days, to its
-    cycles, whose sines and cosines are the features after it. ``formats`` are the formats of
-    non-ISO date strings. The strings in ``missing`` mean that there is no value.
+    ``categories`` maps a categorical feature to its levels; ``classes`` contains the labels of the
+    target's codes, or is None for a numeric target. ``targets`` contains the names of several
+    targets and is empty for one; ``target`` names all of them together. ``dates`` maps a date
+    column, a feature in days, to its cycles, whose sines and cosines are the features that follow
+    it. ``formats`` are the formats of non-ISO date strings. The strings in ``missing`` denote
+    missing values.
     """
 
     features: tuple[str, ...]
@@ -118,7 +117,8 @@ class Columns(DeclaredState):
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
     def target_labels(self, n_targets: int) -> tuple[str, ...]:
-        """Labels of several targets, their names or else numbers; empty for a single target."""
+        """Return the labels of several targets: their names or, without names, numbers; empty for
+        one."""
         if n_targets == 1:
             return ()
         if self.targets:
@@ -126,7 +126,7 @@ class Columns(DeclaredState):
         return tuple(map(str, range(n_targets)))
 
     def target_names(self, n_targets: int) -> tuple[str, ...]:
-        """Names of this many targets, numbered if they have no names.
+        """Return this many target names, numbered if the targets have no names.
 
         >>> Columns(("x0",), "fare").target_names(1), Columns(("x0",), "y").target_names(2)
         (('fare',), ('y0', 'y1'))

@@ -1,9 +1,10 @@
 """Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4).
 
-There is no line search: each evaluation, even of a rejected point, adds its curvature. The next
-step, from the best point, is at most twice as long as an accepted one, or half as long as a
-rejected one. Bounds cut steps short. A search for a noisy optimum need not be exact: it ends when
-its best value rises, or by its curvature can rise, too little to be worth more evaluations.
+There is no line search: each evaluation, even at a rejected point, adds curvature information. The
+next step starts from the best point and is at most twice as long as an accepted step, or half as
+long as a rejected one. Bounds cut steps short. A search for a noisy optimum need not be exact: it
+ends when the best value has risen too little, or the curvature predicts too small a rise, to
+justify more evaluations.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +23,8 @@ HIGHEST = np.log(1e3)
 """Upper bound of a log parameter relative to its start: above it, kernel values are zero."""
 
 WINDOW = 4
-"""Number of evaluations within which the best value must rise by ``RISE``; with as many pairs, the
-predicted rise of the next step must be at least ``PROMISE``."""
+"""Number of evaluations within which the best value must rise by ``RISE``; once there are as many
+pairs, the predicted rise of the next step must be at least ``PROMISE``."""
 
 RISE = 1e-3
 """Minimum rise of the best value within ``WINDOW`` evaluations, in nats per row."""
@@ -36,16 +37,16 @@ MOST = 150
 observed."""
 
 MOST_PAIRS = 40
-"""Maximum number of pairs: 10 took half as many evaluations again."""
+"""Maximum number of pairs: with 10, searches took 50 % more evaluations."""
 
 LEAST_ANGLE = 1e-8
 """Minimum cosine between a pair's vectors."""
 
 Function: TypeAlias = Callable[[Float], tuple[float, Float]]
-"""Returns a value in nats per row, −∞ if there is none, and its slopes (p,)."""
+"""Returns a value in nats per row, −∞ if it is undefined, and its slopes (p,)."""
 
 Pairs: TypeAlias = list[tuple[Float, Float]]
-"""Changes of the parameters ÷ scale, and minus the changes of the slopes, latest last."""
+"""Changes of the parameters ÷ scale and negated changes of the slopes, the latest last."""
 
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
@@ -53,12 +54,12 @@ OFF = 1e-3
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The function at the free parameters.
+    """Value and slopes of the function at the free parameters.
 
     Attributes:
         x: free parameters (k,)
-        value: nats per row, −∞ if there is none
-        slopes: derivatives by the parameters ÷ scale (k,)
+        value: nats per row, −∞ if it is undefined
+        slopes: derivatives with respect to the parameters ÷ scale (k,)
     """
 
     x: Float
@@ -76,19 +77,19 @@ def ascend(
     most: int = MOST,
     pairs: Any = None,
 ) -> tuple[Termination, int]:
-    """Maximise a function within bounds; return why the search ended, and how often it evaluated.
+    """Maximise a function within bounds; return why the search ended and the number of evaluations.
 
-    It ends when the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations, or the
-    next step promises too little.
+    The search ends when the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations,
+    or when the next step promises too little.
 
     Args:
-        function: value and slopes at the parameters (p,)
-        begin: parameters at the start (p,)
+        function: returns the value and slopes at the parameters (p,)
+        begin: initial parameters (p,)
         low: lower bounds (p,); a parameter whose bound is −∞ is fixed
         high: upper bounds (p,)
         scale: typical changes of the parameters, (p,) or a number
         most: maximum number of evaluations
-        pairs: curvature of an earlier search, to which that of this search is added
+        pairs: curvature from an earlier search, to which this search adds its pairs
     """
     free = np.isfinite(low)
     scale = np.broadcast_to(scale, begin.shape)[free]
@@ -123,18 +124,18 @@ def ascend(
 
 
 def _stalls(history: list[float]) -> bool:
-    """Return True if the best value, after each evaluation, has risen too little of late."""
+    """Return True if the best value, given after each evaluation, has recently risen too little."""
     return len(history) > WINDOW and history[-1] - history[-1 - WINDOW] < RISE
 
 
 def _promises_little(best: Evaluation, step: Float, pairs: Pairs, history: list[float]) -> bool:
-    """Return True if, by the curvature of enough pairs, a step other than the first would gain
-    little.
+    """Return True if, according to the curvature of enough pairs, a step other than the first would
+    gain little.
 
     Args:
         best: the best point
-        step: to the maximum (k,)
-        pairs: curvature of the last steps
+        step: the step to the maximum (k,)
+        pairs: curvature from the last steps
         history: the best value after each evaluation
     """
     known = len(pairs) >= WINDOW and len(history) > 1
@@ -142,13 +143,13 @@ def _promises_little(best: Evaluation, step: Float, pairs: Pairs, history: list[
 
 
 def _step_within(best: Evaluation, low: Float, high: Float, pairs: Pairs) -> Float:
-    """Return the step (k,) to the maximum; parameters that a bound stops do not move.
+    """Return the step (k,) to the maximum; parameters held by a bound do not move.
 
     Args:
         best: the best point
         low: lower bounds (k,)
         high: upper bounds (k,)
-        pairs: curvature of the last steps
+        pairs: curvature from the last steps
     """
     inverse = 1 / size(best.slopes)
     if pairs:
@@ -159,13 +160,13 @@ def _step_within(best: Evaluation, low: Float, high: Float, pairs: Pairs) -> Flo
 
 
 def _add_pair(pairs: Pairs, move: Float, best: Evaluation, trial: Evaluation) -> None:
-    """Add the curvature between two points to ``pairs``, unless it is negative or has no value.
+    """Add the curvature between two points to ``pairs``, unless it is negative or undefined.
 
     Args:
         pairs: at most ``MOST_PAIRS``, changed in place
         move: the change of the parameters from ``best`` to ``trial``, ÷ scale (k,)
-        best: where the step began
-        trial: where it led
+        best: start of the step
+        trial: end of the step
     """
     change = best.slopes - trial.slopes
     if np.isfinite(trial.value) and move @ change > LEAST_ANGLE * size(move) * size(change):
@@ -174,8 +175,8 @@ def _add_pair(pairs: Pairs, move: Float, best: Evaluation, trial: Evaluation) ->
 
 
 def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
-    """Return the step (p,) to the maximum, using the curvature of the pairs and ``inverse``
-    curvature elsewhere."""
+    """Return the step (p,) to the maximum, using the curvature of the pairs, and the inverse
+    curvature ``inverse`` elsewhere."""
     if not pairs:
         return inverse * slopes
     move, change = pairs[-1]
@@ -190,8 +191,7 @@ def size(vector: Float) -> float:
 
 
 def groups(names: Sequence[str]) -> list[Int]:
-    """Return the positions of the per-feature gammas, one array for each kernel with per-feature
-    gammas."""
+    """Return the positions of the per-feature gammas, one array for each kernel that has any."""
     kernels: dict[str, list[int]] = {}
     for position, name in enumerate(names):
         if "gamma[" in name:
@@ -200,8 +200,7 @@ def groups(names: Sequence[str]) -> list[Int]:
 
 
 def off(logs: Float, features: Sequence[Int]) -> Int:
-    """Return the positions of the gammas that are off; gammas that were 0 at the start are
-    excluded."""
+    """Return the positions of the gammas that are off, except gammas that were 0 at the start."""
     positions = [np.zeros(0, np.int64)]
     for group in features:
         gammas = logs[group]
@@ -210,13 +209,13 @@ def off(logs: Float, features: Sequence[Int]) -> Int:
 
 
 def raised(logs: Float, start: Float, positions: Int, share: float) -> Float:
-    """Return ``logs`` with some gammas raised to a share of their start.
+    """Return ``logs`` with some gammas raised to a fraction of their initial values.
 
     Args:
         logs: log parameters (p,)
-        start: log parameters at the start (p,)
-        positions: of the gammas
-        share: least gamma, as a fraction of its start
+        start: initial log parameters (p,)
+        positions: positions of the gammas
+        share: minimum gamma, as a fraction of its initial value
     """
     higher = logs.copy()
     higher[positions] = np.maximum(logs[positions], start[positions] + np.log(share))

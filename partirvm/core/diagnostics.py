@@ -1,4 +1,4 @@
-"""Sums over rows that show whether the predicted uncertainty is right, for numeric targets and
+"""Sums over rows that show whether the predicted uncertainty is correct, for numeric targets and
 classes."""
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ SAMPLE = 400
 """Number of rows in the sample of points."""
 
 MOST_CLASSES = 12
-"""Maximum number of classes that are counted separately. If there are more, the last ones form one
-class."""
+"""Maximum number of classes that are counted separately. If there are more, the last ones are
+combined into one class."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class NumberDiagnostics(FieldSums):
 
     Attributes:
         n: number of rows
-        covered: rows inside their central interval at each of ``STATED_LEVELS``, int64 (12,);
-            empty for rows on which the intervals were calibrated
-        pit: rows by Φ(z) of z = (actual − predicted)/standard deviation, int64 (20,)
+        covered: numbers of rows inside their central interval at each of ``STATED_LEVELS``, int64
+            (12,); empty for rows on which the intervals were calibrated
+        pit: counts of rows by Φ(z), z = (actual − predicted)/standard deviation, int64 (20,)
         sample: at most ``SAMPLE`` random rows; their values are the actual value, the predicted
             mean and the standard deviation
         largest: the rows with the largest errors, with the same values
     """
 
     WIDTH: ClassVar[int] = 4
-    """Length of a stored row, with its number."""
+    """Length of a stored row, including its number."""
 
     n: int
     covered: Int
@@ -66,7 +66,7 @@ class NumberDiagnostics(FieldSums):
             mean: predicted means (n,)
             std: predicted standard deviations (n,)
             rows: row numbers (n,)
-            multiples: half widths of the intervals at ``STATED_LEVELS``, ÷ std; empty for no
+            multiples: half widths of the intervals at ``STATED_LEVELS``, ÷ std; empty to omit
                 coverage
         """
         z = (t - mean) / std
@@ -98,20 +98,20 @@ class NumberDiagnostics(FieldSums):
 
 @dataclass(frozen=True)
 class ClassDiagnostics(FieldSums):
-    """Counts over rows of class probabilities, in B = 10 equal bins, for each of K classes (at most
+    """Counts of rows by class probability, in B = 10 equal bins, for each of K classes (at most
     ``MOST_CLASSES``).
 
     Attributes:
         n: number of rows
-        stated: sums of the probabilities by class and bin of its probability (K, B)
+        stated: sums of the predicted probabilities by class and bin (K, B)
         rows: numbers of rows, int64 (K, B)
         hits: numbers of rows of this class, int64 (K, B)
         confusion: numbers of rows by true and most probable class (K, K)
-        largest: codes and probabilities of the largest losses
+        largest: codes and probabilities of the rows with the largest losses
     """
 
     WIDTH: ClassVar[int] = 5
-    """Length of a stored row, with its number."""
+    """Length of a stored row, including its number."""
 
     n: int
     stated: Float
@@ -131,7 +131,7 @@ class ClassDiagnostics(FieldSums):
         loss = -np.log(np.maximum(p, np.finfo(np.float64).eps))
         largest = LargestErrors.of(loss, start + rows, shown)
         K = min(probabilities.shape[1], MOST_CLASSES)
-        # the last column also sums all further classes
+        # the last column also includes all further classes
         merged = np.add.reduceat(probabilities, np.arange(K), axis=1)
         actual = np.minimum(codes, MOST_CLASSES - 1)
         predicted = np.minimum(likeliest, MOST_CLASSES - 1)
@@ -151,8 +151,8 @@ class ClassDiagnostics(FieldSums):
 
 
 def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
-    """Return plain JSON: numbers and lists by field; a row is its number and values with five
-    significant digits."""
+    """Return plain JSON: numbers and lists by field; a row consists of its number and its values
+    with five significant digits."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, LargestErrors):
@@ -166,8 +166,8 @@ def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
 
 
 def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics:
-    """Return the diagnostics from the result of ``to_json``; they cannot be added, since their rows
-    have no errors."""
+    """Return the diagnostics from the result of ``to_json``; they cannot be added, since the stored
+    rows lack errors."""
     kind = NumberDiagnostics if "sample" in stored else ClassDiagnostics
 
     def restored(name: str) -> Any:
@@ -181,6 +181,6 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
 
 
 def _bins(p: Float, count: int) -> Int:
-    """Return the numbers of the equal bins of [0, 1] that hold the values; an inner edge belongs to
-    the upper bin."""
+    """Return the numbers of the equal bins of [0, 1] that contain the values; an inner edge belongs
+    to the upper bin."""
     return np.searchsorted(np.arange(1, count) / count, p, side="right")

@@ -3,8 +3,8 @@ statistics.
 
 Of K candidate columns, the fit holds M *active* ones. As a function of one α_i alone, the log
 evidence is a constant plus ℓ(α_i) (``core.priors``). So each candidate has an *action* (add it,
-delete it or estimate its α again) with a gain in nats. The action with the largest gain is applied
-until no gain exceeds ``tol``·N; none lowers the evidence.
+delete it or re-estimate its α) with a gain in nats. The action with the largest gain is applied
+until no gain exceeds ``tol``·N; no action lowers the evidence.
 
 **Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24
 and 25). Changing one α changes Σ by rank one, from which the changes of μ, S and Q follow in O(KM +
@@ -41,14 +41,14 @@ class ActiveColumns:
     """Posterior of the M active columns among K candidates, updated when a single column joins or
     leaves. Mutable.
 
-    ``columns`` (M,) stay in order of joining, and ``place`` (K,) holds the number of each candidate
-    in this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to
-    all.
+    ``columns`` (M,) are in order of joining, and ``place`` (K,) holds the position of each
+    candidate in this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active columns, ``S``
+    and ``Q`` to all candidates.
 
     Args:
         statistics: statistics of the K candidates and one target
-        columns: (M,), positions of the active candidates
-        alpha: (M,), their prior precisions
+        columns: positions of the active candidates (M,)
+        alpha: prior precisions of these candidates (M,)
         beta: noise precision
     """
 
@@ -62,7 +62,7 @@ class ActiveColumns:
         self.diagonal: Float = statistics.gram.diagonal()
         self.place: Int = np.full(len(statistics.labels), -1)
         self.place[columns] = np.arange(M)
-        # rows of G and Σ of the active columns, with room for further columns
+        # rows of G and Σ of the active columns, with space for further columns
         self._rows: Float = statistics.gram[columns]
         self._Sigma: Float = np.zeros((M, M), order="F")
         self.refresh(beta)
@@ -77,7 +77,7 @@ class ActiveColumns:
         return self._Sigma.diagonal()[: self.M]
 
     def refresh(self, beta: float) -> None:
-        """Recompute everything at this β with one Cholesky factorisation, 2M³ + KM² flops."""
+        """Recompute everything at this β with one Cholesky factorisation, in 2M³ + KM² flops."""
         self.beta = beta
         M = self.M
         capacity = len(self._Sigma)
@@ -219,8 +219,8 @@ class Greedy:
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
-        """Return the action with the largest gain above ``least`` nats; if none, and if ``thin``,
-        the best deletion."""
+        """Return the action with the largest gain above ``least`` nats; if there is none and
+        ``thin`` is true, return the best deletion."""
         active = self.active
         precision = active.beta * active.diagonal[active.columns]
         s, q = own_factors(active, active.alpha)
@@ -269,13 +269,14 @@ class Greedy:
         self.since += 1
 
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
-        """True if the refresh after ``done`` actions changed the evidence by at most ``least``."""
+        """Return True if the refresh after ``done`` actions changed the evidence by at most
+        ``least``."""
         return not done and abs(info.change) <= max(
             least, 0.5 * self.active.beta * self.active.posterior.rounding
         )
 
     def refresh(self) -> StepInfo:
-        """Estimate σ² again unless fixed, then recompute everything; ``change`` is the resulting
+        """Re-estimate σ² unless it is fixed, then recompute everything; ``change`` is the resulting
         change in evidence."""
         before = self.log_evidence
         active = self.active
@@ -315,8 +316,8 @@ def grow(
     """Run a dense fit by actions until no gain exceeds ``tol``·N nats and σ² has converged, or the
     rule ends it.
 
-    Each refresh is one iteration for the rule, whose ``vectors`` end a fit that starts with more
-    vectors.
+    Each refresh is one iteration for the rule, whose limit ``vectors`` ends a fit that starts with
+    more vectors.
     """
     greedy = Greedy(state)
     least = rule.tol * state.n

@@ -1,8 +1,9 @@
-"""Which rows are left out: everything that judges a model, a kernel or a map on rows that did not
-teach it chooses these rows here.
+"""Choice of left-out rows: everything that evaluates a model, a kernel or a map on rows that were
+not used to learn it chooses these rows here.
 
-Rows are given by their numbers in the source, so that rows that belong together can be left out
-together by a change of this file alone. Results are positions or numbers, as each function says.
+Rows are given by their numbers in the source, so that changing this file alone would suffice to
+leave out related rows together. Each function's docstring says whether it returns positions or
+numbers.
 """
 
 from typing import NamedTuple
@@ -14,27 +15,27 @@ from partirvm.types import LEFT_OUT_ROWS, Bool, Float, Int
 
 FOLDS = 10
 """Number of folds of a fit: with a tenth of the rows left out, the others still have nearly all
-neighbours."""
+their neighbours."""
 
 LEVEL_FOLDS = 8
-"""Number of folds of levels: an effect that a training row sees lacks an eighth of its level's
-rows."""
+"""Number of folds of levels: the effect for a training row is learned without an eighth of its
+level's rows."""
 
 SEARCH_FOLDS = 5
 """Number of folds in which forms of a kernel are compared."""
 
 SEARCH_ROWS = 400
-"""Number of left-out rows of a kernel search after which no fold follows."""
+"""Number of left-out rows after which a kernel search uses no further fold."""
 
 EVERY = 5
-"""One of so many rows judges a finished model."""
+"""A finished model is evaluated on one in this many rows."""
 
 
 class Split(NamedTuple):
-    """Numbers of rows, or their positions.
+    """Two sets of rows, given by their numbers or positions.
 
     Attributes:
-        known: rows that teach (n,)
+        known: rows to learn from (n,)
         new: left-out rows (m,)
     """
 
@@ -45,14 +46,14 @@ class Split(NamedTuple):
 def sampled_rows(
     n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool
 ) -> Int | None:
-    """Return the numbers of the rows that are left out of a fit one by one, in order; None stands
-    for all rows.
+    """Return the numbers of the rows that are left out of a fit one by one, in increasing order;
+    None means all rows.
 
     Args:
         n_rows: number of rows of the data
         rows: numbers of the rows of the fit, None for all
         most: maximum number of left-out rows, ``LEFT_OUT_ROWS`` by default
-        shuffled: True takes the last rows, otherwise one is drawn from each stratum
+        shuffled: if True, take the last rows; otherwise draw one from each stratum
     """
     n = n_rows if rows is None else len(rows)
     most = most or LEFT_OUT_ROWS
@@ -74,25 +75,25 @@ def folds_of(rows: Int) -> list[Int]:
 
 
 def level_folds(rows: Int) -> Int:
-    """Return the fold (n,) of rows (n,), without which the effects of their levels are learned; it
-    depends on the number of a row alone."""
+    """Return the fold (n,) of each row (n,), without which the effects of its levels are learned;
+    it depends only on the row number."""
     draws: Float = uniform(rows, draw_key(0, Purpose.LEVEL_FOLDS))
     return np.floor(LEVEL_FOLDS * draws).astype(np.int64)
 
 
 def level_halves(rows: Int, seed: int) -> list[Int]:
-    """Return the positions of rows (n,) in two random halves, of which each judges effects of
-    levels that the other teaches."""
+    """Return the positions of rows (n,) in two random halves, each of which evaluates level effects
+    learned from the other."""
     return np.array_split(stream(seed, Purpose.LEVELS).permutation(len(rows)), 2)
 
 
 def search_splits(order: Int, most: int) -> list[Split]:
-    """Return the numbers of at most ``most`` rows that teach a kernel, and of rows that judge it:
-    one split if there are many rows, folds if few.
+    """Return the numbers of at most ``most`` rows for learning a kernel, and of rows for evaluating
+    it: one split if there are many rows, folds if there are few.
 
     Args:
         order: row numbers in random order (n,)
-        most: maximum number of rows that teach
+        most: maximum number of rows to learn from
     """
     n = len(order)
     if n >= most + SEARCH_ROWS:
@@ -103,19 +104,20 @@ def search_splits(order: Int, most: int) -> list[Split]:
 
 
 def equal_split(order: Int, most: int) -> Split:
-    """Return the split of row numbers in random order (n,) in which ``most`` rows teach, and at
-    most as many judge."""
+    """Return the split of row numbers in random order (n,) into ``most`` rows for learning and at
+    most as many for evaluation."""
     return Split(order[:most], order[most : 2 * most])
 
 
 def keeps_nearly_all(n: int, most: int) -> bool:
-    """Return whether ``most`` rows are nearly all of n rows that teach in ``search_splits``."""
+    """Return whether ``most`` rows include nearly all learning rows of ``search_splits`` with n
+    rows."""
     return (SEARCH_FOLDS - 1) * n <= SEARCH_FOLDS * most
 
 
 def last_left_out(order: Int, most: int, share: float) -> Split:
     """Return the split of row numbers in random order (n,) whose last rows are left out, at most
-    this number and share."""
+    this number and this fraction."""
     first = len(order) - min(most, int(share * len(order)))
     return Split(order[:first], order[first:])
 
@@ -127,13 +129,14 @@ def compared_rows(n_rows: int, most: int, seed: int) -> Int:
 
 
 def judging(rows: Int) -> Bool:
-    """Return the mask (n,) of those of rows (n,) that judge a finished model; the others teach its
-    rivals."""
+    """Return a mask (n,), True for rows on which a finished model is evaluated; its rivals learn
+    from the others."""
     return np.asarray(np.arange(len(rows)) % EVERY == 0)
 
 
 def alternate_halves(rows: Int) -> list[Split]:
-    """Return two splits of the positions of rows (n,), of which each has every other row."""
+    """Return two splits of the positions of rows (n,), each of which learns from every other
+    row."""
     positions = np.arange(len(rows))
     even = positions[::2]
     odd = positions[1::2]

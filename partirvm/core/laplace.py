@@ -1,21 +1,21 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-A pass at weights W (M, C) returns the log likelihood, gradient and curvature (``core.link``), hence
-a quadratic, on which each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k)
-− A w_k), that is H_k⁻¹ΦᵀB_k z with the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001,
-eq. 27, prints t instead of z.) Its evidence is (MacKay 1992; Tipping 2001, §3)
+A pass at weights W (M, C) returns the log likelihood, gradient and curvature (``core.link``). They
+define a quadratic, on which each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t
+− y_k) − A w_k), that is H_k⁻¹ΦᵀB_k z with the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping
+2001, eq. 27, prints t instead of z.) Its evidence is (MacKay 1992; Tipping 2001, §3)
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
 the Laplace approximation at the mode, where δ = 0, plus the log prior of α. The outputs share the α
 of a column: α_i = Σ_kγ_ik / Σ_kμ_ik². B changes with α, so this fixed point is not a stationary
-point of the evidence. α is updated on the fixed quadratic: at first once per pass (B = ¼ then, and
-more updates would prune columns that the data need), later until α converges or the mode has moved
-too far from W.
+point of the evidence. α is updated on the fixed quadratic: initially once per pass (B is then ¼,
+and more updates would prune columns that the data need), later until α converges or the mode has
+moved too far from W.
 
 **Several classes.** The blocks of H between different outputs are omitted. The true curvature along
-a step is 0 to 2 times that of the diagonal blocks: 2 if two classes move apart, about 1 if many
-compete; so taking ⅔ of the step is wrong by at most one third. A constant added to all outputs
+a step is 0 to 2 times the curvature of the diagonal blocks: 2 if two classes move apart, about 1 if
+many compete; so taking ⅔ of the step is wrong by at most one third. A constant added to all outputs
 changes only the prior, so the mode has Σ_k w_ik = 0.
 """
 
@@ -37,13 +37,13 @@ class LaplaceState:
     posterior.
 
     Attributes:
-        labels: of the columns (M,)
+        labels: column labels (M,)
         alpha: α, shared by the outputs (M,)
         weights: the weights at which ``block`` was measured (M, C)
         block: the statistic of pass ``iteration``
         posteriors: one for each output
         iteration: number of the last pass
-        prior: of α
+        prior: prior of α
     """
 
     labels: Int
@@ -116,11 +116,11 @@ def init(
     """Return the first state of a fit.
 
     Args:
-        labels: of the columns (M,)
+        labels: column labels (M,)
         alpha: α, unless fixed by the prior (M,)
         weights: the weights at which ``block`` was measured (M, C)
         block: the quadratic
-        prior: of α
+        prior: prior of α
     """
     state = LaplaceState(labels, alpha, weights, block, (), prior=prior)
     return settled(state, alpha, weights, block)
@@ -129,7 +129,7 @@ def init(
 def settled(
     state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock
 ) -> LaplaceState:
-    """Return the state of the same fit at other values, with their posterior.
+    """Return the state of the same fit at different values, with the corresponding posterior.
 
     Args:
         state: any state of the fit with the same columns
@@ -143,12 +143,13 @@ def settled(
 
 
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
-    """Return the posterior of output k; the first one holds the log likelihood, which is shared.
+    """Return the posterior of output k; the first output's posterior holds the shared log
+    likelihood.
 
     Args:
         k: the output
         alpha: α (M,)
-        weights: of the output, at the quadratic's centre (M,)
+        weights: the output's weights at the quadratic's centre (M,)
         block: the quadratic
     """
     G = block.curvature[k]
@@ -163,7 +164,7 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Po
 
 
 def update(state: LaplaceState) -> LaplaceState:
-    """Update α once on the fixed quadratic, by the prior's update rule, and prune columns."""
+    """Update α once on the fixed quadratic, using the prior's update rule, and prune columns."""
     gamma = state.determinedness.mean(axis=1)
     square = (state.mean**2).mean(axis=1)
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
@@ -173,8 +174,8 @@ def update(state: LaplaceState) -> LaplaceState:
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence, correlated ones singly; return the state
-    itself if none do so."""
+    """Delete columns that do not raise the evidence, correlated ones one at a time; return the
+    state itself if there are none."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
@@ -190,7 +191,7 @@ def _worthless(state: LaplaceState) -> Bool:
 
 def _of_columns(state: LaplaceState, columns: Int, alpha: Float) -> LaplaceState:
     """Return the state at this α with only the columns at these positions; in the quadratic, the
-    others are zero."""
+    weights of the others are zero."""
     shift = state.weights.copy()
     shift[columns] = 0.0
     block = state.block

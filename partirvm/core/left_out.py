@@ -1,4 +1,4 @@
-"""Leave-one-out errors without each row's own columns: a check on the predictions for new rows.
+"""Leave-one-out errors without each row's own columns, used to check predictions for new rows.
 
 A training row can stand in for a new row, which is not a centre, once the row is removed from the
 data and its own columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g
@@ -11,12 +11,12 @@ then conditioned on w_D = 0, gives
 the error and the variance of the mean at row n as if it were new. ``Calibration`` holds the noise
 variance, mean e² − mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the
 overconfidence, mean r²/(1 − h)² divided by the mean of 1/β + v, which is about one for a good fit
-and 10² … 10⁸ for a far too narrow kernel.
+and 10² to 10⁸ for a much too narrow kernel.
 
-A fit without row n might choose a nearby row as a centre. With ρ the largest value of the removed
-column at another row, relative to its peak, only a share (1 − ρ²)^⅛ of the change due to removal
-counts. Quantiles are of all z, with centres (often rows of large error) and others scaled to one
-mean square: 95 % intervals of 240 fits covered 93.9 %.
+A fit without row n might choose a nearby row as a centre. If ρ is the largest value of the removed
+column at another row, relative to its peak, only the fraction (1 − ρ²)^⅛ of the change from removal
+is counted. Quantiles use all z, with centres (often rows with large errors) and other rows scaled
+to the same mean square: 95 % intervals from 240 fits covered 93.9 %.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,19 +34,19 @@ LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
 
 SUBSTITUTE = 0.125
-"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0, intervals are too wide
-where many rows are centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½, too
-narrow (91.5 %)."""
+"""Exponent of 1 − ρ² in the counted fraction of the change from removing a column. At 0, intervals
+are too wide where many rows are centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover
+98.0 %); at ½, they are too narrow (91.5 %)."""
 
 DOUBTFUL = 30.0
-"""Multiple of the other rows' root mean square error up to which that of the centres is credible:
-without noise, the few vectors that carry a smooth function have nearly perfect substitutes."""
+"""Maximum credible root mean square error of the centres, as a multiple of the other rows' error:
+without noise, the few vectors that represent a smooth function have nearly perfect substitutes."""
 
 FEWEST = 20
-"""Minimum number of rows."""
+"""Minimum number of rows for quantiles."""
 
 FEWEST_OF_GROUP = 10
-"""Minimum number of rows of a group that is scaled."""
+"""Minimum number of rows in a group that is scaled."""
 
 BEYOND = 10
 """Number of rows beyond the highest empirical level."""
@@ -58,8 +58,8 @@ TOP = 0.995
 """Highest level of the stored quantiles. Beyond it, the tail of Student's t is used."""
 
 GAUSSIAN_LEVEL = 0.9
-"""The level at which a Gaussian with the predicted standard deviation is as wide as the
-interval."""
+"""Level at which the interval is as wide as for a Gaussian with the predicted standard
+deviation."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class Calibration:
 
     Attributes:
         n: number of left-out rows
-        noise_variance: in the model's units
+        noise_variance: noise variance in the model's units
         overconfidence: mean squared left-out error ÷ the variance that the evidence predicts
         top: level of the last quantile
-        quantiles: those of |z| at the levels ``top``·k/K, k = 1 … K; K = 0 for fewer than
+        quantiles: quantiles of |z| at the levels ``top``·k/K, k = 1 … K; K = 0 for fewer than
             ``FEWEST`` rows (K,)
     """
 
@@ -97,8 +97,8 @@ class Calibration:
         """Return the half width of the central interval at this level, in units of √(v + noise
         variance).
 
-        Beyond ``top`` or without quantiles, Student's t with n degrees of freedom. ``UsageError``
-        unless 0 < level < 1.
+        Beyond ``top`` or without quantiles, it uses Student's t with n degrees of freedom. Raises
+        ``UsageError`` unless 0 < level < 1.
         """
         tail = quantile(level, self.n)
         K = len(self.quantiles)
@@ -121,9 +121,9 @@ class LeftOut:
     """Errors and variances of n left-out rows, in the model's units: √u·e and u·v at row weights u
     > 0, (n, 2) each.
 
-    u is the row weight, divided by the noise factor with local noise: σ²/u is the row's noise
-    variance. The first column leaves out the row, the second one also its own columns. Addition
-    concatenates rows.
+    u is the row weight, divided by the noise factor if noise is local: σ²/u is the row's noise
+    variance. The first column leaves out the row, and the second one its own columns as well.
+    Addition concatenates rows.
 
     Attributes:
         errors: √u·e (n, 2)
@@ -157,7 +157,7 @@ class LeftOut:
         rows: Int | None = None,
         factor: Float | None = None,
     ) -> Self:
-        """Leave out the rows of a block of the design, at a fit's μ, Σ and β.
+        """Leave out the rows of a design block, at a fit's μ, Σ and β.
 
         Args:
             block: design at the rows (n, M)
@@ -166,7 +166,7 @@ class LeftOut:
             root: R (M, M), Σ = RRᵀ
             beta: noise precision
             weights: row weights (n,), one by default; rows of weight zero are dropped
-            own: positions of rows that are centres, with their columns
+            own: positions of rows that are centres, with their columns' positions
             peaks: the columns' largest values (M,), one by default
             rows: row numbers (n,), by default 0, 1, …
             factor: with local noise, u ÷ row weight (n,)
@@ -213,8 +213,8 @@ class LeftOut:
         return replace(self, **taken)
 
     def expected(self) -> tuple[Float, Float]:
-        """Return errors and variances (n,) that include only a share of the change due to removing
-        own columns."""
+        """Return errors and variances (n,) that include only the counted fraction of the change
+        from removing a row's own columns."""
         share = counted_share(self.owner, self.nearest)
         errors = self.errors[:, 0] + share * np.diff(self.errors)[:, 0]
         variances = self.variances[:, 0] + share * np.diff(self.variances)[:, 0]
@@ -234,7 +234,7 @@ class LeftOut:
         return replace(self, errors=errors, variances=variances, targets=targets)
 
     def scaled(self, rows: Int, factors: Float) -> Self:
-        """Return the errors with the weights u of ``rows`` (k,), increasing numbers, multiplied by
+        """Return the errors with the weights u of ``rows`` (k,), in increasing order, multiplied by
         ``factors`` (k,)."""
         scale = np.ones(len(self.rows))
         scale[np.isin(self.rows, rows)] = factors[np.isin(rows, self.rows)]
@@ -266,8 +266,8 @@ class LeftOut:
         return Calibration(n, noise, overconfidence, top, levels)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
-        """Return the diagnostics of the left-out rows, without coverage: intervals are calibrated
-        on these rows."""
+        """Return the diagnostics of the left-out rows, without coverage, since intervals are
+        calibrated on these rows."""
         errors, variances = self.expected()
         targets, weights = self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
@@ -290,11 +290,11 @@ def _without_columns(
     """Return cᵀV⁻¹μ'_D and cᵀV⁻¹c, the changes of a row's error and variance without its D columns.
 
     Args:
-        part: rows of R of the columns (D, M)
+        part: rows of R for the D columns (D, M)
         white: Rᵀφ (M,)
         mean: μ_D (D,)
         error: r/(1 − h)
-        precision: β times the weight of the row
+        precision: β times the row's weight
         remaining: 1 − h
     """
     precision = precision * remaining
@@ -309,8 +309,8 @@ def _largest_elsewhere(block: Float, own: OwnColumns, present: Bool, peaks: Floa
 
     Args:
         block: design at the rows (n, M)
-        own: positions of rows that are centres, with their columns
-        present: True for rows that count (n,)
+        own: positions of rows that are centres, with their columns' positions
+        present: True for rows that are included (n,)
         peaks: the columns' largest values (M,), one by default
     """
     with own_entries_zero(block, own), np.errstate(divide="ignore", invalid="ignore"):
@@ -324,8 +324,8 @@ def _largest_elsewhere(block: Float, own: OwnColumns, present: Bool, peaks: Floa
 
 @contextmanager
 def own_entries_zero(block: Float, own: OwnColumns) -> Iterator[None]:
-    """Set the entries of a design block (n, M) in rows' own columns to zero, for some statements
-    only."""
+    """Set the entries of a design block (n, M) in each row's own columns to zero inside the
+    ``with`` block."""
     entries = [block[row, columns] for row, columns in own]
     for row, columns in own:
         block[row, columns] = 0.0
@@ -335,8 +335,8 @@ def own_entries_zero(block: Float, own: OwnColumns) -> Iterator[None]:
 
 
 def counted_share(owner: Int, nearest: Float) -> Float:
-    """Return the share (n,) of the change due to removing own columns that counts; 0 for rows that
-    own none.
+    """Return the fraction (n,) of the change from removing own columns that is counted; 0 for rows
+    without own columns.
 
     ``owner`` (n,) is the first own column of each row, or −1; ``nearest`` (M,) is as in
     ``LeftOut``.
@@ -349,27 +349,27 @@ def counted_share(owner: Int, nearest: Float) -> Float:
 
 
 def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
-    """Return the left-out errors among the statistics of some passes, one per target, or none."""
+    """Return the left-out errors among the statistics of several passes, one per target, if any."""
     return tuple(statistic for statistic in statistics if isinstance(statistic, LeftOut))
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
-    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; none if rows
-    are too few."""
+    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; no quantiles
+    if there are too few rows."""
     n = len(z)
     if n < FEWEST:
         return 0.0, ()
     top = min(TOP, 1.0 - BEYOND / n)
-    # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the
-    # n + 1 gaps
+    # the k-th of n errors is the quantile at k/(n + 1): a new error is equally likely to fall in
+    # each of the n + 1 gaps
     places = (n + 1) * top * np.arange(1, GRID + 1) / GRID
     levels = np.interp(places, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
     return top, tuple(levels.tolist())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:
-    """Return |z| (n,), centres and other rows each scaled to the mean square of both unless a group
-    is small."""
+    """Return |z| (n,), with centres and other rows each scaled to their common mean square unless
+    either group is small."""
     square = np.mean(z**2)
     pooled = z.copy()
     for group in (centres, ~centres):

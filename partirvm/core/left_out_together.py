@@ -1,18 +1,18 @@
-"""Errors of rows that are left out of a fit together, at fixed α and β: what the fit to the other
-rows predicts there.
+"""Errors of rows that are left out of a fit together, at fixed α and β, from the fit to the other
+rows.
 
-Leave-one-out errors (``core.left_out``) stand in for the errors of new rows one at a time. Where
-the error of a row is to be predicted from the errors of its neighbours, they do not: each
-neighbour's error comes from a fit that contains the row, which therefore has the opposite sign of
-what a new row would see. Rows in a *fold* are left out together. With A = (precision)^½ Φ_B R for
-the rows B of a fold, Σ = RRᵀ, residuals r, and Z = (I − AAᵀ)⁻¹, the fit to the others has
+Leave-one-out errors (``core.left_out``) stand in for the errors of new rows one at a time. They are
+unsuitable for predicting a row's error from its neighbours' errors: each neighbour's error comes
+from a fit that contains the row, and therefore has the opposite sign of the error that a new row
+would see. Rows in a *fold* are left out together. With A = (precision)^½ Φ_B R for the rows B of a
+fold, Σ = RRᵀ, residuals r, and Z = (I − AAᵀ)⁻¹, the fit to the others has
 
     errors     Z(precision^½ r), each ÷ precision^½
     variances  (Z − I) ÷ precision
     Δμ         −R Aᵀ Z precision^½ r.
 
 The precision of a row is β times its weight. Conditioning on w_D = 0 for the columns D that the
-rows of the fold own gives the errors without them, as in ``core.left_out``.
+fold's rows own gives the errors without these columns, as in ``core.left_out``.
 """
 
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ from partirvm.core.left_out import OwnColumns, owners
 from partirvm.types import Float, Int
 
 LEAST_REST = 1e-10
-"""Added to the diagonal of I − AAᵀ: smaller eigenvalues are rounding errors."""
+"""Value added to the diagonal of I − AAᵀ: smaller eigenvalues are rounding errors."""
 
 
 @dataclass(frozen=True)
 class LeftOutTogether:
-    """Predictors, errors and variances of the m rows of a fold by the fit to the other rows.
+    """Predictors, errors and variances of a fold's m rows, from the fit to the other rows.
 
     Attributes:
-        shifts: by how much the predictor of a row changes when its fold is left out, and when also
-            its columns are (m, 2, T)
-        variances: of the predictors, without the noise (m, 2)
+        shifts: change of a row's predictor when its fold is left out, and when its columns are left
+            out as well (m, 2, T)
+        variances: variances of the predictors, without noise (m, 2)
         owner: the first column that a row owns, or −1 (m,)
-        change: the change of μ without the rows, with all columns (M, T)
+        change: change of μ when the rows, but no columns, are left out (M, T)
     """
 
     shifts: Float
@@ -61,7 +61,7 @@ def left_out_together(
         precisions: β times the weight of each row, above 0 (m,)
         mean: μ (M, T)
         root: R (M, M), Σ = RRᵀ
-        own: positions of the rows that are centres, with their columns
+        own: positions of the rows that are centres, with their columns' positions
     """
     scale = np.sqrt(precisions)[:, None]
     white = scale * (block @ root)  # A
@@ -82,11 +82,11 @@ def left_out_together(
 
 
 def _cross_covariance(part: Float, white: Float, inverse: Any, scale: Float) -> tuple[Float, Any]:
-    """Return C (D, m), the covariance of the weights of D columns with the predictors of a fold
-    that is left out, and V⁻¹C, where V is the covariance of these weights.
+    """Return C (D, m), the covariance of the weights of D columns with the predictors of a left-out
+    fold, and V⁻¹C, where V is the covariance of these weights.
 
     Args:
-        part: rows of R of the columns (D, M)
+        part: rows of R for the D columns (D, M)
         white: A (m, M)
         inverse: Z (m, m)
         scale: square roots of the rows' precisions (m, 1)

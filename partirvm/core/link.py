@@ -76,8 +76,8 @@ LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax())}
 
 
 def moderated(f: Float, variance: Float) -> Float:
-    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there nearly equals its
-    mean over N(f, σ²).
+    """Return f / √(1 + c σ²), element by element, with c = π/8: the link at this value nearly
+    equals its mean over N(f, σ²).
 
     For the logistic sigmoid, c is from MacKay (1992, "The evidence framework applied to
     classification networks"); the error is below about 0.02. With several classes, each predictor
@@ -87,14 +87,14 @@ def moderated(f: Float, variance: Float) -> Float:
 
 
 LOGIT_VARIANCES = np.geomspace(1e-3, 400.0, 60)
-"""Variances of logits among which ``logit_variance`` interpolates."""
+"""Logit variances between which ``logit_variance`` interpolates."""
 
 QUANTILES = ndtri((np.arange(400) + 0.5) / 400)
-"""Values of a standard normal variable, which stand for its distribution."""
+"""Values of a standard normal variable that represent its distribution."""
 
 
 def logit_variance(spread: float, share: float) -> float:
-    """Return the variance of normal u for which σ(m + u) has the variance ``spread`` and a mean
+    """Return the variance of a normal u for which σ(m + u) has the variance ``spread`` and a mean
     near ``share``."""
     middles = logit(share) * np.sqrt(1.0 + LOGIT_VARIANCES * (np.pi / 8.0))
     probabilities = expit(middles[:, None] + np.sqrt(LOGIT_VARIANCES)[:, None] * QUANTILES)
@@ -104,7 +104,7 @@ def logit_variance(spread: float, share: float) -> float:
 
 
 def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tuple[Float, Float]:
-    """Return lower and upper probabilities (n, K) at the ends of the bands of the predictors.
+    """Return lower and upper probabilities (n, K) at the ends of the predictors' bands.
 
     With several predictors, only f_k is at the end of its band for class k. For f = 0 ± log 3 the
     ends are 1/4 and 3/4.
@@ -141,15 +141,15 @@ def targets(codes: Float, outputs: int) -> Float:
 
 @dataclass(frozen=True)
 class LogisticBlock(FieldSums):
-    """Statistic of M columns and C outputs over some rows, at given weights.
+    """Statistic of M columns and C outputs over a set of rows, at given weights.
 
     Attributes:
-        log_likelihood: in nats
-        gradient: of the log likelihood (M, C)
-        curvature: one for each output (C, M, M)
+        log_likelihood: log likelihood in nats
+        gradient: gradient of the log likelihood (M, C)
+        curvature: one matrix for each output (C, M, M)
         wrong: number of misclassified rows with positive weight
         n: number of rows with positive weight
-        nll: their unweighted −Σ log p, in nats
+        nll: unweighted −Σ log p of these rows, in nats
     """
 
     log_likelihood: float
@@ -168,7 +168,7 @@ class LogisticBlock(FieldSums):
         Args:
             likelihood: name of the link
             block: design at the rows (n, M)
-            codes: classes of the rows (n,)
+            codes: class codes of the rows (n,)
             mean: weights of the columns (M, C)
             weights: row weights (n,)
         """
@@ -196,7 +196,7 @@ class LogisticBlock(FieldSums):
         )
 
     def take(self, columns: Int) -> Self:
-        """Return the statistic of the columns at these positions; all other columns must have had
+        """Return the statistic of the columns at these positions; all other columns must have
         weight zero."""
         if np.array_equal(columns, np.arange(len(self.gradient))):
             return self

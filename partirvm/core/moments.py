@@ -22,7 +22,7 @@ class ColumnMoments:
 
     Attributes:
         n: number of rows with positive weight
-        missing: those among them without a value (NaN), int64 (columns,)
+        missing: number of these rows without a value (NaN), int64 (columns,)
         total: sum of the weights of the rows with a value (columns,)
         mean: (columns,)
         square: centred sum of squares (columns,)
@@ -104,11 +104,11 @@ class Moments:
     """Moments of X (d columns) and t (T columns) over one set of rows.
 
     Attributes:
-        inputs: of X
-        targets: of t
+        inputs: moments of X
+        targets: moments of t
         bad: number of unusable values: infinite ones, and NaN in t or the weights
-        first_bad: row and column of the first one, or None; columns are numbered through X, then
-            t, then the weights
+        first_bad: row and column of the first unusable value, or None; columns are numbered across
+            X, then t, then the weights
     """
 
     inputs: ColumnMoments
@@ -149,8 +149,8 @@ class Moments:
 
 
 def _within(mean: Float, minimum: Float, maximum: Float) -> Float:
-    """Return means clipped to the columns' ranges, which rounding of a huge constant can leave; 0
-    without any value."""
+    """Return means clipped to the columns' ranges, which rounding of a huge constant can exceed; 0
+    for a column without values."""
     return np.where(minimum <= maximum, np.clip(mean, minimum, maximum), 0.0)
 
 

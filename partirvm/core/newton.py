@@ -6,13 +6,13 @@ weights the next pass computes its statistic. ``receive(search, block, rule)`` p
 statistic.
 
 **Step control.** If a step lowers the penalised likelihood, it is undone, along with its pruning. A
-Newton step at the old α is then shortened until the penalised likelihood rises; more follow until
-the weights are near the mode.
+Newton step at the old α is then shortened until the penalised likelihood rises; more such steps
+follow until the weights are near the mode.
 
-**Coupled outputs.** If a pass at W + s finds a gradient that is smaller by y than at W, then to
-first order the full curvature G, including the blocks between outputs, satisfies Gs = y. The pairs
-(s, y + As) are valid for any α. The BFGS recursion (Nocedal & Wright 2006, algorithm 7.4) starts
-from (G_k + A_k)⁻¹ and uses the last few pairs.
+**Coupled outputs.** If the gradient at W + s is smaller by y than at W, then to first order the
+full curvature G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As) are
+valid for any α. The BFGS recursion (Nocedal & Wright 2006, algorithm 7.4) starts from (G_k + A_k)⁻¹
+and uses the last few pairs.
 """
 
 from collections.abc import Callable
@@ -49,12 +49,13 @@ TRUST = 0.1
 """Updates end when they have moved the mode by this distance ½δᵀGδ, in nats."""
 
 FINE = 0.1
-"""Updates end when one changes the evidence by less than this multiple of tol nats per row."""
+"""Updates end when an update changes the evidence by less than this multiple of tol nats per
+row."""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood:
-the prior costs half a nat each. Separable data need this bound: the quadratic can underestimate the
-loss from pruning by thousands of nats."""
+the prior costs half a nat for each weight. Separable data need this bound: the quadratic can
+underestimate the loss from pruning by thousands of nats."""
 
 NEAR = 10.0
 """Distance from the mode, in nats, below which α is updated again after a step has been undone."""
@@ -72,10 +73,10 @@ SETTLED = 1e-3
 """The mode is found when the gain of a Newton step is below `SETTLED` × tol nats per row."""
 
 LEAST_SHARE = 2.0**-5
-"""Minimum share of a change in log α that is applied."""
+"""Minimum fraction of a change in log α that is applied."""
 
 REGAIN = 1.25
-"""Factor by which the share grows without a reversal."""
+"""Factor by which the applied fraction grows without a reversal."""
 
 RELAXED = 2.0 / 3.0
 """Fraction of the block-diagonal Newton step that is taken if there are no pairs."""
@@ -91,19 +92,19 @@ errors."""
 @dataclass(frozen=True)
 class NewtonSearch:
     """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass
-    measures.
+    evaluates.
 
     Attributes:
         current: the last state that a pass confirmed
         trial: the state with new α, columns and weights, but the quadratic of ``current``
         baseline: penalised likelihood below which the trial is undone, in nats
         step: fraction of a Newton step at the old α, or 0 at a new α
-        since: the pass at which the update schedule began
+        since: number of the pass at which the update schedule began
         settling: True if α is final
         origin: weights of the quadratic (M, C)
         pairs: curvature between outputs, from the last steps
         drift: last proposed change in log α (M,)
-        share: the fraction of it that was applied (M,)
+        share: the applied fraction of this change (M,)
     """
 
     current: LaplaceState
@@ -123,7 +124,7 @@ Received: TypeAlias = tuple[NewtonSearch, Termination | None]
 
 
 class NewtonOutcome(Enum):
-    """What follows a pass, if the fit does not end."""
+    """The possible continuations of a fit after a pass."""
 
     UNDO = "the penalised likelihood fell: undo the step"
     SETTLE = "α is final: a Newton step towards the mode"
@@ -138,9 +139,9 @@ def receive(
     """Process the statistic of the trial state.
 
     Args:
-        search: the search whose trial was measured
+        search: the search whose trial was evaluated
         block: the statistic of the pass
-        rule: when the fit ends
+        rule: decides when the fit ends
         poll: called between updates of α
     """
     trial = search.trial
@@ -171,13 +172,13 @@ def receive(
 def _outcome(
     search: NewtonSearch, now: LaplaceState, fall: float, rule: StopRule
 ) -> NewtonOutcome | Termination:
-    """Return what follows a pass, or the reason why the fit ends.
+    """Return how the fit continues after a pass, or the reason why it ends.
 
     Args:
-        search: the search whose trial was measured
-        now: the trial state with the measured quadratic
-        fall: by how much the penalised likelihood is below the baseline, in nats
-        rule: when the fit ends
+        search: the search whose trial was evaluated
+        now: the trial state with its quadratic from the pass
+        fall: decrease of the penalised likelihood below the baseline, in nats
+        rule: decides when the fit ends
     """
     if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
         return NewtonOutcome.UNDO
@@ -204,7 +205,7 @@ def _outcome(
 
 
 def _extended_pairs(search: NewtonSearch, now: LaplaceState) -> Pairs:
-    """Return the pairs of the search and, for several outputs, that of the step to ``now``."""
+    """Return the search's pairs and, for several outputs, the pair for the step to ``now``."""
     step = search.trial.weights - search.origin
     if now.iteration - search.since <= TIMID or step.shape[1] == 1 or not step.any():
         return search.pairs
@@ -221,12 +222,12 @@ def begin(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    Only a ``share`` of each change in log α is applied: half the previous share if the change has
-    reversed its sign, otherwise a larger one.
+    Only the fraction ``share`` of each change in log α is applied: half the previous fraction if
+    the change has reversed its sign, otherwise a larger one.
 
     Args:
         state: the current state
-        rule: when the fit ends
+        rule: decides when the fit ends
         poll: called between updates
         age: number of passes since the update schedule began
         last: the previous search
@@ -247,12 +248,12 @@ def begin(
 
 
 def _updated(state: LaplaceState, rule: StopRule, poll: Poll, age: int) -> LaplaceState:
-    """Return the state after updates of α on its quadratic: they need no pass while the mode hardly
-    moves.
+    """Return the state after updates of α on its quadratic, which need no pass while the mode
+    hardly moves.
 
     Args:
         state: the current state
-        rule: when the fit ends
+        rule: decides when the fit ends
         poll: called between updates
         age: number of passes since the update schedule began
     """
@@ -282,8 +283,8 @@ def _at_new_alpha(
     Args:
         state: the current state
         moved: a state with the α and columns of the step
-        since: the pass at which the update schedule began
-        pairs: those of ``state``
+        since: number of the pass at which the update schedule began
+        pairs: the pairs of ``state``
     """
     if len(moved.labels) < len(state.labels):
         present = np.isin(state.labels, moved.labels)
@@ -303,8 +304,8 @@ def _at_fixed_alpha(
     Args:
         state: the current state
         step: fraction of the Newton step
-        since: the pass at which the update schedule began
-        pairs: those of ``state``
+        since: number of the pass at which the update schedule began
+        pairs: the pairs of ``state``
         settling: True if α is final
     """
     trial = _moved(state, step, pairs)
@@ -338,8 +339,8 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """Return the state with the weights after ``part`` of a Newton step; those of several outputs
-    sum to zero."""
+    """Return the state with the weights after the fraction ``part`` of a Newton step; the weights
+    of several outputs sum to zero."""
     if state.weights.shape[1] == 1:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * _newton_step(state, pairs)
@@ -381,7 +382,7 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block`` that follow those of
+    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block`` that follow the columns of
     ``state``, at weight zero.
 
     s and q follow from Tipping & Faul (2003), eqs. 19 and 22, for each output's quadratic at the
@@ -406,15 +407,15 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
 def enter(
     labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
 ) -> LaplaceState:
-    """Return the first state of a fit; new columns start from Tipping & Faul's (2003) optimum for
-    the means over outputs.
+    """Return the first state of a fit; new columns start at Tipping & Faul's (2003) optimum for the
+    means over outputs.
 
     Args:
-        labels: of the columns (M,)
-        alpha: their α, NaN for new columns (M,)
+        labels: column labels (M,)
+        alpha: α, NaN for new columns (M,)
         weights: the weights at which ``block`` was measured (M, C)
         block: the statistic of the first pass
-        prior: of α
+        prior: prior of α
     """
     new = np.isnan(alpha)
     ordered = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))

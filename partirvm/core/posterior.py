@@ -38,13 +38,13 @@ JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
 
 TILE = 192
-"""Number of rows and of columns of a tile."""
+"""Number of rows and columns of a tile."""
 
 LEAST = 4 * TILE
-"""Number of columns from which a factor is divided into tiles; for fewer, LAPACK is as fast."""
+"""Minimum number of columns for dividing a factor into tiles; for fewer, LAPACK is as fast."""
 
 LEAST_INVERSE = 2 * TILE
-"""Number of columns from which an inverse is divided into tiles."""
+"""Minimum number of columns for dividing an inverse into tiles."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class Posterior:
     """Posterior of M weights at fixed α and β, for one target or for T targets that share columns
     and α.
 
-    If each target has its own β, vectors are (M, T), scalars (T,), and log evidences are summed;
-    only ``targets``, the posterior of each, have factors. Targets with a common β (class
-    indicators) share Σ: μ is (M, T), and scalars are sums.
+    If each target has its own β, vectors are (M, T), scalars are (T,), and log evidences are
+    summed; only the posteriors in ``targets``, one per target, have factors. Targets with a common
+    β (class indicators) share Σ: μ is (M, T), and scalars are sums.
 
     Attributes:
         mean: μ (M,)
         variance: the diagonal of Σ (M,)
         determinedness: γ = 1 − αΣ_ii (M,)
         residual: ‖t − Φμ‖² (weighted), at least ``rounding``
-        log_evidence: in nats
+        log_evidence: log evidence in nats
         factor: lower Cholesky factor L of the scaled H (M, M)
         scale: S (M,), Σ = S(LLᵀ)⁻¹S
         rounding: a bound on the rounding error of ``residual``
@@ -80,7 +80,7 @@ class Posterior:
 
     @property
     def cancelled(self) -> bool:
-        """True if rounding may have left only two correct digits of the residual of any target."""
+        """True if rounding may have left only two correct digits in any target's residual."""
         return bool(np.any(self.residual < 100 * self.rounding))
 
     @property
@@ -117,7 +117,7 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
         data: symmetric (M, M)
         left: factors of the rows (M,)
         right: factors of the columns (M,)
-        diagonal: replaces all elements of the diagonal
+        diagonal: replaces all diagonal elements
     """
     ranges = blocks(len(data))
     ld = len(data)
@@ -148,8 +148,8 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
-    """Compute L⁻¹ of L (M, M) by column blocks; return ``use(columns, rows from there on)`` of
-    each, in order."""
+    """Compute the inverse of L (M, M) by column blocks; return ``use(columns, rows from there on)``
+    for each block, in order."""
     ranges = blocks(len(L), LEAST_INVERSE)
     ld = len(L)
     info = np.zeros(1, dtype=np.intc)
@@ -214,7 +214,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
     """Return the posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or
     shared by T targets.
 
-    This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
+    This takes ⅔ M³ flops for each β. Raises ``NumericalError`` like ``factorise``.
     """
     if isinstance(beta, np.ndarray):
         betas = enumerate(beta)
@@ -257,7 +257,7 @@ def _joined(targets: list[Posterior]) -> Posterior:
 
 @dataclass(frozen=True)
 class Solution:
-    """The solution of a linear system with H = β·data + A, and what else its factor gives.
+    """The solution of a linear system with H = β·data + A, and other results of its factor.
 
     Attributes:
         x: H⁻¹ times the right-hand side, (M,) or (M, T)
@@ -297,7 +297,7 @@ class Solution:
 
 
 def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> Solution:
-    """Solve a linear system with H = β·data + A. Raises ``NumericalError`` as ``factorise`` does.
+    """Solve a linear system with H = β·data + A. Raises ``NumericalError`` like ``factorise``.
 
     Args:
         data: symmetric (M, M)
@@ -324,8 +324,8 @@ def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
     """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii (Tipping & Faul) of a fit's own columns, (M,) or
     (M, T).
 
-    For targets that share Σ, q_i is the root mean square, which gives each the mean of their
-    evidence terms.
+    For targets that share Σ, q_i is the root mean square over them, which gives each target the
+    mean of their evidence terms.
     """
     precision = 1.0 / fit.variance
     mean = shared(fit.mean, fit.variance)
@@ -334,8 +334,8 @@ def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
 
 
 def shared(values: Float, variance: Float) -> Float:
-    """Return the values, (P,) or (P, T); for targets that share the ``variance`` (P,), the root
-    mean square, (P,)."""
+    """Return the values, (P,) or (P, T); for targets that share the ``variance`` (P,), return the
+    root mean square, (P,)."""
     return values if values.ndim == variance.ndim else np.sqrt(np.mean(values**2, axis=1))
 
 
@@ -365,8 +365,8 @@ def whitened(old: Posterior, cross: Float) -> Float:
 
 
 def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
-    """Select columns whose weights are nearly uncorrelated in every posterior, the least determined
-    columns first."""
+    """Select columns whose weights are nearly uncorrelated in every posterior, starting with the
+    least determined columns."""
     determined = sum(posterior.determinedness[columns] for posterior in old)
     order = columns[np.argsort(determined, kind="stable")]
     n = len(order)

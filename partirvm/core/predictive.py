@@ -1,8 +1,8 @@
-"""Predictive distributions: products row by row, the uncertainty of α and β, and RVM*.
+"""Predictive distributions: row-by-row products, the uncertainty of α and β, and RVM*.
 
-**Products row by row.** BLAS selects its algorithm by the shape of the whole product: OpenBLAS's
+**Row-by-row products.** BLAS selects its algorithm by the shape of the whole product: OpenBLAS's
 AVX-512 kernels process 24 rows at a time and round the remaining rows differently. So predictions
-are computed in pieces of a fixed height, a multiple of 24: a row has the same bits alone, in a
+are computed in pieces of a fixed height, a multiple of 24: a row yields the same bits alone, in a
 table, or in a tile.
 
 **The uncertainty of α and β**, by the delta method. Let θ = (log α_1 … log α_M, log β) be normal
@@ -124,8 +124,8 @@ def widened(
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:
-    """Return a central interval's half width in σ (Student's t or normal). ``UsageError`` unless 0
-    < level < 1."""
+    """Return a central interval's half width in σ (Student's t or normal). Raises ``UsageError``
+    unless 0 < level < 1."""
     if not 0 < level < 1:
         raise UsageError(f"level is {level}: it must lie between 0 and 1, such as 0.95")
     half = 0.5 + level / 2
@@ -135,12 +135,12 @@ def quantile(level: float, freedom: float = np.inf) -> float:
 def augmentation(
     extra: GramBlock, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
-    """Return the corrections to mean and variance, (G,) each, due to the extra column of each of G
-    test rows; zero for a row of height 0.
+    """Return the corrections to the mean and the variance, (G,) each, from the extra column of each
+    of G test rows; zero for a row of height 0.
 
     Args:
-        extra: products of the extra columns, of which the first G count, with the M columns and
-            with t − Φμ
+        extra: products of the extra columns, of which only the first G are used, with the M columns
+            and with t − Φμ
         block: Φ at the test rows (G, M)
         heights: k(x*, x*) (G,)
         root: R (M, M), Σ = RRᵀ

@@ -2,9 +2,9 @@
 several targets.
 
 α_i has a Gamma(a, b) prior and β a Gamma(c, d) prior, with shape a and rate b (Tipping 2001, eq. 5
-and appendix A), used as densities of log α and log β; zeros are flat. They add Σ_i (a log α_i − b
-α_i) + c log β − d β to log p(t | α, β). The maximum a log(a/b) − a is subtracted from each term, so
-that it is 0 at the mode; with no rate there is no mode.
+and appendix A), used as densities of log α and log β; zeros give a flat prior. They add Σ_i (a log
+α_i − b α_i) + c log β − d β to log p(t | α, β). The maximum a log(a/b) − a is subtracted from each
+term, so that it is 0 at the mode; without a rate there is no mode.
 
 **One column** with sparsity s and quality q changes the log evidence at α by (Tipping & Faul 2003,
 eq. 18) ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ], which is largest at α = s²/(q² − s) if q² > s;
@@ -24,9 +24,9 @@ from partirvm.types import Bool, Each, Float, Int
 
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α. Similar
-columns share what one of them explains alone: started at their own optimal α, they eliminate each
-other before the noise estimate has decreased, which costs hundreds of nats (Friedman#1, all 3,000
-rows: −5,653 instead of −4,831)."""
+columns share what each explains alone: if they started at their individual optima, they would
+eliminate each other before the noise estimate decreased, which costs hundreds of nats (Friedman#1,
+all 3,000 rows: −5,653 instead of −4,831)."""
 
 ABSENT = 1e-200
 """A column whose βφᵀφ is below this counts as zero."""
@@ -37,8 +37,8 @@ present."""
 
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
-    """Return ℓ(α), what columns with these s and q add to the log evidence, in nats; 0 at α = ∞.
-    Any shape."""
+    """Return ℓ(α), the contribution of columns with these s and q to the log evidence, in nats; 0
+    at α = ∞. Arrays may have any shape."""
     return 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
 
 
@@ -72,7 +72,7 @@ class Prior:
 
     @property
     def keeps_worthless(self) -> bool:
-        """True if α can stay finite for a column that does not raise the evidence."""
+        """True if α can remain finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
 
     def shared(self, outputs: int) -> "Prior":
@@ -130,8 +130,8 @@ def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
 
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:
-    """Return True for columns (P,) at α (P,) whose deletion does not lower the evidence, given s
-    and q (P, T)."""
+    """Return a mask (P,), True for columns at α (P,) whose deletion does not lower the evidence,
+    given s and q (P, T)."""
     return np.asarray(
         ((q**2).sum(axis=1) <= s.sum(axis=1)) & (joint_contribution(s, q, alpha) <= 0)
     )
@@ -158,8 +158,8 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
 
 
 def _joint_peak(s: Float, q: Float, low: Float) -> Float:
-    """Return the α (P,) of the largest ℓ above ``low`` (P,) of columns with these s and q (P, T):
-    the best point of a grid, refined by steps towards the fixed point."""
+    """Return the α (P,) above ``low`` (P,) with the largest ℓ, for columns with these s and q (P,
+    T): the best point of a grid, refined by steps towards the fixed point."""
     high = np.maximum(1e4 * s.max(axis=1), 2 * low)  # beyond this, ℓ behaves like Σ(q² − s)/2α
     grid = np.array([low * (high / low) ** (step / 47) for step in range(48)])
     values = np.array([joint_contribution(s, q, alpha) for alpha in grid])
@@ -174,17 +174,17 @@ def _joint_peak(s: Float, q: Float, low: Float) -> Float:
 
 def optimal_alpha(s: Float, q: Float) -> Float:
     """Return s²/(q² − s), the α with the largest ℓ (Tipping & Faul 2003, eq. 20), or ∞ where q² ≤
-    s. Any shape."""
+    s. Arrays may have any shape."""
     excess = q**2 - s
     return np.asarray(np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0))
 
 
 def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
     """Return ``optimal_alpha`` of columns with these s and q, and the evidence gain there, in nats.
-    Any shape.
+    Arrays may have any shape.
 
     The gain is ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27), and 0 if α is ∞. If
-    ``joint``, s and q (P, T) are those of several targets that share α, and the results are (P,).
+    ``joint``, s and q (P, T) are for several targets that share α, and the results are (P,).
     """
     if joint and s.ndim == 2:
         return joint_optimum(s, q)
@@ -194,13 +194,13 @@ def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
 
 
 def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
-    """Return the initial α of new columns: ``JOINING`` × optimum, or × s if there is none.
+    """Return the initial α of new columns: ``JOINING`` × the optimum, or × s if there is none.
 
     A column that gains nothing alone may gain together with others: a small α makes its prior weak
     at first. Shapes are as in ``optimum``.
 
     Args:
-        s: sparsity; that of a near-copy of present columns is rounding error, and is raised to a
+        s: sparsity; for a near-copy of present columns it is a rounding error, and is raised to a
             fraction of ``precision``
         q: quality
         precision: βφᵀφ
@@ -211,5 +211,6 @@ def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False
     if best.ndim < s.ndim:
         s = s.mean(axis=1)
         precision = precision.max(axis=1)
-    # a centre far from every row has a column of zeros: any α is valid, the first step prunes it
+    # a centre far from every row has a column of zeros: any α is valid, and the first step prunes
+    # it
     return np.where(precision > ABSENT, JOINING * np.where(np.isfinite(best), best, s), 1.0)

@@ -24,12 +24,13 @@ from partirvm.types import Float, Int
 
 
 def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) -> Int:
-    """Return the positions of columns, in the order in which the deletion of each loses the least.
+    """Return the positions of the columns to delete, in order, each with the least loss.
 
     Args:
         alpha: α (M,)
         mean: μ (M, C)
-        roots: R of the outputs (C, M, M), or (1, M, M) if all share Σ; losses are totals
+        roots: R of the outputs (C, M, M), or (1, M, M) if all share Σ; losses are summed over
+            outputs
         first: the first column that may be deleted
         count: number of columns to delete
     """
@@ -56,8 +57,8 @@ def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) 
 def conditioned(
     alpha: Float, mean: Float, roots: Float, left: Int
 ) -> tuple[Float, Float, float, Float]:
-    """Return the mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only some
-    columns remain.
+    """Return the mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only the
+    columns in ``left`` remain.
 
     Args:
         alpha: α (M,)

@@ -1,21 +1,21 @@
-"""Class probabilities from least squares: the ramp, and the left-out errors that choose it.
+"""Class probabilities from least squares: the ramp, and the left-out errors that determine it.
 
-Least squares on indicators gives f_k ≈ p_k, but neither within 0 and 1 nor with the right
+Least squares on indicators gives f_k ≈ p_k, but f_k may lie outside [0, 1] and lacks the right
 sharpness. The ramp
 
     p_k ∝ log(1 + exp(f_k/τ))^ρ,      ρ ≥ 0,
 
 is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly
-overlap, the second those that do. Width τ and power ρ minimise the log loss of left-out rows (Platt
-1999, "Probabilistic outputs for support vector machines", whose smoothed targets are also used
-here). At fixed α and β, leaving out row n gives
+overlap, the second classes that do. Width τ and power ρ minimise the log loss of left-out rows
+(Platt 1999, "Probabilistic outputs for support vector machines", whose smoothed targets are also
+used here). At fixed α and β, leaving out row n gives
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 
 a row of weight w represents w rows, one of which is left out. A row that is a centre also loses its
 own columns D, since a new row has none (``core.left_out``): given w_D = 0, with c = (Σφ)_D and V =
-Σ_DD, φᵀμ is less by cᵀV⁻¹μ_D and φᵀΣφ by cᵀV⁻¹c. With its columns, the log loss would fall with
-each vector: on digits, to a sixth of that of new rows.
+Σ_DD, φᵀμ decreases by cᵀV⁻¹μ_D and φᵀΣφ by cᵀV⁻¹c. If it kept its columns, the log loss would fall
+with each vector: on digits, to a sixth of the loss on new rows.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 
 @dataclass(frozen=True)
 class Ramp:
-    """The ramp.
+    """Parameters of the ramp, and its losses.
 
     Attributes:
         width: τ
@@ -72,7 +72,7 @@ class LeftOutClasses:
         weights: Any,
         own: OwnColumns,
     ) -> Self:
-        """Leave out the rows of a block of the design, at a fit's μ, Σ and β.
+        """Leave out the rows of a design block, at a fit's μ, Σ and β.
 
         Args:
             block: design at the rows (n, M)
@@ -81,7 +81,7 @@ class LeftOutClasses:
             root: R (M, M), Σ = RRᵀ
             beta: noise precision
             weights: row weights (n,), or None; rows of weight zero are dropped
-            own: positions of rows that are centres, with their columns
+            own: positions of rows that are centres, with their columns' positions
         """
         w = np.ones(len(block)) if weights is None else weights
         with own_entries_zero(block, own):
@@ -107,7 +107,7 @@ class LeftOutClasses:
         )
 
     def ramp(self, start: Ramp) -> Ramp:
-        """Return the ramp with the least log loss; the search begins at ``start``."""
+        """Return the ramp with the lowest log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # importing it takes megabytes
 
         f = self.f
@@ -129,12 +129,13 @@ class LeftOutClasses:
 
 
 def smoothed_loss(logs: Float, f: Float, shares: Float, smooth: Float) -> tuple[float, Float]:
-    """Return the log loss of a ramp with smoothed targets, and its derivatives by log τ and log ρ.
+    """Return the log loss of a ramp with smoothed targets, and its derivatives with respect to log
+    τ and log ρ.
 
     Args:
         logs: log τ and log ρ (2,)
         f: predictors (n, K)
-        shares: weights of the rows, whose sum is one (n,)
+        shares: row weights, which sum to one (n,)
         smooth: smoothed targets (n, K)
     """
     width, power = np.exp(logs)

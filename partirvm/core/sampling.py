@@ -1,8 +1,8 @@
 """Selection of rows: random streams, random draws tile by tile, a random order of all rows, and
 largest errors.
 
-A stream is keyed by the seed, its purpose and numbers such as the round. In a tile-by-tile draw,
-the rows with the largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without
+A stream is keyed by the seed, a purpose and numbers such as the round. In a tile-by-tile draw, the
+rows with the largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without
 replacement with probability proportional to w (Efraimidis & Spirakis 2006).
 """
 
@@ -18,21 +18,21 @@ Word = NDArray[np.uint64]
 
 
 class Purpose(IntEnum):
-    """What random numbers are drawn for. The values determine the draws and must not change."""
+    """Purpose of random numbers. The values determine the draws and must not change."""
 
     SAMPLE = 1  # rows of a fit to a sample
     CANDIDATES = 2  # candidates of a round
-    POOL = 3  # candidates, of which those with the largest gain join
+    POOL = 3  # candidates, from which the largest gains are selected
     PARTITIONS = 4  # partitions of the rows
     CENTRES = 6  # centres of a tied RVM that learns the kernel
     PROCESS_ROWS = 7  # rows of an exact Gaussian process
-    PROCESS_STARTS = 8  # initial widths of its search
-    COMPARED_ROWS = 12  # rows from which other methods learn
+    PROCESS_STARTS = 8  # initial widths in the search for such a process
+    COMPARED_ROWS = 12  # rows on which other methods are trained
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # left-out rows that calibrate the intervals
     LEVELS = 15  # rows that determine the coordinates of levels
     RELEVANCE_ROWS = 16  # rows from which the relevance of features is computed
-    LEVEL_FOLDS = 17  # rows without which the effects of levels are learned
+    LEVEL_FOLDS = 17  # rows that are left out when the effects of levels are learned
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
@@ -70,7 +70,7 @@ def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     − 1.
 
     A Feistel network of six rounds permutes the numbers below the next power of four; a number that
-    is not a row is permuted again until it is one (cycle walking, Black & Rogaway 2002).
+    is not a row number is permuted again until it is one (cycle walking, Black & Rogaway 2002).
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
     keys = draws.integers(1 << 63, size=6, dtype=np.uint64)
@@ -93,7 +93,7 @@ def _mixed(state: Word) -> Word:
 
 
 def scrambled(x: Word) -> Word:
-    """Scramble all bits: the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+    """Scramble all bits with the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -101,11 +101,11 @@ def scrambled(x: Word) -> Word:
 
 @dataclass(frozen=True)
 class LargestErrors:
-    """At most ``limit`` rows by decreasing error; ties are ordered by row number.
+    """At most ``limit`` rows in order of decreasing error; ties are ordered by row number.
 
     Attributes:
         rows: row numbers (k,)
-        errors: of these rows (k,)
+        errors: errors of these rows (k,)
         values: further data for these rows, such as their inputs (k, c)
         limit: maximum number of rows
     """
@@ -120,9 +120,9 @@ class LargestErrors:
         """Return the rows with the largest errors.
 
         Args:
-            errors: of all rows (n,)
-            rows: their numbers (n,)
-            values: further data for them (n, c)
+            errors: errors of all rows (n,)
+            rows: row numbers (n,)
+            values: further data for these rows (n, c)
             limit: maximum number of rows
         """
         order = np.lexsort((rows, -errors))[:limit]

@@ -23,7 +23,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the central intervals whose coverage is a score, a subset of ``STATED_LEVELS``."""
 
 MOST_TARGETS = 4
-"""Maximum number of targets with diagnostics: the first ones."""
+"""Maximum number of targets with diagnostics, counted from the first."""
 
 MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" for level in LEVELS))
 """Names of the scores that are means over rows."""
@@ -35,11 +35,12 @@ class Scores(FieldSums):
 
     Attributes:
         n: number of rows
-        square: sums of squared errors of the mean (T,)
-        sums: those of ``MEANS`` (T, 8): negative log density in nats, continuous ranked probability
-            score, interval score of the central 95 % interval (Gneiting & Raftery 2007, eqs. 21 and
-            43), in the targets' units, and numbers of targets inside intervals at ``LEVELS``
-        diagnostics: of the first targets
+        square: sums of squared errors of the predicted mean (T,)
+        sums: sums of the scores in ``MEANS`` (T, 8): negative log density in nats, continuous
+            ranked probability score, interval score of the central 95 % interval (Gneiting &
+            Raftery 2007, eqs. 21 and 43), in the targets' units, and numbers of targets inside
+            intervals at ``LEVELS``
+        diagnostics: diagnostics of the first targets
     """
 
     n: int
@@ -90,8 +91,8 @@ class Scores(FieldSums):
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the scores of an evaluation by name: means over rows and targets, and those of
-        several ``targets``."""
+        """Return the scores of an evaluation by name: means over rows and targets, and the means
+        for each of several ``targets``."""
         means = (self.sums.mean(axis=0) / self.n).tolist()
         figures: dict[str, Any] = {"rmse": self.loss, **dict(zip(MEANS, means, strict=True))}
         if len(targets) > 1:
@@ -111,7 +112,7 @@ class Scores(FieldSums):
 def _diagnostics(
     mapped: Float, mean: Float, sd: Float, widths: Float, rows: Int | None, target: TargetMap
 ) -> tuple[NumberDiagnostics, ...]:
-    """Return the diagnostics of the first targets; none without row numbers.
+    """Return the diagnostics of the first targets; empty without row numbers.
 
     Args:
         mapped: mapped targets (T, n)
@@ -142,8 +143,8 @@ def normal_crps(z: Float, sd: Float) -> Float:
 
 
 def interval_score(t: Float, low: Float, high: Float, level: float) -> Float:
-    """Return the score of central intervals (Gneiting & Raftery 2007, eq. 43): their widths, and a
-    penalty for targets outside.
+    """Return the score of central intervals (Gneiting & Raftery 2007, eq. 43): their widths plus a
+    penalty for targets outside them.
 
     Args:
         t: targets
@@ -188,8 +189,8 @@ def ranking(scores: Float, positive: Bool) -> Int:
 
 
 def auc(counts: Int) -> float | None:
-    """Return the fraction of pairs whose positive row has the larger score (ties count half); None
-    without pairs."""
+    """Return the fraction of pairs whose positive row has the larger score (ties count as half);
+    None if there are no pairs."""
     negative, positive = counts
     pairs = int(negative.sum()) * int(positive.sum())
     below = np.cumsum(negative) - negative
@@ -207,11 +208,12 @@ class ClassScores(FieldSums):
     Attributes:
         n: number of rows
         nll: −Σ log p of the true class, in nats
-        wrong: number of rows whose most probable class (first of equals) differs
+        wrong: number of rows whose most probable class (the first in a tie) differs from the true
+            one
         squares: Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950)
         excess: number of correct rows minus the sum of largest probabilities, in bins (``N_BINS``,)
         ranking: for two classes, counts of rows by score (2, 2¹⁶)
-        diagnostics: of the rows
+        diagnostics: diagnostics of the rows
     """
 
     n: int
@@ -230,13 +232,13 @@ class ClassScores(FieldSums):
         scores: Float | None = None,
         start: int = 0,
     ) -> Self:
-        """Return the scores of neighbouring rows.
+        """Return the scores of consecutive rows.
 
         Args:
             codes: classes of the rows, 0 … K−1 (n,)
             probabilities: (n, K)
-            scores: for two classes, rank the rows for ROC AUC, as linear predictors do where
-                probabilities are 0 or 1 (n,)
+            scores: for two classes, values that rank the rows for ROC AUC, such as linear
+                predictors, which differ even where probabilities are 0 or 1 (n,)
             start: number of the first row
         """
         classes = np.asarray(codes, dtype=np.int64)
@@ -274,14 +276,14 @@ class ClassScores(FieldSums):
 
 
 def brier_sum(probabilities: Float, p: Float) -> float:
-    """Return Σ_k (p_k − [t = k])² over rows (Brier 1950), half of it for two classes; ``p`` (n,)
-    are the probabilities of the rows' classes."""
+    """Return the sum over rows of Σ_k (p_k − [t = k])² (Brier 1950), or half of it for two classes;
+    ``p`` (n,) contains the probabilities of the rows' classes."""
     squares = np.einsum("nk,nk->", probabilities, probabilities) - p @ p + (1.0 - p) @ (1.0 - p)
     return float(squares) / (2.0 if probabilities.shape[1] == 2 else 1.0)
 
 
 def accuracy_excess(correct: Bool, confidence: Float) -> Float:
     """Return the number of correct rows minus the sum of their confidence, in ``N_BINS`` bins."""
-    edges = np.arange(1, N_BINS) / N_BINS  # bins are closed above
+    edges = np.arange(1, N_BINS) / N_BINS  # bins include their upper edges
     bins = np.searchsorted(edges, confidence, side="left")
     return np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64)

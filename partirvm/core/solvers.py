@@ -1,23 +1,25 @@
-"""Ways to maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule, on_step)``.
+"""Solvers that maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule,
+on_step)``.
 
 "fixed-point" applies MacKay's updates to all columns at once (``core.updates``): few, expensive
 steps from all candidates. "fast" applies Tipping & Faul's actions (``core.fast``): many cheap steps
 from the columns of the last fit. "auto" is the fixed point if there are several targets or a prior.
 
 **Auto with new columns.** With a wide kernel, actions end at a far lower evidence: they add columns
-that later ones make superfluous. The fixed point prunes columns together, some of which should be
-kept. So columns with the largest q²/s come back together (``rejoined``) and the fixed point prunes
-again, while the evidence rises; then actions over all candidates alternate with the fixed point of
-the active columns (``improve``) until neither gains.
+that later ones make redundant. The fixed point prunes many columns at once, including columns that
+should be kept. So the columns with the largest q²/s are restored together (``rejoined``) and the
+fixed point prunes again, as long as the evidence rises; then actions over all candidates alternate
+with the fixed point of the active columns (``improve``) until neither gains.
 
-**Starts.** The α at which a fixed point starts determines where it ends (63 nats apart on sinc, 100
-rows), so a fit of at most 500 new columns also starts at several common α. Growth by actions alone,
-as a further start, never led higher.
+**Starts.** The α at which a fixed point starts determines where it ends (63 nats apart on sinc with
+100 rows), so a fit of at most 500 new columns also starts at several common α. Growth by actions
+alone, as a further start, never reached a higher evidence.
 
-**Auto in a continued fit.** Most candidates of a round leave again, so they are first ``screened``
-alongside the columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all
-columns. Rounds of 20,000 rows then take a third of the CPU time; the median error ratio over 13
-fits of nine datasets is .998 (.97 to 1.06). Turns gain nothing here and would take as long again.
+**Auto in a continued fit.** Most candidates of a round are soon pruned, so they are first
+``screened`` alongside the columns of the earlier fit. An intermediate fit then takes ``JOINT``
+iterations of all columns. Rounds of 20,000 rows then take a third of the CPU time; the median error
+ratio over 13 fits of nine datasets is .998 (.97 to 1.06). Turns gain nothing here and would double
+the time.
 """
 
 from collections.abc import Callable
@@ -35,22 +37,24 @@ from partirvm.core.updates import HyperState, Watch, maximise
 from partirvm.errors import NumericalError
 
 ROUGH = 3e-4
-"""Tolerance of the starts, unless the rule's is larger; the final fit converges to the rule's. Over
-66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as high as with 1e-5
-throughout."""
+"""Tolerance of the starts, unless the rule's is larger; the final fit uses the rule's tolerance.
+Over 66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as high as with
+1e-5 throughout."""
 
 LOOSE = 1e-4
 """Tolerance of the turns, unless the rule's is larger."""
 
 SCREENING = 12
-"""Maximum number of iterations of new columns alongside the others. With 30 and 6 iterations of
-all, kin40k (10,000 rows) is slower and 3 % worse: columns that leave early do not come back."""
+"""Maximum number of iterations of new columns alongside the others. With 30 of these and 6 of all
+columns, kin40k (10,000 rows) is slower and 3 % worse: columns that are pruned early do not
+return."""
 
 JOINT = 3
-"""Maximum number of the subsequent iterations of all columns of an intermediate fit."""
+"""Maximum number of subsequent iterations of all columns in an intermediate fit."""
 
 SCARCE = 2
-"""Factor on both in a last fit and where columns are limited, so that fewer remain."""
+"""Factor on both limits in a last fit and where columns are limited, so that fewer columns
+remain."""
 
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 Begin = Callable[[HyperState, HyperState], HyperState]
@@ -59,8 +63,8 @@ Begin = Callable[[HyperState, HyperState], HyperState]
 def auto(
     state: HyperState, rule: StopRule, on_step: Watch = lambda info: None
 ) -> tuple[HyperState, Termination]:
-    """Return the best fixed point of several starts, revived and improved; or the fixed point of a
-    continued fit."""
+    """Return the best fixed point from several starts, with columns restored and improved, or the
+    fixed point of a continued fit."""
     fresh = state.entered is not None and bool(state.entered.all())
     joint = len(state.statistics.sum_squares) > 1 or state.prior != FLAT
     if joint or (fresh and rule.vectors is not None):
@@ -68,7 +72,7 @@ def auto(
     if not fresh:
         return _continued(state, rule, on_step)
     fit, reason = maximise(state, replace(rule, tol=max(rule.tol, ROUGH)), on_step)
-    small = len(state.labels) <= 500  # then a fixed point takes less than a second
+    small = len(state.labels) <= 500  # at this size the fixed-point solver takes less than a second
     if not (reason is Termination.CONVERGED or (small and reason is Termination.CANCELLED)):
         return fit, reason
     fits = [_from_starts(fit, state, rule, on_step) if small else fit]
@@ -102,8 +106,8 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
     """Delete the new columns that do not survive a fit in which the α of the others is held fixed
     (``beside``).
 
-    The remaining ones keep the α at which they entered: optimal α would displace fewer columns. β
-    is estimated again.
+    The remaining columns keep the α at which they entered: optimal α would displace fewer columns.
+    β is re-estimated.
     """
     start = beside(state)
     fit, _ = maximise(start, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)
@@ -115,12 +119,12 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
 
 def beside(state: HyperState) -> HyperState:
     """Return the fit of the P columns that have just entered a fit of one target, with the α of the
-    M others fixed.
+    M other columns fixed.
 
     With the covariance C = I/β + ΦA⁻¹Φᵀ of the others as noise, its statistics are ΦᵀC⁻¹Φ (its
     diagonal is s), ΦᵀC⁻¹t (which is q) and tᵀC⁻¹t (Tipping & Faul 2003, eqs. 19 and 22). So an
-    iteration takes P³ instead of (M + P)³ operations. Its β, initially 1, multiplies C⁻¹: with
-    better columns the noise falls.
+    iteration takes P³ instead of (M + P)³ operations. Its β, initially 1, multiplies C⁻¹: better
+    columns reduce the noise.
     """
     statistics = state.statistics
     beta = float(state.beta)
@@ -156,8 +160,8 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
     Args:
         best: the fixed point from the columns' α
         whole: the fit with all candidates
-        rule: when the fit ends
-        on_step: called at each step
+        rule: decides when the fit ends
+        on_step: function called at each step
     """
     M = len(whole.labels)
     last = best.iteration
@@ -174,26 +178,26 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:
-    """Return the rule for turns: together they may take as many iterations as ``rule`` allows,
-    after those ``done``."""
+    """Return the rule for turns, which together may take the iterations that ``rule`` allows, less
+    the ``done`` ones."""
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
 def improve(
     fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch
 ) -> tuple[HyperState, Termination]:
-    """Alternate actions and the fixed point.
+    """Alternate between actions and the fixed point.
 
     Args:
         fit: the first fixed point
         whole: the fit with all candidates
-        rule: when the fit ends
-        on_step: called at each step
+        rule: decides when the fit ends
+        on_step: function called at each step
     """
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
-        # four refreshes cover some 64 + M/2 actions; beyond that, updating all α together does
+        # four refreshes cover about 64 + M/2 actions; beyond that, updating all α together is
         # better
         limited = replace(loose, max_iterations=fit.iteration + 4)
         return grow(_among(whole, fit), limited, on_step)[0]
@@ -212,9 +216,9 @@ def turns(
     Args:
         fit: the first fixed point
         whole: the fit with all candidates
-        rule: when the fit ends
+        rule: decides when the fit ends
         start: where the next fixed point starts, ``start(fit, whole)``
-        on_step: called at each step
+        on_step: function called at each step
     """
     loose = _loose(rule, fit.iteration)
     gain = np.inf
@@ -228,8 +232,8 @@ def turns(
 
 
 def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
-    """Return the columns of ``fit`` and those others of ``whole`` that come back, at the α of
-    joining columns."""
+    """Return the columns of ``fit`` and the restored columns of ``whole``, at the α of joining
+    columns."""
     active = Greedy(_among(whole, fit)).active
     s = np.maximum(active.S, 0.0)
     q = active.Q.copy()
@@ -248,7 +252,7 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
 
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
-    """Return all candidates of ``whole``: those in ``fit`` as it has them, the others as if they
+    """Return all candidates of ``whole``: the columns of ``fit`` unchanged, the others as if they
     had just entered."""
     _, places, places_in_fit = np.intersect1d(
         whole.labels, fit.labels, assume_unique=True, return_indices=True

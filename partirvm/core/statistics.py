@@ -10,11 +10,11 @@ therefore refer to r = t − Φm for an ``offset`` m (M, T), with Φᵀr and r�
 
 **Sums.** Tile statistics are added in a fixed tree, so that the bits do not depend on the order of
 arrival. Node ``(level, index)`` is the sum over tiles ``[index * 2**level, (index + 1) *
-2**level)``: its left child, plus the right one if there are such tiles. A task that takes an
+2**level)``: its left child, plus the right one if it has any tiles. A task that processes an
 aligned run of ``2**level`` tiles returns one node.
 
-**Labels** of columns: ≥ 0 is the row number of the centre; below zero is a *leading* column, such
-as the bias.
+**Labels** of columns: a label ≥ 0 is the row number of the centre; a negative label marks a
+*leading* column, such as the bias.
 """
 
 import operator
@@ -37,8 +37,8 @@ class FieldSums:
         return self._sum(other, operator.add)
 
     def __iadd__(self, other: Self) -> Self:
-        """Return ``self + other``, computed in the arrays of ``self``, which no other object may
-        use."""
+        """Return ``self + other``, computed in place in the arrays of ``self``, which no other
+        object may use."""
         return self._sum(other, operator.iadd)
 
     def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
@@ -87,15 +87,16 @@ class TreeSum:
 
 
 def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
-    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level
-    and tile numbers."""
+    """Divide ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of the node index at that
+    level and the tile numbers."""
     size = 1 << level
     return enumerate(range(start, min(start + size, n_tiles)) for start in range(0, n_tiles, size))
 
 
 @dataclass(frozen=True)
 class GramBlock(FieldSums):
-    """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
+    """The new rows and columns of a Gram matrix when P columns join M kept columns, over a set of
+    rows.
 
     Attributes:
         cross: Φ_keptᵀWΦ_new (M, P)
@@ -103,7 +104,7 @@ class GramBlock(FieldSums):
         projection: Φ_newᵀWr (P, T)
         sum_squares: the diagonal of rᵀWr (T,)
         n: number of rows with non-zero weight
-        log_weight: their Σ log w_n
+        log_weight: Σ log w_n over these rows
     """
 
     cross: Float
@@ -129,7 +130,7 @@ class GramBlock(FieldSums):
             new: new columns (n, P)
             target: targets (n, T)
             weights: row weights (n,)
-            diagonal: True computes only the diagonal of ``gram``
+            diagonal: if True, compute only the diagonal of ``gram``
         """
         n = len(new)
         log_weight = 0.0
@@ -156,16 +157,16 @@ class ResidualStatistics(FieldSums):
 
 @dataclass(frozen=True)
 class GramStatistics:
-    """Sufficient statistics of M labelled columns over n rows, of r = t − Φ·offset.
+    """Sufficient statistics of M labelled columns over n rows, for r = t − Φ·offset.
 
     Attributes:
-        labels: of the columns, int64 (M,)
+        labels: column labels, int64 (M,)
         gram: ΦᵀWΦ (M, M)
         projection: ΦᵀWr (M, T)
         sum_squares: the diagonal of rᵀWr (T,)
         offset: m (M, T)
         n: number of rows with non-zero weight
-        log_weight: their Σ log w_n
+        log_weight: Σ log w_n over these rows
     """
 
     labels: Int
@@ -210,7 +211,7 @@ class GramStatistics:
 
     def residual(self, delta: Float) -> tuple[float, float]:
         """Return ‖t − Φμ‖² (weighted) for μ = offset + δ, (M,) or (M, T), and its error bound,
-        which is its minimum."""
+        which is also its minimum."""
         projection = self.projection.reshape(delta.shape)
         sum_squares = self.sum_squares.sum()
         sizes = np.abs(delta)
@@ -234,14 +235,15 @@ class GramStatistics:
         return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
 
     def without_offset_beside(self, columns: Int) -> Self:
-        """Return the statistics of the target that includes the offset of all columns but these."""
+        """Return the statistics of the target that includes the offset of all columns except
+        these."""
         others = self.offset.copy()
         others[columns] = 0.0
         return self.shift(-others) if others.any() else self
 
     def shift(self, change: Float) -> Self:
-        """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose
-        digits."""
+        """Return statistics for the offset ``offset + change`` (M, T), computed algebraically,
+        which may lose digits."""
         moved = self.gram @ change
         sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)
         return replace(

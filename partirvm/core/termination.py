@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Termination(Enum):
-    """Reason why a dense fit or a whole run ended, with advice for the user."""
+    """Reason why a dense fit or a run ended, with advice for the user."""
 
     _value_: str
     advice: str
@@ -56,15 +56,16 @@ class Termination(Enum):
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is
+    """Rule that ends a dense fit: the evidence changes by less than ``tol``·N nats, or a limit is
     reached.
 
     Attributes:
         tol: change of the evidence at convergence, in nats per row
         max_iterations: maximum number of iterations
         vectors: number of kernel columns at which pruning ends the fit, or None
-        guard: True stops a fit whose residual has cancelled
-        thin: True converges only once no column gains nothing, as ``Prior.keeps_worthless`` does
+        guard: if True, a fit whose residual has cancelled stops
+        thin: if True, the fit converges only once every column gains something, as with
+            ``Prior.keeps_worthless``
     """
 
     tol: float

@@ -14,13 +14,14 @@ tied columns. Priors are not used.
 with D = β W [ (t − Φμ)μᵀ − ΦΣ ]. ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ is a sum over rows, which a
 pass computes, and over targets.
 
-**Updates** each compute a posterior, M³ products. One eigendecomposition of ΦᵀΦ would serve them
-all, but takes as long as five updates, and three suffice when a search changes the kernel slightly.
+**Updates** each compute a posterior, M³ products. One eigendecomposition of ΦᵀΦ would serve all
+updates, but takes as long as five updates, and three suffice when a search changes the kernel
+slightly.
 
-**Class indicators**: least squares in place of the softmax. The K targets of a row are 1 for its
-class and 0 otherwise. They share α and β, hence Σ. With T (N, K) and M = βΣΦᵀT the slopes are D =
-βW[(T − ΦM)Mᵀ − KΦΣ], and the updates α ← KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM).
-Widths that suit the indicators also suit the softmax.
+**Class indicators**: least squares replaces the softmax. The K targets of a row are 1 for its class
+and 0 otherwise. They share α and β, hence Σ. With T (N, K) and M = βΣΦᵀT the slopes are D = βW[(T −
+ΦM)Mᵀ − KΦΣ], and the updates α ← KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Widths
+that suit the indicators also suit the softmax.
 """
 
 from dataclasses import dataclass
@@ -42,8 +43,8 @@ class Tied:
     """The parameters of a tied RVM.
 
     Attributes:
-        alpha: α of all kernel columns
-        leading: α of the leading columns
+        alpha: α shared by all kernel columns
+        leading: α shared by the leading columns
         beta: noise precision β, (T,) for several targets
     """
 
@@ -52,7 +53,7 @@ class Tied:
     beta: Each = 1.0
 
     def alphas(self, labels: Int) -> Float:
-        """Return α of the columns with these labels, (M,)."""
+        """Return α for the columns with these labels, (M,)."""
         return np.where(labels < 0, self.leading, self.alpha)
 
 
@@ -63,15 +64,15 @@ def updates(
     target_variance: Each | None = None,
     fixed: Each | None = None,
 ) -> tuple[Tied, Posterior]:
-    """Update α and β, and return them and the posterior. Raises ``NumericalError``.
+    """Update α and β, and return both with the posterior. Raises ``NumericalError``.
 
     Args:
-        statistics: of all columns
-        tied: α and β at the start
+        statistics: statistics of all columns
+        tied: initial α and β
         count: number of updates
         target_variance: defines the noise floor, (T,) for several targets; without it, the targets
             are class indicators, which share β
-        fixed: a given β, (T,) for several targets
+        fixed: given β, (T,) for several targets
     """
     sharing = 1  # number of targets that share Σ
     if target_variance is None:
@@ -106,7 +107,7 @@ def _tied_alpha(
     """Return the next α of tied columns, Σγ_i / Σμ_i² within bounds.
 
     Args:
-        statistics: of all columns
+        statistics: statistics of all columns
         current: the posterior
         sharing: number of targets that share Σ
         beta: noise precision

@@ -1,5 +1,5 @@
-"""Evidence maximisation over α and β: ``step(state) -> (state, info)``, and ``maximise``, steps
-until a rule ends them.
+"""Evidence maximisation over α and β: ``step(state) -> (state, info)``, and ``maximise``, which
+steps until a rule ends the fit.
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ←
 (N − Σγ)/‖t − Φμ‖², then pruning and a new factorisation, so that α, β, posterior and evidence of a
@@ -10,8 +10,8 @@ state are always consistent. Several targets share α, α_i ← Σ_τγ_iτ / Σ
 
 **Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul
 2003, eq. 20). Near-duplicates all satisfy this while the others are present, so a column is deleted
-only if, in addition, γ_i < ``FADED``. A prior can keep γ above this; once such a fit hardly
-changes, ``thin`` deletes these columns.
+only if, in addition, γ_i < ``FADED``. A prior can keep γ above this threshold; once such a fit
+hardly changes, ``thin`` deletes these columns.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,8 @@ class HyperState:
         statistics: of the M active columns
         alpha: α (M,)
         beta: β, (T,) for several targets
-        target_variance: the target's mean square, which defines the noise floor, as ``beta``
+        target_variance: the target's mean square, which defines the noise floor; shaped like
+            ``beta``
         fixed_noise: True keeps β unchanged
         iteration: number of steps so far
         floored: True if ``NOISE_FLOOR`` limits β
@@ -73,8 +74,8 @@ class HyperState:
         left_out: diagnostics of these rows, or None
         least_noise: minimum σ²
         n_classes: number of classes whose indicators are the targets, or 0
-        ramp: turns the indicators into probabilities
-        found: the posterior, or None if it is not yet computed
+        ramp: converts the indicators into probabilities
+        found: the posterior, or None if it has not been computed yet
     """
 
     statistics: GramStatistics
@@ -103,7 +104,7 @@ class HyperState:
 
     @property
     def n_vectors(self) -> int:
-        """Number of active kernel columns, excluding the leading ones."""
+        """Number of active kernel columns, excluding the leading columns."""
         return int((self.labels >= 0).sum())
 
     @property
@@ -130,20 +131,20 @@ class HyperState:
 
     @property
     def noise_variance(self) -> Each:
-        """σ² of predictions, in the model's units, also (T,): 1/β or, if rows were left out, the
-        estimate from them."""
+        """σ² of predictions, in the model's units, (T,) for several targets: 1/β or, if rows were
+        left out, the estimate from these rows."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
     def restarted(
         self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any
     ) -> Self:
-        """Return a fit of the same target from other values.
+        """Return a fit of the same target that starts from other values.
 
         Args:
-            statistics: of its columns
+            statistics: statistics of its columns
             alpha: α, unless fixed by the prior (M,)
             beta: β
-            others: further fields; by default, those that depend on the columns are empty
+            others: further fields; by default, fields that depend on the columns are empty
         """
         first: dict[str, Any] = {"iteration": 0, "floored": False}
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
@@ -152,7 +153,7 @@ class HyperState:
         return replace(self, statistics=statistics, alpha=alpha, beta=beta, **fields)
 
     def reduced(self, share: float) -> "HyperState":
-        """Return the fit without this share of its kernel columns, those with the smallest γ."""
+        """Return the fit without the fraction of its kernel columns with the smallest γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
         order = np.argsort(self.posterior.determinedness[kernels], kind="stable")
         return without(self, kernels[order[: int(share * len(kernels))]])
@@ -162,8 +163,8 @@ class HyperState:
         return self.sharing * optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
     def gains(self, statistic: GramBlock) -> Float:
-        """Return the evidence gain (Q,) of adding each pool column alone, in nats; sample gains are
-        scaled up."""
+        """Return the evidence gain (Q,) of adding each pool column alone, in nats; gains on a
+        sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         factors = self.factors(
             scale * statistic.cross, scale * statistic.gram, scale * statistic.projection
@@ -195,10 +196,10 @@ class StepInfo:
 
     Attributes:
         iteration: number of the step
-        n_vectors: number of kernel columns after it
-        pruned: number of columns that it pruned
-        log_evidence: after it, in nats
-        change: of the log evidence
+        n_vectors: number of kernel columns after the step
+        pruned: number of columns that the step pruned
+        log_evidence: log evidence after the step, in nats
+        change: change of the log evidence
         noise_variance: σ², the mean over targets
     """
 
@@ -211,7 +212,8 @@ class StepInfo:
 
 
 Watch = Callable[[StepInfo], None]
-"""A function that is called at each step of a dense fit; it may raise to stop the fit."""
+"""A function that is called at each step of a dense fit; it may raise an exception to stop the
+fit."""
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
@@ -275,10 +277,10 @@ def _worthless(state: HyperState) -> Bool:
 
 
 def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[Each, bool]:
-    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if
-    ``NOISE_FLOOR`` limits any.
+    """Return the next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if
+    ``NOISE_FLOOR`` limits any of them.
 
-    ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
+    ``now`` contains Σγ and ‖t − Φμ‖², by default from the posterior.
     """
     if now is None:
         current = state.posterior
@@ -306,7 +308,7 @@ def maximise(
         state, info = step(state)
         on_step(info)
         reason = verdict(state, info, rule)
-        # with a prior that keeps columns, they are thinned once a step changes little
+        # columns kept by a prior are thinned once a step changes little
         slow = keeps_worthless and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
         done = reason is Termination.CONVERGED and (rule.thin or keeps_worthless)
         if (slow or done) and state.iteration < rule.max_iterations:
@@ -318,8 +320,8 @@ def maximise(
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns failing q² > s, one of near-copies (``weakly_correlated``); return the state
-    itself if none do."""
+    """Delete columns that fail q² > s, but only one of several near-copies (``weakly_correlated``);
+    return the state itself if none fail."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
@@ -350,8 +352,8 @@ def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | 
     """Return the reason if the fit ends after the step ``info``, which led to ``state``; otherwise
     None.
 
-    It converges if the step pruned no column and changed the evidence by less than ``tol``·N or the
-    rounding error.
+    The fit converges if the step pruned no column and changed the evidence by less than ``tol``·N
+    or the rounding error.
     """
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED

@@ -24,6 +24,6 @@ def executor_for(client: Any = None) -> Executor:
 
 
 def is_ended(client: Any) -> bool:
-    """Return True for a ``distributed.Client`` that closes or is closed, as that of a worker that
-    is told to stop."""
+    """Return True for a ``distributed.Client`` that is closing or closed, such as the client of a
+    worker that is being stopped."""
     return client is not None and client.status in ("closing", "closed")

@@ -1,8 +1,8 @@
-"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and what has
-failed.
+"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and the reason
+for a failure.
 
-The module also has the functions that run on the cluster independently of the submitting process: a
-job's driver.
+The module also has the functions that run a job's driver on the cluster, independently of the
+submitting process.
 """
 
 import asyncio
@@ -24,23 +24,22 @@ from partirvm.storage.address import allow_protocols, allowed
 R = TypeVar("R")
 
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
-QUESTION = 5.0  # seconds to wait for one response from the scheduler
-SILENCE = (
-    20.0  # seconds without a response after which a scheduler, even a restarted one, counts as gone
-)
-ANSWER = 60.0  # seconds to wait for all workers to respond to one question
+QUESTION = 5.0  # seconds to wait for a response from the scheduler
+# seconds without a response after which a scheduler, even if restarted, is considered gone
+SILENCE = 20.0
+ANSWER = 60.0  # seconds to wait for all workers to respond to one query
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 
 UNANSWERED = (OSError, RuntimeError, AttributeError, CancelledError, UnboundLocalError)
-"""Errors of a question to the scheduler: unreachable, event loop ended, client closed, call
-cancelled. The last two are those of a worker that is told to stop while this process waits
+"""Errors from a query to the scheduler: unreachable, event loop ended, client closed, call
+cancelled. The last two occur on a worker that is stopped while this process waits
 (``distributed.utils.sync`` has no result then)."""
 
 
 def connect(address: str) -> Any:
-    """Return a client of the scheduler at this address, configured by Dask; ``UsageError`` if none
-    responds."""
+    """Return a client of the scheduler at this address, configured by Dask. Raises ``UsageError``
+    if none responds."""
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
@@ -86,14 +85,14 @@ class Cluster:
         self.n_lost = 0
         self.last_lost = 0.0
         self._known_workers: set[str] = set()
-        self._first_task: Any = None  # its future
+        self._first_task: Any = None  # the task's future
         self._last_poll = time.monotonic()
         self._silent_since: float | None = None
         self._empty_since: float | None = None
 
     def workers(self) -> dict[str, Any]:
         """Wait for at least one worker, and return the scheduler's record of each worker. Raises
-        like ``poll``."""
+        the errors of ``poll``."""
         self._submit_first_task()
         while not (workers := self.poll()):
             time.sleep(0.1)
@@ -108,8 +107,8 @@ class Cluster:
         """Return the workers, or None while the scheduler does not respond.
 
         Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError``
-        after ``SILENCE`` seconds without a scheduler, or at once if the client has closed, as when
-        the worker of this process stops.
+        after ``SILENCE`` seconds without a scheduler, or at once if the client has closed, as
+        happens when this process's worker stops.
         """
         if self.client.status == "closed":
             raise self.failure()
@@ -187,8 +186,8 @@ class Cluster:
         return cast(Sequence[tuple[float, dict[str, Any]]], events)
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call in the client's event loop. Raises like ``poll``, and on a
-        time-out."""
+        """Return the result of a call in the client's event loop. Raises the errors of ``poll``, or
+        an error after a time-out."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         with self.reaching():
@@ -206,16 +205,16 @@ class Cluster:
             finally:
                 if called is not None:
                     called.cancel()
-                # the event loop may have ended before it began
+                # the event loop may have ended before the call began
                 if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                     coroutine.close()
 
     def ask(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Return the cluster's response to a question that concerns no task. Raises
-        ``ClusterError`` without one."""
+        """Return the cluster's response to a query that concerns no task. Raises ``ClusterError``
+        if there is none."""
         try:
             return self.call(coroutine, ANSWER)
-        except CancelledError as error:  # this process is a worker that has been told to stop
+        except CancelledError as error:  # this process is a worker that is being stopped
             raise self.failure() from error
 
     @contextmanager
@@ -232,8 +231,8 @@ class Cluster:
             raise
 
     def failure(self, error: Exception | None = None) -> ClusterError:
-        """Return the error to raise for an ``error`` from ``distributed``, or for a cluster that
-        cannot be reached."""
+        """Return the error to raise for an ``error`` from ``distributed``, or for an unreachable
+        cluster."""
         from distributed.scheduler import KilledWorker
 
         resume = "resume with `partirvm resume JOB --scheduler ADDRESS`"
@@ -273,7 +272,7 @@ class Cluster:
 
         question = {"op": "versions", "packages": list(PACKAGES)}
         ours = get_versions(PACKAGES)["packages"]
-        self.workers()  # workers that leave in the meantime do not answer
+        self.workers()  # workers that leave in the meantime do not respond
         answers = self.ask(self.client.scheduler.broadcast(msg=question, on_error="ignore"))
         for worker, theirs in answers.items():
             for name in ("python", *PACKAGES):
@@ -321,8 +320,8 @@ def _drive(
     """Call a function in a cluster process.
 
     Args:
-        protocols: those that the submitting process may open, and thus also this one
-        function: is called with a client of the cluster as ``client``
+        protocols: protocols that the submitting process, and thus this one, may open
+        function: function to call, with a client of the cluster as ``client``
         args: its positional arguments
         options: its keyword arguments
     """

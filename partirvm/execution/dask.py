@@ -76,8 +76,8 @@ class DaskExecutor:
 
     @property
     def threads(self) -> int:
-        """Threads for a dense fit in this process: as many as the smallest worker has, which may be
-        this process."""
+        """Number of threads for a dense fit in this process: as many as the smallest worker has,
+        which may be this process."""
         return min(self._cluster.least_threads, usable_cores())
 
     def machine(self, limit: int | None) -> Machine:
@@ -110,14 +110,14 @@ class DaskExecutor:
         Args:
             passes: the passes.
             source: the rows.
-            progress: called with the numbers of finished tasks and of all tasks.
+            progress: called with the number of finished tasks and the total number.
             keeping: the settings for kept kernel blocks.
         """
         return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
         """Delete a fit's kept kernel blocks on all workers that respond."""
-        # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
+        # an unreachable worker deletes the blocks after ``IDLE`` seconds
         with suppress(Exception):
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
@@ -131,9 +131,9 @@ class DaskExecutor:
         """Run each group of passes over its tiles, and return the statistics of all passes.
 
         Args:
-            groups: the numbers of the tiles, and the passes, of each group.
+            groups: the tile numbers and the passes of each group.
             source: the rows.
-            progress: called with the numbers of finished tiles and of all tiles.
+            progress: called with the number of finished tiles and the total number.
             keeping: the settings for kept kernel blocks.
         """
         self._cluster.workers()
@@ -174,12 +174,12 @@ class DaskExecutor:
 
     def _await(self, tiles: dict[Any, int], roots: list[Any], progress: Progress | None) -> None:
         """Wait for all tasks, and remove the finished ones from ``tiles``, so that workers can free
-        a node as soon as it is added.
+        each node as soon as it has been added.
 
         Args:
             tiles: the number of tiles of each task.
             roots: the tasks whose results are the sums.
-            progress: called with the numbers of finished tiles and of all tiles.
+            progress: called with the number of finished tiles and the total number.
         """
         n_tiles = sum(tiles.values())
         done = 0
@@ -192,8 +192,8 @@ class DaskExecutor:
                 progress(done, n_tiles)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits, one task each, results in order. If ``progress``, called after each,
-        raises, all are void."""
+        """Run dense fits, one task each, and return their results in order. If ``progress``, called
+        after each, raises an exception, all results are lost."""
 
         fits = partial(self._submit, "dense-fit", solution)
         return list(
@@ -214,7 +214,7 @@ class DaskExecutor:
             function: a function of a source and a tile's number.
             source: the rows.
             tiles: the numbers of the tiles.
-            progress: called with the numbers of finished tasks and of all tasks.
+            progress: called with the number of finished tasks and the total number.
         """
         sent: list[Any] = []
 
@@ -234,13 +234,13 @@ class DaskExecutor:
         progress: Progress | None,
         sent: list[Any],
     ) -> Generator[Any, None, None]:
-        """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data,
-        emptied on a loss.
+        """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data, and
+        is emptied if a worker is lost.
 
         Args:
-            begin: submits the task of a thing, and returns its future.
+            begin: submits the task for an argument, and returns its future.
             things: the arguments of the tasks.
-            progress: called with the numbers of finished tasks and of all tasks.
+            progress: called with the number of finished tasks and the total number.
             sent: futures of shared data, emptied if a worker is lost.
         """
         waiting: deque[Any] = deque()
@@ -283,8 +283,8 @@ class DaskExecutor:
     def _parts(
         self, source: Source, tiles: Sequence[int]
     ) -> tuple[list[Any], list[tuple[int, int]]]:
-        """Return a task's parts (the source, or blocks of tiles sent once), and each tile's number
-        and part."""
+        """Return a task's parts (the source, or blocks of tiles sent once), and for each tile its
+        number and the index of its part."""
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
         level, futures = self._sent.setdefault(source, (self._level(source.n_tiles), {}))
@@ -298,8 +298,8 @@ class DaskExecutor:
         ]
 
     def _persist(self, attempt: Callable[[], R], release: Callable[[], None] = lambda: None) -> R:
-        """Retry after losing a worker with the only copy of data; everything that was sent is
-        released first."""
+        """Retry after the loss of a worker with the only copy of some data; everything that was
+        sent is released first."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()
@@ -347,7 +347,7 @@ class DaskExecutor:
 
         self._cluster.call(ended())
         status = {future: future.status for future in waiting}
-        # an error first: it is the cause of anything else that was cancelled
+        # raise errors first, since an error causes the cancellation of other tasks
         for kind in ("error", "cancelled", "lost"):
             for future in waiting:
                 if status[future] == kind:
@@ -388,8 +388,8 @@ def run_tiles(
 
 
 def on_worker(names: tuple[str, ...], function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a task's function on a worker, with one BLAS thread; it may call the user's functions
-    with these names."""
+    """Call a task's function on a worker, with one BLAS thread; the function may call the user's
+    functions with these names."""
     permit_names(names)
     return_freed_memory()
     with one_blas_thread():

@@ -4,9 +4,9 @@ evaluated only once.
 Requested columns that have been kept are copied; the others are evaluated, and kept if the budget
 allows. Columns not requested in the last run of passes over the panel are deleted.
 
-A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where
-the bits differ, nothing is kept. A chunk on disk ends with a checksum; a damaged chunk or a full
-disk ends the fit with an error.
+A column should have the same bits whether it is evaluated alone or with others (``Design.origin``);
+on machines where the bits differ, nothing is kept. A chunk on disk ends with a checksum; a damaged
+chunk or a full disk ends the fit with an error.
 """
 
 import shutil
@@ -60,8 +60,8 @@ def keeping_blocks(
     """Keep kernel blocks as planned until the end of the ``with`` block, when ``forget`` is called
     with their token.
 
-    ``job_folder`` is the folder for blocks on disk, emptied first, or None for a temporary one.
-    Raises ``StorageError``.
+    ``job_folder`` is the folder for blocks on disk, which is emptied first, or None for a temporary
+    one. Raises ``StorageError``.
     """
     store = plan.kernel_store
     folder = None
@@ -118,8 +118,8 @@ class BlockStore:
         self.touched = time.monotonic()
 
     def begin(self, keeping: Keeping) -> None:
-        """Start a run of passes: delete outdated panels, then others until the rest fits into the
-        new budget."""
+        """Start a run of passes: delete outdated panels, then others until the remaining ones fit
+        in the new budget."""
         self.touched = time.monotonic()
         with self._lock:
             if keeping.run == self._run:
@@ -195,7 +195,7 @@ class BlockStore:
 
 
 def _read(values: Float | Path) -> Float:
-    """Return in-memory values, or those of a Zarr array. Raises ``StorageError`` if the array is
+    """Return values from memory or from a Zarr array. Raises ``StorageError`` if the array is
     damaged."""
     if isinstance(values, np.ndarray):
         return values
@@ -213,7 +213,7 @@ def _written(values: Float, folder: str) -> Path:
     place = Path(folder) / f"block-{uuid.uuid4().hex}"
     configuration: Any = {"write_empty_chunks": True}
     with storing(folder, ADVICE):
-        place.parent.stat()  # Zarr would create it, even after the end of the fit
+        place.parent.stat()  # Zarr would create this folder, even after the end of the fit
         zarr.create_array(
             str(place),
             data=values,

@@ -2,7 +2,7 @@
 BLAS thread each.
 
 ``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in
-*panels* of a fixed size, so that a tile's whole design matrix is never in memory. Tiles and panels
+*panels* of a fixed size, so that a tile's full design matrix is never in memory. Tiles and panels
 do not depend on the machine, so with one BLAS thread per task, neither do the bits. Task functions
 are pure: a scheduler may run a task twice.
 """
@@ -44,8 +44,8 @@ POLL = 1.0
 """Seconds between checks for other events (an abort, a broken cluster) while awaiting a result."""
 
 Progress = Callable[[int, int], None]
-"""A function called with the numbers of finished tasks and of all tasks; it raises an exception to
-stop them."""
+"""A function called with the number of finished tasks and the total number; it raises an exception
+to stop them."""
 
 OfTile = Callable[[Source, int], Any]
 """A function of a source and the number of one of its tiles."""
@@ -77,8 +77,8 @@ def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], lis
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
-    """Return the increasing numbers of the tiles that a pass reads: all tiles, or those with its
-    rows."""
+    """Return the numbers of the tiles that a pass reads, in increasing order: all tiles, or the
+    tiles that contain its rows."""
     rows = pass_.rows
     if rows is None:
         return list(range(source.n_tiles))
@@ -97,8 +97,8 @@ class _Tile(Tile):
         """Yield the panels of the selected rows, each with its block of every design, stored column
         by column.
 
-        A panel's blocks overwrite those of the previous one: new pages would cost as much as the
-        kernel evaluation.
+        A panel's blocks overwrite the previous panel's blocks: allocating new pages would cost as
+        much as the kernel evaluation.
         """
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
@@ -123,7 +123,7 @@ class _Tile(Tile):
         ``is_whole`` is true if all rows of the tile are selected.
         """
         places: Any = numbers - self.start
-        if is_whole:  # the usual case: slices are no copies
+        if is_whole:  # the usual case: slices copy nothing
             places = slice(int(places[0]), int(places[-1]) + 1)
         X = self.X[places]
         weights = None if self.weights is None else self.weights[places]
@@ -136,7 +136,7 @@ class _Tile(Tile):
 def tile_statistics(
     passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
 ) -> Statistics:
-    """Return one tile's contributions to each pass. ``keeping`` has the settings for kept kernel
+    """Return one tile's contribution to each pass. ``keeping`` has the settings for kept kernel
     blocks.
 
     Args:
@@ -154,17 +154,17 @@ def solution(
     solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1
 ) -> Solved:
     """Run a dense fit to completion on this many threads; ``on_step``, called at each step, may
-    raise to stop it."""
+    raise an exception to stop it."""
     with on_threads(threads):
         return Solved(*solve.run(on_step))
 
 
 class LocalExecutor:
-    """Executor on threads of this process, each holding one finished tile; their number does not
-    affect results."""
+    """Executor that uses threads of this process, each holding one finished tile; the number of
+    threads does not affect results."""
 
     forget = staticmethod(forget)
-    lost_workers = (0, 0.0)  # as in ``DaskExecutor``; this process has none to lose
+    lost_workers = (0, 0.0)  # as in ``DaskExecutor``; this executor has no workers to lose
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
@@ -195,7 +195,7 @@ class LocalExecutor:
         Args:
             passes: the passes.
             source: the rows.
-            progress: called with the numbers of finished tasks and of all tasks.
+            progress: called with the number of finished tasks and the total number.
             keeping: the settings for kept kernel blocks.
         """
         groups = grouped(passes, source)
@@ -215,8 +215,8 @@ class LocalExecutor:
         return [part for total in totals for part in total.result()]
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits on threads, with results in order; all stop if ``progress``, called after
-        each, raises."""
+        """Run dense fits on threads, and return their results in order; all stop if ``progress``,
+        called after each, raises an exception."""
         left = threading.Event()
 
         def check(info: StepInfo) -> None:
@@ -243,7 +243,7 @@ class LocalExecutor:
             function: a function of a source and a tile's number.
             source: the rows.
             tiles: the numbers of the tiles.
-            progress: called with the numbers of finished tasks and of all tasks.
+            progress: called with the number of finished tasks and the total number.
         """
         return zip(
             tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True
@@ -262,8 +262,8 @@ class LocalExecutor:
         Args:
             function: the function.
             things: its arguments.
-            progress: called with the numbers of finished tasks and of all tasks.
-            ahead: the number of calls in advance; None for one a thread.
+            progress: called with the number of finished tasks and the total number.
+            ahead: the number of calls in advance; None for one per thread.
         """
         waiting: deque[Future[Any]] = deque()
         report = progress or (lambda done, total: None)

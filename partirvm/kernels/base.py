@@ -1,5 +1,5 @@
 """Base classes of kernels k(x, z), small frozen dataclasses in the model's coordinates, and of
-families, set by gamma.
+families, which gamma specifies.
 
 Once prepared for its centres, a kernel computes blocks of values, one group of columns at a time.
 ``spec`` and ``kernel_from_spec`` are inverse functions; a spec is plain JSON, so a model file
@@ -23,7 +23,7 @@ KERNELS: dict[str, type["Kernel"]] = {}
 defined."""
 
 NEGLIGIBLE = 1e-30
-"""A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can
+"""A gamma up to this value has no effect on kernel values for inputs up to 1e6; a learned gamma can
 still rise again."""
 
 GROUP = 16
@@ -37,9 +37,9 @@ faster."""
 class Kernel(DeclaredState):
     """Base class of kernel functions k(x, z), which are frozen dataclasses.
 
-    ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one
-    with components. A ``decreasing`` kernel decreases from 1 at its centre. Class definitions set
-    these and the ``name``.
+    ``learned`` names the field with the parameters, a tuple of positive numbers, and ``inside`` the
+    field with components. A ``decreasing`` kernel decreases from 1 at its centre. Class definitions
+    set these and the ``name``.
     """
 
     name: ClassVar[str]
@@ -99,8 +99,8 @@ class Kernel(DeclaredState):
     def exported(self, x: Any, Z: Float) -> Any:
         """Return k(x, z) for the M centres Z (M, d) as ``operations`` on the quantity x (n, d).
 
-        Only operations of the kernel's own class count: a derived class may have other values.
-        Raises ``UsageError`` without them.
+        Only operations defined by the kernel's own class are used: a derived class may have other
+        values. Raises ``UsageError`` if there are none.
         """
         cls = type(self)
         if "operations" not in vars(cls):
@@ -112,11 +112,11 @@ class Kernel(DeclaredState):
         return self.operations(x, Z)
 
     def operations(self, x: Any, Z: Float) -> Any:
-        """Return k(x, z) for the M centres Z (M, d) by operators and NumPy functions of the
+        """Return k(x, z) for the M centres Z (M, d), using operators and NumPy functions on the
         quantity x (n, d).
 
-        A quantity and its operations are those of ``export.graph``. Each class that can be exported
-        defines its own.
+        Quantities and their operations are defined in ``export.graph``. Each exportable class
+        defines its own ``operations``.
         """
         raise NotImplementedError
 
@@ -158,7 +158,7 @@ class Kernel(DeclaredState):
     @property
     def logs(self) -> Float:
         """Natural logarithms of the learnable parameters, (p,). A parameter that is 0 has −∞ and
-        stays 0."""
+        remains 0."""
         return np.array(list(self.learnable().values()), dtype=float)
 
     def with_logs(self, logs: Float) -> Self:
@@ -197,13 +197,13 @@ class Kernel(DeclaredState):
         return np.asarray(np.sum(weighted, axis=0))
 
     def axes_of_distance(self, n_features: int) -> Float | None:
-        """Return the axes A (r, n_features) if the values depend on the distance of A x from A z
-        only; None if the kernel measures no distance, or has components."""
+        """Return the axes A (r, n_features) if the values depend only on the distance between A x
+        and A z; None if the kernel measures no distance or has components."""
         return None
 
     def effective(self, n_features: int) -> Bool:
-        """Return the features (n_features,) on which the values depend: those with a gamma, all
-        without gammas."""
+        """Return the features (n_features,) on which the values depend: features with a gamma, or
+        all features if there are no gammas."""
         widths = None if self.components else self.relevances(n_features)
         if widths is not None:
             return widths > NEGLIGIBLE
@@ -287,7 +287,7 @@ class Family(Kernel, Value):
         return self
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return the options that the value stands for: the kernel itself if gamma is numeric,
+        """Return the options that the value represents: the kernel itself if gamma is numeric,
         otherwise its name."""
         options = super().flat(given_for)
         if not isinstance(self.gamma, str):
@@ -380,15 +380,15 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """Pad the points (n, d) to a multiple of rows by repeating the last: the row count affects the
-    bits of products."""
+    """Pad the points (n, d) to a fixed multiple of rows by repeating the last row: the row count
+    affects the bits of products."""
     n = len(points)
     return points if n % multiple == 0 else points[np.minimum(np.arange(n + -n % multiple), n - 1)]
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """Call ``write(group, values)`` for each group of columns of ``out`` (n, m), the rows of
-    ``values`` (g, n)."""
+    """Call ``write(group, values)`` for each group of columns of ``out`` (n, m), which are the rows
+    of ``values`` (g, n)."""
     columns = out.T
     for group in runs(len(columns), size):
         # the bits do not depend on the layout of out
@@ -398,7 +398,7 @@ def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROU
 
 
 def runs(m: int, size: int = GROUP) -> list[slice]:
-    """Return slices that cut m columns into groups of ``size`` columns."""
+    """Return slices that divide m columns into groups of ``size`` columns."""
     return [slice(start, min(start + size, m)) for start in range(0, m, size)]
 
 
@@ -444,7 +444,7 @@ def _plain(value: Any) -> Any:
 
 
 def _checked(name: str, gamma: Any) -> tuple[float, ...]:
-    """Return gamma as numbers; a tuple of floats is returned as it is, as scikit-learn's clone
+    """Return gamma as numbers; a tuple of floats is returned unchanged, as scikit-learn's clone
     requires."""
     values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
     if values.ndim != 1 or not (values <= 1e150).all() or (values < 0).any() or not values.any():

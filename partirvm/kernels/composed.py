@@ -1,5 +1,5 @@
-"""Kernels built from others: weighted sums, products, kernels on some columns, and several for the
-same centres."""
+"""Kernels built from others: weighted sums, products, kernels on some columns, and several kernels
+for the same centres."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class PreparedParts(PreparedKernel):
     def __init__(self, kernel: "Sum | Product", centres: Float, origin: Float | None) -> None:
         self.kernel = kernel
         self.groups = runs(len(centres), SIZE)
-        # without centres, the number of features is checked all the same
+        # the number of features is checked even without centres
         chunks = [centres[group] for group in self.groups] or [centres]
         self.prepared = [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks]
 
@@ -68,8 +68,8 @@ class PreparedParts(PreparedKernel):
         return values
 
     def _terms(self, points: Float, weights: Float) -> Iterator[tuple[list[Float], list[Any]]]:
-        """Yield, for each group, the slopes of own parameters, and each part with its values and
-        slopes (n, g)."""
+        """Yield, for each group, the slopes of the kernel's own parameters, and each part with its
+        values and slopes (n, g)."""
         for group, parts in zip(self.groups, self.prepared, strict=False):
             values = self._values(group, points)
             slopes, of_weights = self.kernel.slopes(values, weights.T[group])
@@ -135,8 +135,8 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
         return self.join([part.exported(x, Z) for part in self.parts])
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """Return weights ∘ ∂k/∂k_i, as the product of the other parts: the quotient k/k_i would
-        fail for k_i = 0."""
+        """Return weights ∘ ∂k/∂k_i, computed as the product of the other parts: the quotient k/k_i
+        would fail for k_i = 0."""
         others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
         return [reduce(np.multiply, other_values, weights) for other_values in others], []
 
@@ -166,7 +166,7 @@ class PreparedColumns(PreparedKernel):
 
 @dataclass(frozen=True)
 class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
-    """Kernel applied to the columns at some positions; the other columns have no effect."""
+    """Kernel applied only to the columns at the given positions."""
 
     kernel: Kernel
     columns: tuple[int, ...]
@@ -218,8 +218,8 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
 class Several(Kernel, name="several", inside="kernels"):
     """Several kernels for the same centres: each centre contributes one basis function per kernel.
 
-    A target with structure at several scales needs wide and narrow basis functions. Several kernels
-    have no common values (``prepare``) and cannot be part of another kernel.
+    A target with structure at several scales needs wide and narrow basis functions. ``Several`` has
+    no single value (``prepare``) and cannot be part of another kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -274,11 +274,11 @@ class PreparedSeveral(PreparedKernel):
 
 
 def replaced(kernel: Kernel, columns: Int, kind: Any, make: Callable[[Any, Int], Kernel]) -> Kernel:
-    """Return the kernel with the inner kernels of a class replaced.
+    """Return the kernel with all inner kernels of a class replaced.
 
     Args:
         kernel: the kernel
-        columns: the numbers of the columns that it sees
+        columns: the numbers of the columns that the kernel uses
         kind: the class
         make: returns the new kernel, given the inner kernel and its columns
     """

@@ -28,16 +28,15 @@ inverse variance, a sparse mean neglects rows with large errors: the RMSE rises 
 %."""
 
 MOST_CERTAIN = 0.75
-"""Maximum share of the noise variance by which it is reduced where the effects of levels are well
-known."""
+"""Maximum fraction by which the noise variance is reduced where level effects are well known."""
 
 
 @dataclass(frozen=True)
 class LocalNoise(DeclaredState):
     """Noise factor exp(Σ_m w_m k(x, z_m) − shift) of points in kernel coordinates.
 
-    The mean of the factor over the rows of the fit is one. Far from all centres it is exp(−shift),
-    near one.
+    The mean of the factor over the fit's rows is one. Far from all centres, it is exp(−shift),
+    which is near one.
 
     Attributes:
         kernel: k
@@ -69,9 +68,9 @@ class Design(DeclaredState):
         labels: (m,), int64
         bias: True if the first column is the constant 1
         origin: (d',), in the kernel's coordinates; it makes the bits of a column independent of the
-            others. Without it, rounding errors are smallest.
+            other columns. Without it, rounding errors are smallest.
         functions: basis functions
-        active: the increasing numbers of the basis functions that are columns
+        active: numbers of the basis functions that are columns, in increasing order
         noise: the noise factor of each row
     """
 
@@ -125,8 +124,8 @@ class Design(DeclaredState):
 
     @cached_property
     def basis(self) -> str:
-        """Hash of all but centres (a callable's text has its address): columns with equal hash and
-        label are equal."""
+        """Hash of everything except centres (a callable's text includes its address): columns with
+        equal hash and label are equal."""
         facts = (
             self.kernel,
             self.scaling.key,
@@ -188,8 +187,8 @@ class Design(DeclaredState):
     def noise_factor(
         self, X: Float, product: Callable[[Float, Float], Float] = np.matmul, power: float = 1.0
     ) -> Float | float:
-        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall one;
-        1 if constant.
+        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall noise
+        variance; 1 if constant.
 
         It includes the variance of level effects. ``product`` multiplies kernel values (n, m) by
         weights, and ``power`` is the exponent of the local noise factor.
@@ -257,7 +256,7 @@ class Design(DeclaredState):
 
     def take(self, centres: Int | slice, *, leading: Int | None = None) -> "Design":
         """Return the design with the centres at these positions and the leading columns with these
-        labels, or all."""
+        labels, or all leading columns."""
         design = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         if leading is None:
             return design
@@ -277,7 +276,7 @@ class Design(DeclaredState):
         return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
     def with_centres(self, points: Float, rows: Int) -> "Design":
-        """Return the design without leading columns whose centres are rows with these points (k, d)
+        """Return a design without leading columns whose centres are rows with these points (k, d)
         and numbers (k,), each with K columns."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()

@@ -1,8 +1,8 @@
 """User-defined Python functions: kernels, and explicit basis functions φ_b(x) as leading columns of
 a design.
 
-A function is a path "module:function", which every process imports at first use, or any callable,
-for fits in this process only. One that comes from a file is called only with permission
+A function is a path "module:function", which every process imports on first use, or any callable,
+for fits in this process only. A function from a file is called only with permission
 (``permission``). Functions are called for arbitrary blocks of rows in the model's coordinates; they
 must not change their arguments, and each value must depend only on its own row, or on its point and
 its centre.
@@ -32,7 +32,7 @@ from partirvm.scaling.maps import pulled_back
 from partirvm.types import BIAS, DeclaredState, Float, Int
 
 LINEAR = "linear"
-"""Name of the basis functions that are the features."""
+"""Name of the basis functions that return the features themselves."""
 
 
 class PreparedFunction(PreparedKernel):
@@ -42,7 +42,7 @@ class PreparedFunction(PreparedKernel):
         self.kernel = kernel
         self.centres = centres
         self.own = not isinstance(kernel, FunctionKernel)
-        # a function of the class itself, whatever a restored object has under this name
+        # the class's function, whatever a restored object has under this name
         self.function = type(kernel).function if self.own else kernel.function
         self._check()
         function_of(self.function, "kernel")  # checks that the function can be imported
@@ -109,7 +109,7 @@ class Basis(FunctionHolder, DeclaredState):
         return sum(size for _, size in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """Return φ_b(x) (n, B) for points (n, d), in bits that do not depend on the block. Raises
+        """Return φ_b(x) (n, B) for points (n, d), with bits that do not depend on the block. Raises
         ``UsageError``."""
         columns = []
         for function, size in self.parts:
@@ -140,8 +140,8 @@ class Basis(FunctionHolder, DeclaredState):
 
 
 def label_of(function: Int) -> Int:
-    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, the formula
-    returns b."""
+    """Return the labels −2 − b of the columns of basis functions b. Applied to labels, this
+    function returns b."""
     return BIAS - 1 - function
 
 
@@ -168,9 +168,9 @@ def evaluated(
 
     Args:
         given: the function, or its path
-        what: its role in messages
+        what: the function's role in messages
         points: (n, d)
-        centres: (m, d), of a kernel
+        centres: (m, d), for a kernel
     """
     function = function_of(given, what)
     what = f"{what} {title_of(given)}"
@@ -195,7 +195,7 @@ def evaluated(
 
 
 def function_of(given: str | Function, what: str) -> Function:
-    """Return a callable as it is, or import "module:function". Raises ``UsageError`` if it is
+    """Return a callable unchanged, or import "module:function". Raises ``UsageError`` if it is
     missing."""
     if not isinstance(given, str):
         return given

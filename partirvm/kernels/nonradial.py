@@ -1,4 +1,4 @@
-"""Kernels that are not radial: Laplacian, categorical, linear spline; linear and polynomial.
+"""Non-radial kernels: Laplacian, categorical, linear spline, linear and polynomial.
 
 The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is, with a = min(x, z) and b = max(x,
 z), a product over dimensions of 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x,
@@ -28,8 +28,8 @@ from partirvm.types import Float
 
 
 class PreparedSteps(PreparedKernel):
-    """The kernel exp(−Σ_j c_j): steps c_j are |u − v|, u = gamma ∘ (x − origin), or for categories
-    gamma_j [x ≠ z]."""
+    """The kernel exp(−Σ_j c_j) with steps c_j = |u − v|, u = gamma ∘ (x − origin), or gamma_j [x ≠
+    z] for categories."""
 
     def __init__(self, kernel: Family, centres: Float, origin: Float | None) -> None:
         self.kernel = kernel
@@ -106,7 +106,7 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Family, name="categorical", form=PreparedSteps):
-    """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use
+    """Categorical kernel ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use
     ``OnColumns``.
 
     Parameters

@@ -1,9 +1,9 @@
 """Permission to call the Python functions of kernels and bases.
 
-A function that code of this process passes to a constructor may be called. A function that comes
+A function that code in this process passes to a constructor may be called. A function that comes
 from a file, as a name "module:function" or in any other form, may be called only with explicit
 permission: ``allow_code=True`` or ``--allow-code`` when the file is opened, or ``allow_functions``
-before. It does not matter how the object was restored.
+before. How the object was restored does not matter.
 
 Permission is never part of an object's state, which a file can contain: it is kept here, by the
 identity of objects whose constructors ran in this process. Two ways of copying an object keep its
@@ -36,21 +36,21 @@ _allowed = set[str]()
 
 _called = set[str]()
 """Names that this process has called with permission; only pickles that were made here may use
-it."""
+them."""
 
 _made: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """Objects, by id, whose constructors ran in this process."""
 
 _given: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-"""For each estimator, the values of parameters that code of this process has set."""
+"""For each estimator, the values of parameters that code in this process has set."""
 
 
 def allow_functions(*names: str) -> None:
     """Allow this process to call functions, given as "module:function", that models and jobs name.
 
-    Needed for a model with a user's kernel or basis that was restored by pickle, joblib, skops or
-    MLflow, which have no ``allow_code``. Child processes and Dask workers that this process uses
-    may call them, too. Raises ``UsageError`` for anything but such names.
+    This is needed for a model with a user's kernel or basis that was restored by pickle, joblib,
+    skops or MLflow, which have no ``allow_code``. Child processes and Dask workers that this
+    process uses may call them, too. Raises ``UsageError`` for anything except such names.
 
     Examples
     --------
@@ -77,13 +77,13 @@ def permit_names(names: tuple[str, ...]) -> None:
 
 
 def register(holder: Any) -> None:
-    """Note that the constructor of an object was called, unless a loader of files calls it."""
+    """Record that an object's constructor was called, unless a file loader calls it."""
     if not _is_restoring():
         _made[id(holder)] = holder
 
 
 def forget(holder: Any) -> None:
-    """Withdraw what ``register`` has noted."""
+    """Undo ``register``."""
     _made.pop(id(holder), None)
 
 
@@ -117,8 +117,8 @@ def path_of(function: Any) -> str:
 
 
 def proof_of(names: list[str]) -> Proof:
-    """Return this process's number and the code with which it permits the names to other processes
-    of its family."""
+    """Return this process's PID and the code that permits the names in other processes of its
+    family."""
     process = os.getpid()
     return process, _code(process, names)
 
@@ -126,8 +126,8 @@ def proof_of(names: list[str]) -> Proof:
 def is_proven(names: list[str], proof: Proof) -> bool:
     """Return True if another process of the family has permitted the names.
 
-    A process does not trust its own pickles, which may be files: what it may call itself is noted
-    here.
+    A process does not trust pickles with its own PID, which may come from files: its own
+    permissions are recorded here.
     """
     process, code = proof
     if not names:
@@ -141,8 +141,8 @@ def _code(process: int, names: list[str]) -> bytes:
 
 
 def _is_restoring() -> bool:
-    """Return True if skops calls: it restores some objects by a constructor, with arguments from
-    the file."""
+    """Return True if skops is the caller: it restores some objects by calling a constructor with
+    arguments from the file."""
     if "skops" not in sys.modules:
         return False
     frame = sys._getframe(1)
@@ -218,7 +218,7 @@ NAMED = ("kernel", "basis")
 class FunctionParameters:
     """Base class of estimators, whose parameters ``kernel`` and ``basis`` may be functions.
 
-    A parameter may be called if code of this process has set it, as its constructor and
+    A parameter may be called if code in this process has set it, as the constructor and
     ``set_params`` do.
     """
 
@@ -240,14 +240,14 @@ class FunctionParameters:
                     require_permission(self, function, name)
 
     def _permitted(self) -> set[str]:
-        """Return the names of the parameters that code of this process has set."""
+        """Return the names of the parameters that code in this process has set."""
         values = _given.get(self, {})
         return {
             name for name in NAMED if name in values and values[name] is getattr(self, name, None)
         }
 
     def _permit(self, names: set[str]) -> None:
-        """Note that exactly these parameters may be called."""
+        """Record that exactly these parameters may be called."""
         _given[self] = {name: getattr(self, name) for name in names}
 
     def __copy__(self) -> Any:

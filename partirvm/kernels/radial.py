@@ -44,13 +44,13 @@ class PreparedRadial(PreparedKernel):
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
-        # larger products are faster, above all on several threads, but with an origin bits must not
-        # depend on m
+        # larger products are faster, especially on several threads, but with an origin, bits must
+        # not depend on m
         self.products = Products.of(rows, GROUP * (min(m // GROUP + 1, 4) if origin is None else 4))
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its
-        function."""
+        """Write k(points, centres) into ``out`` (n, m): first −r² (≤ 0 up to rounding), then the
+        function of it."""
         self.products.fill(self._widened(points), out, self.kernel.value)
 
     def _widened(self, points: Float) -> Float:
@@ -60,7 +60,7 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield S = weights ∘ ∂k/∂r², (g, n), for each group of centres."""
-        # a derived class may have another slope: what it inherits does not count
+        # a derived class may have another slope: an inherited one is not used
         needs_distances = vars(type(self.kernel)).get("slope_needs_distances", True)
         widened = self._widened(points) if needs_distances else points
         for group in runs(len(self.centres), self.products.size):
@@ -101,7 +101,7 @@ class PreparedRadial(PreparedKernel):
 
 class RadialTriangle:
     """Values of a radial kernel between n points (n, d): ``values`` holds the columns of the lower
-    triangle in turn.
+    triangle one after the other.
 
     This takes half the exponentials of a full matrix, and slopes take none. Bits depend on n and on
     the other points.
@@ -133,13 +133,13 @@ class RadialTriangle:
 
 @dataclass(frozen=True, repr=False)
 class RadialKernel(Family, form=PreparedRadial):
-    """Base class of functions of r²; a further one defines ``value``, ``slope`` and
+    """Base class of kernels that are functions of r²; a new kernel defines ``value``, ``slope`` and
     ``operations``."""
 
     typical_gamma: ClassVar[float] = 1.0
-    """Typical learned gamma, relative to that of the Gaussian kernel."""
+    """Typical learned gamma, relative to the Gaussian kernel's gamma."""
     slope_needs_distances: ClassVar[bool] = True
-    """False if ``slope`` reads the values k alone."""
+    """False if ``slope`` reads only the values k."""
 
     def axes_of_distance(self, n_features: int) -> Float | None:
         return np.diag(np.sqrt(self.widths(n_features)))
@@ -259,7 +259,7 @@ def _scaled(work: Float, factor: float) -> Float:
 
 
 class PreparedDirections(PreparedKernel):
-    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates along the
+    """A kernel prepared for its centres, whose ``inner`` kernel uses the coordinates along the
     directions."""
 
     def __init__(self, kernel: "Directions", centres: Float, origin: Float | None) -> None:

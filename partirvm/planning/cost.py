@@ -1,13 +1,13 @@
-"""Strategy schedules, and their run times in closed form from measured rates.
+"""Strategy schedules, and closed formulas for their run times from measured rates.
 
 Per row, a Gram pass over M kept columns and P candidates evaluates M + P kernel elements and takes
-2MP + P² products; a residual pass evaluates M elements, and a pass for Q columns on trial evaluates
-M + Q elements with 2MQ products. The leave-one-out errors of the last fit take M elements and 2M²
+2MP + P² products; a residual pass evaluates M elements, and a pass for Q trial columns evaluates M
++ Q elements with 2MQ products. The leave-one-out errors of the last fit take M elements and 2M²
 products on top of its residuals. One dense iteration takes M³ + ``SQUARES`` M² operations (Cholesky
 and inverse together).
 
-The formulas assume that a fit keeps a constant fraction of its candidates. At a fraction of 0.5, as
-in the paper's analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds.
+The formulas assume that a fit keeps a constant fraction of its candidates. With a fraction of 0.5,
+as in the paper's analysis, the number of columns grows from round to round as P, 1.5P, 1.75P … 2P.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ IN_ROUNDS = 3
 """Dense iterations over all columns of a round."""
 
 STARTS = 4e9
-"""Operations for the starts of the last fit."""
+"""Operations for the last fit's starts."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and
@@ -50,11 +50,11 @@ COMPARISON = 3e10
 """Operations equivalent to a comparison with boosted trees, including their import."""
 
 COMPARED_ROW = 1e6
-"""Operations of a comparison with boosted trees for each row."""
+"""Operations per row of a comparison with boosted trees."""
 
 CORRECTED = 360_000
-"""Neighbours per second and thread at which rows are corrected: 6,000 rows with 60, or 12,000 with
-30."""
+"""Neighbours per second and thread at which rows are corrected: 6,000 rows with 60 neighbours, or
+12,000 with 30."""
 
 
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
@@ -66,7 +66,7 @@ def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
 
 
 def comparison_operations(n_rows: int) -> float:
-    """Return the operations of a comparison of ``n_rows`` rows with boosted trees."""
+    """Return the number of operations of a comparison with boosted trees on ``n_rows`` rows."""
     return COMPARISON + COMPARED_ROW * min(n_rows, COMPARED_ROWS[1])
 
 
@@ -108,7 +108,7 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What intermediate fits read.
+    """The rows that intermediate fits read.
 
     Candidates are selected by the residuals of ``searched`` rows, by a pass for ``pool`` trial
     columns, or at random.
@@ -116,7 +116,7 @@ class RowsRead:
     Attributes:
         rows: the number of rows of a fit.
         sampled: True if the rows are a random sample.
-        per_column: the sample grows to at least this number of rows per column.
+        per_column: the minimum number of rows per column to which the sample grows.
         searched: the number of rows whose residuals select candidates.
         pool: the number of trial columns.
     """
@@ -135,13 +135,13 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs depend on.
+    """The inputs of all cost formulas.
 
     Attributes:
         shape: the sizes of the data.
         read: the rows that intermediate fits read.
         rates: measured rates of one thread.
-        threads: the number of threads of all processes.
+        threads: the total number of threads of all processes.
         residuals: True if local residuals are tried.
         compared: True if the model is compared with boosted trees.
         settled: True if a last fit ends with passes for its residuals and left-out errors.
@@ -172,11 +172,11 @@ def gram_cost(
     threads: int = 1,
     iterations: int = ITERATIONS,
 ) -> RoundCost:
-    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads
-    in parallel.
+    """Estimate the cost of ``fits`` Gram passes over ``rows`` rows, and their dense fits on
+    ``threads`` threads in parallel.
 
     Args:
-        work: what all costs depend on.
+        work: the inputs of all cost formulas.
         rows: the number of rows of a pass.
         kept: M, the number of kept columns.
         new: P, the number of new columns.
@@ -192,7 +192,7 @@ def gram_cost(
     products = 2.0 * kept * new + new**2
     solve = float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
-        # columns are pruned: an average pass is assumed to see 3/4 of them
+        # columns are pruned: an average pass is assumed to compute 3/4 of them
         columns = 0.75 * total
         readings = NEWTON_PASSES
         count = NEWTON_PASSES * fits
@@ -207,14 +207,14 @@ def gram_cost(
 
 
 def fit_cost(work: Work, kept: int, candidates: int, **options: int) -> RoundCost:
-    """Estimate intermediate fits with extended statistics; ``options`` are further arguments of
-    ``gram_cost``."""
+    """Estimate the cost of intermediate fits with extended statistics; ``options`` are further
+    arguments of ``gram_cost``."""
     rows = max(work.read.rows, work.read.per_column * (kept + candidates))
     return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **options)
 
 
 def search_cost(work: Work, kept: int) -> RoundCost:
-    """Estimate the selection of candidates with ``kept`` columns."""
+    """Estimate the cost of selecting candidates with ``kept`` columns."""
     pool = work.read.pool
     n_rows = work.shape.n_rows
     rows = n_rows if pool else work.read.searched
@@ -223,11 +223,11 @@ def search_cost(work: Work, kept: int) -> RoundCost:
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
-    """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and
-    converges.
+    """Estimate the cost of rounds of ``partition_size`` candidates; the last round uses all rows
+    and converges.
 
     Args:
-        work: what all costs depend on.
+        work: the inputs of all cost formulas.
         partition_size: the number of candidates of a round.
         rounds: the number of rounds.
         stays: the fraction of the candidates that become vectors.
@@ -242,21 +242,21 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
         kept = lead + int(stays * (kept - lead + partition_size))
     last = costs.pop()
     sampled = work.read.rows < n_rows
-    # once its candidates have joined, it takes as many iterations as a single fit
+    # after its candidates have joined, the last fit takes as many iterations as a single fit
     if sampled or not work.shape.newton:
         last += gram_cost(work, n_rows if sampled else 0, 0, kept)
     return [*costs, _settled(work, last, kept)]
 
 
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
-    """Estimate the levels of split-and-merge and the last fit; on each level, n parts are merged
-    into ⌊n/2⌋ pairs."""
+    """Estimate the cost of the levels of split-and-merge and of the last fit; on each level, n
+    parts are merged into ⌊n/2⌋ pairs."""
     costs = list[RoundCost]()
     shape = work.shape
     threads = work.threads
     parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
-    max_candidates = 3 * candidates  # no more are expected in a merged fit
+    max_candidates = 3 * candidates  # more are not expected in a merged fit
     while parts > 1:
         costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
         fits = parts // 2
@@ -267,10 +267,10 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and
-    of later steps.
+    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading of
+    the rows, and of later steps.
 
-    With local noise, the log variance is fitted, and then the kept columns once more.
+    With local noise, the log variance is fitted, and then the kept columns are fitted again.
     """
     compared = work.compared * comparison_operations(work.shape.n_rows) / work.rates.product
     if not work.settled:
@@ -286,7 +286,7 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
         kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product + compared
     )
     if noise_rows := work.shape.local_noise_rows:
-        # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for
+        # 64² / 2 products per row in each of about 300 updates of the precisions, and as many for
         # its Newton steps
         again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)
         settled += again + gram_cost(work, n_rows, 0, kept)
@@ -316,7 +316,7 @@ class Schedule:
         return not (self.one_fit or self.merges)
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
-        """Return the number of candidates per fit; whole partitions take at most half of
+        """Return the number of candidates per fit; complete partitions take at most half of
         ``max_vectors``."""
         bound = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
         return n_candidates if self.one_fit else min(n_candidates, partition_size, bound)
@@ -324,8 +324,8 @@ class Schedule:
     def costs(
         self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int
     ) -> list[RoundCost]:
-        """Estimate each round or level for ``joining`` rows that have yet to join; the last element
-        is the last fit.
+        """Estimate the cost of each round or level for ``joining`` rows that have yet to join; the
+        last element is the last fit.
 
         Fits may converge before their vectors fall to the fraction ``stop`` of the candidates: on
         kin40k and etopo20, they kept about the mean of this fraction and 1. Without ``max_rounds``,
@@ -333,7 +333,7 @@ class Schedule:
         gain little.
 
         Args:
-            work: what all costs depend on.
+            work: the inputs of all cost formulas.
             candidates: the number of candidates of a fit.
             stop: the fraction of the candidates at which intermediate fits end.
             max_rounds: the maximum number of rounds, if any.

@@ -26,7 +26,7 @@ of tiles. In addition to the base memory of the process, a fit takes:
                       J K (K/2 + 2 w))                 k of K neighbours. Distances of neighbours,
                                                        while the metric is learned from I rows with
                                                        i neighbours, the kernel from L rows, and
-                                                       J rows judge
+                                                       J rows evaluate
     collected = 3 f N w, or f (2 N w + …)              residuals of all N rows, if not all were left
                                                        out: in memory, or sorted in files, of which
                                                        cells are kept
@@ -37,9 +37,9 @@ of tiles. In addition to the base memory of the process, a fit takes:
                                                        with P = C and M = 0, or with Q columns on
                                                        trial if these take more
 
-Class indicators share one posterior (T = 1) and take 8 f K (M + P) more. A fit by Newton steps
-(``newton``) has C linear predictors: node is multiplied by C, and best has C in place of T. A pass
-then takes 3 C f (M + P)², and the solve 12 C f (M + P)².
+Class indicators share one posterior (T = 1) and take an additional 8 f K (M + P). A fit by Newton
+steps (``newton``) has C linear predictors: node is multiplied by C, and best has C in place of T. A
+pass then takes 3 C f (M + P)², and the solve 12 C f (M + P)².
 
 If a pass computes all columns at once (``whole``), as in classification, in split-and-merge and in
 a last fit over different rows, M is 0 in these formulas and P is the number of all columns. Panels
@@ -77,14 +77,14 @@ SCRATCH = 16 << 20
 ``comparison_bytes`` counts."""
 
 PROCESS_ROWS = 1600
-"""Maximum number of rows of an exact process that judges a kernel."""
+"""Maximum number of rows of an exact process for evaluating a kernel."""
 
 PROCESS_MATRICES = 6
 """Number of square matrices that an exact process holds."""
 
 LEFT_OUT_NUMBERS = 20
-"""Numbers of each left-out row and target: errors, variances and targets (twice each), and the
-changes of the error without each of 10 folds."""
+"""Number of values for each left-out row and target: errors, variances and targets (twice each),
+and the changes of the error without each of 10 folds."""
 
 SORTING = 128 << 20
 """Maximum bytes for sorting the records of local residuals in files."""
@@ -99,7 +99,7 @@ KEPT_AFTER = 80 << 20
 """Maximum bytes of freed small blocks that a process keeps after the stage of local residuals."""
 
 JUDGES = 1024
-"""Maximum number of rows that judge local residuals with all neighbours."""
+"""Maximum number of rows on which local residuals are evaluated with all neighbours."""
 
 RESIDUAL_SHARE = 10
 """The local residual rows take at most the memory limit divided by this number."""
@@ -120,8 +120,8 @@ class DataShape:
         n_outputs: the number of posteriors: one per linear predictor with ``newton``, otherwise one
             per target.
         n_kernels: the number of kernels of each candidate row.
-        n_leading: the number of columns besides the candidates: the bias (reserved even if there is
-            none) and basis functions.
+        n_leading: the number of columns in addition to the candidates: the bias (reserved even if
+            there is none) and basis functions.
         newton: True if each step of a fit is a pass for one matrix per linear predictor.
         n_classes: the number of classes; 0 for numbers.
         local_noise_rows: the number of rows to which a local noise variance is fitted; 0 if the
@@ -154,15 +154,15 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return ``bytes_of_residuals`` if every feature is one coordinate."""
+    """Return ``bytes_of_residuals`` for one coordinate per feature."""
     return bytes_of_residuals(
         shape.n_features + shape.n_targets + RESIDUAL_COLUMNS, rows, neighbours
     )
 
 
 def bytes_of_residuals(width: int, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes of local residual rows of ``width`` numbers each, and those for making
-    them."""
+    """Return the bytes of local residual rows of ``width`` numbers each, and the bytes for making
+    these rows."""
     k = min(neighbours, RESIDUAL_NEIGHBOURS)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
 
@@ -206,7 +206,7 @@ def residual_stage_bytes(
 
 
 def comparison_bytes(shape: DataShape, rows: int, libraries: int, trees: int) -> int:
-    """Return the bytes for boosted trees fitted to some rows.
+    """Return the bytes for boosted trees fitted to ``rows`` rows.
 
     Args:
         shape: the sizes of the data.
@@ -221,8 +221,8 @@ def comparison_bytes(shape: DataShape, rows: int, libraries: int, trees: int) ->
 
 
 def judging_bytes(n_rows: int, libraries: int) -> int:
-    """Return the bytes for judging a kernel against rivals, and for continuing its search on as
-    many rows.
+    """Return the bytes for comparing a kernel with rivals, and for continuing its search on as many
+    rows.
 
     Args:
         n_rows: the number of rows of the data.
@@ -256,7 +256,7 @@ def step_bytes(
     elements: int = 0,
     whole: bool = False,
 ) -> StepBytes:
-    """Evaluate the formulas above.
+    """Evaluate the formulas in the module's docstring.
 
     Args:
         shape: the sizes of the data.
@@ -264,7 +264,7 @@ def step_bytes(
         candidates: P, the number of new columns.
         threads: the number of threads of a process.
         pool: the number of trial columns; Q is the larger of P and this number.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         elements: E, the number of elements of all Gram matrices that run in parallel.
         whole: True if no statistics are kept from an earlier round, so that M columns are new.
     """
@@ -324,7 +324,7 @@ def batch_elements(
     shape: DataShape, candidates: int, threads: int, spare: int, fits: int = BATCH
 ) -> int:
     """Compute E for ``spare`` bytes: at least one fit of ``candidates`` columns, at most ``BATCH``
-    or ``fits``.
+    or ``fits`` fits.
 
     Args:
         shape: the sizes of the data.

@@ -44,8 +44,7 @@ LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
 
 SKLEARN_TREES = 100
-"""Maximum number of boosted trees, per class if there are any, that scikit-learn fits by
-default."""
+"""Maximum number of boosted trees, per class for classes, that scikit-learn fits by default."""
 
 STORE_FRACTION = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and
@@ -98,31 +97,31 @@ class Plan:
     """The plan of a fit.
 
     Attributes:
-        request: the options; none that affects the model is "auto", and the partition size is the
-            job's initial one.
+        request: the options; no option that affects the model is "auto", and the partition size is
+            the job's initial one.
         shape: the sizes of the data.
         machine: the processes that run the tasks.
-        schedule: how candidates join.
+        schedule: the way in which candidates join.
         read: the rows that intermediate fits read.
         partition_size: the number of candidates of a fit.
-        max_columns: the greatest number of columns of a fit that fits in memory.
-        learning_columns: the greatest number of columns for kernel learning between rounds.
+        max_columns: the maximum number of columns for which a fit fits in memory.
+        learning_columns: the maximum number of columns for kernel learning between rounds.
         threads: the number of threads of a process.
         bytes: the bytes of the largest step of a round.
         rounds: the expected cost of each round or level.
         kernel_store: where kernel blocks are kept.
         batch_elements: the number of elements of all Gram matrices that run in parallel.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         rho: the fraction of random rows that became vectors in the heuristic's fit.
-        notes: what was capped, and why.
+        notes: notes on what was capped and why.
         learned: a description of the learned kernel.
         learning_seconds: the seconds taken by kernel learning and the heuristic.
         joining: the number of rows that have yet to become candidates; None for all rows.
-        residuals: what local residuals cost, if the fit may use them.
-        comparison: what the comparison with boosted trees costs, if there is one.
+        residuals: the cost of local residuals, if the fit may use them.
+        comparison: the cost of the comparison with boosted trees, if there is one.
         residual_bytes: the bytes of the stage of local residuals.
-        comparison_bytes: the bytes of a comparison with boosted trees, also of the one that a model
-            without vectors causes.
+        comparison_bytes: the bytes of a comparison with boosted trees, including the one for a
+            model without vectors.
         grown: the bytes by which the process has grown during kernel learning: libraries, and freed
             small blocks.
     """
@@ -161,7 +160,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Expected seconds of the whole fit, including the time taken by kernel learning and the
+        """Expected seconds of the fit, including the time taken by kernel learning and the
         heuristic."""
         return self.learning_seconds + sum(
             cost.pass_seconds + cost.solve_seconds for cost in self.rounds
@@ -183,7 +182,7 @@ class Plan:
         return self.machine.base + self.grown + ALLOWANCE + max(peaks)
 
     def _freed(self, peak: int, bound: int) -> int:
-        """Return the bytes of freed small blocks that remain after a stage, in addition to those in
+        """Return the bytes of freed small blocks that remain after a stage and are not already in
         ``grown``."""
         return max(min(peak, bound) - self.grown, 0)
 
@@ -202,7 +201,7 @@ class Plan:
 
     def with_kernel_store(self, columns: int) -> Self:
         """Return the plan with a store for kernel blocks of ``columns`` columns, in the memory that
-        the fit leaves."""
+        the fit leaves free."""
         bytes_left = self.room(columns)
         store = kernel_store(self.request, self.shape, self.machine, columns, bytes_left)
         return replace(self, kernel_store=store)
@@ -313,8 +312,8 @@ class FitSize:
     Attributes:
         candidates: the number of candidates.
         threads: the number of threads of a process.
-        max_columns: the greatest number of columns with these threads.
-        notes: what was lowered, and why.
+        max_columns: the maximum number of columns with these threads.
+        notes: notes on what was lowered and why.
     """
 
     candidates: int
@@ -325,13 +324,13 @@ class FitSize:
 
 @dataclass(frozen=True)
 class FitMemory:
-    """What the steps of a fit take, and what the memory limit allows.
+    """The memory that the steps of a fit take, and the fits that the memory limit allows.
 
     Attributes:
         shape: the sizes of the data.
         machine: the processes that run the tasks.
         pool: the number of trial columns of a pass that selects candidates.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         whole: True if no statistics are kept from an earlier round.
     """
 
@@ -351,14 +350,14 @@ class FitMemory:
         *,
         held_out: bool,
     ) -> Self:
-        """Return what the steps of a schedule take.
+        """Return the memory that the steps of a schedule take.
 
         Args:
             shape: the sizes of the data.
             machine: the processes that run the tasks.
-            schedule: how candidates join.
+            schedule: the way in which candidates join.
             read: the rows that intermediate fits read.
-            held_out: True if validation rows are read in each pass.
+            held_out: True if each pass reads validation rows.
         """
         whole = not schedule.has_rounds or read.sampled or shape.newton
         return cls(shape, machine, read.pool, held_out, whole)
@@ -384,8 +383,8 @@ class FitMemory:
         )
 
     def fitting(self, candidates: int, columns: int) -> tuple[int, int]:
-        """Return the largest number of threads with which ``columns`` columns fit, including
-        ``candidates`` new ones, and how many columns fit with these threads."""
+        """Return the largest number of threads with which ``columns`` columns fit in memory,
+        including ``candidates`` new ones, and the number of columns that fit with these threads."""
         machine = self.machine
         for threads in range(machine.threads, machine.least_threads - 1, -1):
             max_columns = memory.max_columns_within(
@@ -402,8 +401,8 @@ class FitMemory:
         return threads, max_columns
 
     def fit_size(self, request: Request, schedule: Schedule, *, shrink: bool) -> FitSize:
-        """Choose candidates and threads: fewer threads first, then, if ``shrink``, half of the
-        candidates.
+        """Choose the numbers of candidates and threads: try fewer threads first, then, if
+        ``shrink``, half as many candidates.
 
         Raises ``MemoryLimitError`` if the candidates do not fit.
         """
@@ -412,7 +411,7 @@ class FitMemory:
         candidates = schedule.candidates(partition_size, request.max_vectors, shape.n_candidates)
         cause = "max_vectors"
         while True:
-            # new candidates, as many kept ones, and the leading columns
+            # new candidates, as many kept columns, and the leading columns
             columns = min(2 * candidates, shape.n_candidates) + shape.n_leading
             threads, max_columns = self.fitting(candidates, columns)
             if max_columns >= columns or not shrink or candidates <= LEAST_PARTITION:
@@ -451,11 +450,11 @@ class FitMemory:
         """Return the bytes of a fit's largest step, and the number of elements of all Gram matrices
         that run in parallel.
 
-        Parallel fits get half of the bytes that a step of one of them leaves.
+        Parallel fits get half of the bytes that a step of a single fit leaves free.
 
         Args:
             size: the size of a fit.
-            columns: the greatest number of columns of a fit.
+            columns: the maximum number of columns of a fit.
             joining: the number of rows that are split into partitions.
             parallel: True if partitions are fitted in parallel.
         """
@@ -472,10 +471,10 @@ class FitMemory:
         return max(step, batch, key=attrgetter("peak")), elements
 
     def learning_columns(self) -> int:
-        """Return the greatest number of columns for kernel learning.
+        """Return the maximum number of columns for kernel learning.
 
         The slopes of a kernel block take as much memory as the block itself, and the sample of rows
-        is in memory too.
+        is also in memory.
         """
         spare = self.machine.budget - memory.sample_bytes(self.shape, LEARNING_ROWS)
         columns = memory.max_columns_within(
@@ -502,8 +501,8 @@ def make_plan(
     learning_seconds: float = 0.0,
     grown: int = 0,
 ) -> Plan:
-    """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and
-    peak memory.
+    """Compute threads, columns and kept kernel blocks from the memory limit; estimate passes,
+    seconds and peak memory.
 
     Raises ``MemoryLimitError`` if one round needs more than the limit.
 
@@ -512,11 +511,11 @@ def make_plan(
         machine: the processes that run the tasks.
         rates: measured rates of one thread.
         request: the resolved options.
-        schedule: how candidates join.
+        schedule: the way in which candidates join.
         read: the rows that intermediate fits read.
-        held_out: True if validation rows are read in each pass.
+        held_out: True if each pass reads validation rows.
         settled: True if a last fit ends with passes for its residuals and left-out errors.
-        shrink_partition: True if there may be fewer candidates if memory is short.
+        shrink_partition: True if the number of candidates may be reduced when memory is short.
         joining: the number of rows that are split into partitions; None for all rows.
         notes: notes that precede the plan's own.
         rho: the fraction of random rows that became vectors in the heuristic's fit.
@@ -563,7 +562,7 @@ def make_plan(
 
 
 def _tries_residuals(request: Request, shape: DataShape) -> bool:
-    """Return whether local residuals are tried: not with a given noise variance."""
+    """Return whether local residuals are tried: never with a given noise variance."""
     tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
     return tried and shape.measured and request.estimates_noise
 
@@ -599,13 +598,14 @@ def _bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
 
 
 def _residual_need(shape: DataShape, rows: int, neighbours: int) -> int:
-    """Return the memory limit from which local residuals of ``rows`` rows are made in memory."""
+    """Return the lowest memory limit at which local residuals of ``rows`` rows are made in
+    memory."""
     return RESIDUAL_SHARE * residual_bytes(shape, rows, neighbours)[1]
 
 
 def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
-    """Return the bytes of a comparison with boosted trees, also that of a model without vectors; 0
-    without any."""
+    """Return the bytes of a comparison with boosted trees, including the one for a model without
+    vectors; 0 without a comparison."""
     shape = work.shape
     libraries = machine.libraries
     comparisons = [0]
@@ -638,7 +638,7 @@ def comparison_text(work: Work) -> str | None:
 
 
 def require_memory_for_residuals(request: Request, shape: DataShape, machine: Machine) -> None:
-    """Raise ``MemoryLimitError`` if local residuals are requested and cannot even be learned from
+    """Raise ``MemoryLimitError`` if local residuals are requested but cannot even be learned from
     left-out rows."""
     if request.residual != "local":
         return
@@ -656,9 +656,9 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
 
     Args:
         request: the resolved options.
-        work: what all costs depend on.
+        work: the inputs of all cost formulas.
         machine: the processes that run the tasks.
-        columns: the greatest number of columns of the fit.
+        columns: the maximum number of columns of the fit.
     """
     if not work.residuals:
         return None
@@ -683,8 +683,8 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:
-    """Return the threads and candidates (at least 2) with which one fit of all candidates stays
-    within the memory limit."""
+    """Return the numbers of threads and candidates (at least 2) for which one fit of all candidates
+    is within the memory limit."""
     threads, columns = FitMemory(shape, machine).fitting(1, candidates + shape.n_leading)
     return threads, min(candidates, max(columns - shape.n_leading, 2))
 
@@ -692,13 +692,13 @@ def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int
 def kernel_store(
     request: Request, shape: DataShape, machine: Machine, columns: int, spare: int
 ) -> KernelStore:
-    """Choose whether blocks of all rows × ``columns`` elements are kept.
+    """Choose whether and where blocks of all rows × ``columns`` elements are kept.
 
     Args:
         request: the resolved options.
         shape: the sizes of the data.
         machine: the processes that run the tasks.
-        columns: the greatest number of columns of the fit.
+        columns: the maximum number of columns of the fit.
         spare: the bytes of a process that kernel blocks may take.
     """
     where = request.kernel_store

@@ -1,1 +1,1 @@
-"""Maps of columns: features and targets in their units to those of a model."""
+"""Column maps, which convert features and targets from their units to a model's units."""

@@ -1,4 +1,4 @@
-"""Codes of levels of categorical features, with the fold without which an effect was learned."""
+"""Codes of categorical levels, which can include the fold that was left out to learn an effect."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from partirvm.types import Float, Int
 
 FOLD = 1 / 64
 """A training row of fold f has the level code c + (f + 1)·``FOLD``: its level's effect is learned
-without the fold."""
+without this fold."""
 
 
 def levels_of(codes: Float, count: int) -> Int:
@@ -24,8 +24,8 @@ def levels_of(codes: Float, count: int) -> Int:
 
 
 def blocks_of(codes: Float, count: int) -> Int:
-    """Return which of ``count`` blocks of a table applies to codes (n,): 0, or 1 + fold for a code
-    with a fold."""
+    """Return which of a table's ``count`` blocks applies to each code (n,): 0, or 1 + fold for a
+    code with a fold."""
     fractions = np.nan_to_num(np.mod(codes.real, 1.0))
     blocks = np.rint(fractions / FOLD)
     return np.where(blocks < count, blocks, 0).astype(np.int64)
@@ -58,15 +58,16 @@ def without_folds(codes: Float, count: int) -> Float:
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
-    """Return p functions (n, p) of g numeric features: 1 and, for each z, cos πu, cos 2πu and
-    so on.
+    """Return p functions (n, p) of g numeric features: 1 and, for each feature z, cos πu, cos 2πu
+    and so on.
 
-    z = (x − mean)/deviation is within ±4, a gap 0; u = (1 + tanh .8z)/2 is about its quantile.
+    z = (x − mean)/deviation is within ±4, and 0 for a gap; u = (1 + tanh .8z)/2 is roughly its
+    quantile.
 
     Args:
         X: rows (n, d)
         numbers: column numbers of the features (g,)
-        moments: means and deviations of the features (2, g)
+        moments: means and standard deviations of the features (2, g)
         p: number of functions, 1 plus a multiple of g
     """
     means, deviations = moments

@@ -28,7 +28,7 @@ SWEEPS = 10
 """Number of Gauss–Seidel sweeps over the missing inputs of a row."""
 
 LEAST_TARGET = 1e-300
-"""A target that is not positive counts as this before its logarithm is taken."""
+"""A target that is not positive is replaced by this value before its logarithm is taken."""
 
 STEP = 1e-100
 """Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do
@@ -56,29 +56,29 @@ def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Flo
 class FeatureMap(DeclaredState):
     """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
 
-    Block 0 of a table, of effects and of doubts is learned from all rows, block f + 1 without fold
-    f, for the training rows in it (``with_folds``). The last two of L + 2 rows are for unknown and
-    missing levels.
+    In tables, effects and doubts, block 0 is learned from all rows, and block f + 1 without fold f,
+    for the training rows in this fold (``with_folds``). The last two of the L + 2 rows are for
+    unknown and missing levels.
 
     Attributes:
         centres: (d,), centres of asinh((x − centre)/spread).
-        spreads: (d,), spreads of it; a feature with spread 0 is unchanged. The map is linear near
-            the centre and logarithmic in the tails.
+        spreads: (d,), spreads in this formula; a feature with spread 0 is unchanged. The map is
+            linear near the centre and logarithmic in the tails.
         gaps: features that add a column, which is 1 where the value is missing.
         tables: pairs of a categorical feature and a table (B, L + 2, r) of the r coordinates of its
             levels, of which r − 1 are additional columns.
         effects: pairs of a categorical feature and weights (B, L + 2, p) of ``level_functions``,
             whose sum is an additional column.
-        numbers: features of which ``level_functions`` are functions.
-        moments: (2, g), means and deviations of these features.
-        doubts: pairs of a categorical feature and variances (B, L + 2) of the effects of its
-            levels.
-        share: share of the noise; with the doubts, it is the noise factor of a row.
-        variances: pairs of a categorical feature and the variances (1, L + 2, C) of the effects of
-            its levels beyond their mean in training, for several targets or classes: on each of C
-            scaled targets, where well known levels may be below 0, or on the logits of all classes
-            (C = 1). The probabilities of classes tend to the classes' shares where it is large.
-        log_shares: (K,), logarithms of these shares.
+        numbers: features that are arguments of ``level_functions``.
+        moments: (2, g), means and standard deviations of these features.
+        doubts: pairs of a categorical feature and variances (B, L + 2) of its levels' effects.
+        share: constant part of the noise factor of a row, to which its doubts are added.
+        variances: pairs of a categorical feature and the variances (1, L + 2, C) of its levels'
+            effects in excess of their mean in training, for several targets or classes: on each of
+            C scaled targets, where well known levels may be below 0, or on the logits of all
+            classes (C = 1). Where the variance is large, class probabilities tend to the class
+            frequencies.
+        log_shares: (K,), logarithms of these frequencies.
     """
 
     centres: Float
@@ -95,11 +95,11 @@ class FeatureMap(DeclaredState):
 
     @classmethod
     def plain(cls, d: int) -> "FeatureMap":
-        """The map that leaves all features unchanged."""
+        """Return the map that leaves all features unchanged."""
         return cls(np.zeros(d), np.zeros(d), np.zeros(0, np.int64))
 
     def __call__(self, X: Float) -> Float:
-        """Return the inputs (n, d') of rows X (n, d). A missing number stays NaN."""
+        """Return the inputs (n, d') of rows X (n, d). A missing number remains NaN."""
         coordinates = {j: of_levels(table, X[:, j]) for j, table in self.tables}
         additional = [columns[:, 1:] for columns in coordinates.values()]
         for j, weights in self.effects:
@@ -115,7 +115,7 @@ class FeatureMap(DeclaredState):
         return inputs
 
     def _missing(self, X: Float) -> Bool:
-        """Return for each feature with ``gaps`` the rows X (n, d) without a value."""
+        """Return a mask of the rows X (n, d) without a value, for each feature in ``gaps``."""
         is_missing = np.isnan(X[:, self.gaps])
         for j, table in self.tables:
             count = known_levels(table)
@@ -132,15 +132,16 @@ class FeatureMap(DeclaredState):
         return factor
 
     def level_variances(self, X: Float) -> Float:
-        """Return the sum (n, C) of ``variances`` at rows X (n, d); there must be some."""
+        """Return the sum (n, C) of ``variances`` at rows X (n, d); ``variances`` must not be
+        empty."""
         variances = [of_levels(table, X[:, j]) for j, table in self.variances]
         return np.asarray(sum(variances))
 
     def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
-        """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in
-        training is known.
+        """Return the map with its doubts multiplied relative to the noise, given their ``mean`` in
+        training.
 
-        The mean noise factor of the training rows, ``share`` + mean, becomes one.
+        The training rows' mean noise factor, ``share`` + mean, becomes one.
         """
         total = self.share + multiple * mean
         factor = multiple / total
@@ -149,12 +150,12 @@ class FeatureMap(DeclaredState):
 
     @property
     def folded(self) -> dict[int, int]:
-        """The number of levels of each feature whose training rows need folds, by position."""
+        """Numbers of levels, by position, of the features whose training rows need folds."""
         return {j: known_levels(table) for j, table in self.tables if len(table) > 1}
 
     @property
     def sources(self) -> Int:
-        """The position of the feature from which each input comes, (d',)."""
+        """Position of the feature from which each input is computed, (d',)."""
         features = np.arange(len(self.spreads))
         coordinates = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
         effects = [j for j, _ in self.effects]
@@ -162,12 +163,12 @@ class FeatureMap(DeclaredState):
         return sources.astype(np.int64)
 
     def used(self, inputs: Bool) -> Bool:
-        """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
+        """Return the features (d,) on which any of the ``inputs`` (d',) depend."""
         inputs = inputs.copy()
         used = np.zeros(len(self.spreads), dtype=np.bool_)
         place = len(self.spreads)
         for j, blocks in self.tables:
-            coordinates = blocks[0]  # those of new rows
+            coordinates = blocks[0]  # the coordinates for new rows
             varies = (coordinates != coordinates[0]).any(axis=0)
             inputs[j] &= varies[0]
             additional = slice(place, place + coordinates.shape[1] - 1)
@@ -225,7 +226,7 @@ class TargetMap(DeclaredState):
         return np.asarray(np.arcsinh((t - self.centre) / self.spread))
 
     def log_slope(self, t: Float) -> Float:
-        """Return log dz/dt, the log density of t minus that of z."""
+        """Return log dz/dt, the log density of t minus the log density of z."""
         if self.kind == "none":
             return np.zeros(t.shape)
         if self.kind == "log":
@@ -264,24 +265,23 @@ class TargetMap(DeclaredState):
 
 
 AS_IT_IS = TargetMap()
-"""The map of a target that is not warped."""
+"""The map for a target that is not warped."""
 
 
 @dataclass(frozen=True)
 class Scaling(DeclaredState):
-    """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) /
-    scale.
+    """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
 
     Attributes:
-        x_shift: (d',), what is subtracted from the inputs.
-        x_scale: (d',), by what they are then divided.
-        t_shift: (T,), what is subtracted from the targets.
-        t_scale: (T,), by what they are then divided.
-        features: maps the d features to d' inputs before; None leaves them unchanged.
-        target: maps the target before.
-        blank: (d',), scaled inputs of a missing number; None is 0.
-        regressions: (d', d') of scaled inputs on the others: a missing number then becomes a normal
-            mean.
+        x_shift: (d',), subtracted from the inputs.
+        x_scale: (d',), divisors of the shifted inputs.
+        t_shift: (T,), subtracted from the targets.
+        t_scale: (T,), divisors of the shifted targets.
+        features: map of the d features to d' inputs, applied first; None leaves them unchanged.
+        target: map of the target, applied first.
+        blank: (d',), scaled inputs that replace a missing number; None means 0.
+        regressions: (d', d'), coefficients of scaled inputs on the others: they replace a missing
+            number by its conditional normal mean.
     """
 
     x_shift: Float
@@ -306,25 +306,25 @@ class Scaling(DeclaredState):
 
     @property
     def n_inputs(self) -> int:
-        """d', the number of columns that the kernel sees."""
+        """d', the number of columns that the kernel uses."""
         return len(self.x_shift)
 
     @property
     def sources(self) -> Int:
-        """The position of the feature from which each input comes, (d',)."""
+        """Position of the feature from which each input is computed, (d',)."""
         if self.features is None:
             return np.arange(self.n_inputs)
         return self.features.sources
 
     @property
     def embedded(self) -> list[int]:
-        """Positions of the categorical features whose levels are coordinates."""
+        """Positions of the categorical features whose levels have coordinates."""
         if self.features is None:
             return []
         return [j for j, _ in self.features.tables]
 
     def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
-        """Return, by name, the share of training rows without a value, for those of the features
+        """Return, by name, the fraction of training rows without a value for each of the features
         (d,) with gaps."""
         if self.features is None:
             return {}
@@ -334,7 +334,7 @@ class Scaling(DeclaredState):
         return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Return the names (d',) of the inputs, given those of the features (d,)."""
+        """Return the names (d',) of the inputs, given the names of the features (d,)."""
         if self.features is None:
             return tuple(features)
         return self.features.names(features)
@@ -342,21 +342,21 @@ class Scaling(DeclaredState):
     def features_of(self, inputs: Bool) -> Bool:
         """Return the features (d,) from which these inputs (d',) are computed.
 
-        An input may be missing and then be predicted from others. Coordinates that are equal for
-        all levels depend on nothing.
+        A missing input may be predicted from others. Coordinates that are equal for all levels
+        depend on nothing.
         """
         if self.features is None:
             return inputs
         inputs = inputs.copy()
         if self.regressions is not None:
             gaps = self.features.gaps.tolist()
-            for j in len(gaps) * gaps:  # repeated: an input may need another one
+            for j in len(gaps) * gaps:  # repeated: an input may need a third one
                 if inputs[j]:
                     inputs |= self.regressions[j] != 0.0
         return self.features.used(inputs)
 
     def inputs(self, X: Float) -> Float:
-        """Inputs (n, d') in the kernel's coordinates."""
+        """Return the inputs (n, d') in the kernel's coordinates."""
         if self.features is not None:
             X = self.features(X)
         scaled = X - self.x_shift
@@ -389,28 +389,28 @@ class Scaling(DeclaredState):
         return self.features.noise_factor(X)
 
     def raw_gradient(self, X: Float, gradient: Float) -> Float:
-        """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient``
-        (n, d') in inputs."""
+        """Return the gradient (n, d) with respect to raw X (n, d) without gaps, given the
+        ``gradient`` (n, d') with respect to the inputs."""
         gradient = gradient / self.x_scale
         if self.features is None:
             return gradient
         return pulled_back(self.features, X, gradient)
 
     def targets(self, t: Float) -> Float:
-        """Targets (n, T) in the likelihood's units; scaled targets are rounded to the nearest
-        multiple of ``GRAIN``."""
+        """Return targets (n, T) in the likelihood's units; scaled targets are rounded to the
+        nearest multiple of ``GRAIN``."""
         scaled = (self.target(t) - self.t_shift) / self.t_scale
         rounded = np.rint(scaled / GRAIN) * GRAIN
         return np.where(self.t_scale == 1.0, scaled, rounded)
 
 
 def _predicted(rows: Float, is_missing: Bool, regressions: Float) -> Float:
-    """Return scaled inputs whose missing ones are predicted from the others of their row.
+    """Return scaled inputs with missing values predicted from the other inputs of the same row.
 
     Args:
-        rows: scaled inputs (n, d'), some value where they are missing; overwritten.
-        is_missing: (n, d'), where they are missing.
-        regressions: (d', d') of inputs on the others.
+        rows: scaled inputs (n, d'), with any value where one is missing; overwritten.
+        is_missing: (n, d'), True where an input is missing.
+        regressions: (d', d'), coefficients of inputs on the others.
     """
     is_predicted = is_missing.any(axis=0) & regressions.any(axis=1)
     for j in SWEEPS * np.flatnonzero(is_predicted).tolist():

@@ -1,1 +1,2 @@
-"""What a fit is: its problem and options, what a likelihood does, and the lines of its history."""
+"""The definition of a fit: its problem and options, its likelihood's interface, and its history
+lines."""

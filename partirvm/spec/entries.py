@@ -1,4 +1,4 @@
-"""The history of a fit: a record of each fit, and the line that is stored of it."""
+"""The history of a fit: a record of each fit, and the line that is stored for it."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Record:
-    """What a history line says about one fit. Errors and evidence are in the target's units.
+    """Facts about one fit in a history line. Errors and evidence are in the target's units.
 
     For several targets, the evidence is joint, the noise variance and the negative log density are
     means, and errors are root mean squares. A field that does not apply is None.
@@ -24,19 +24,19 @@ class Record:
             measures the partition size), "kernel" (a result of kernel learning), "final", or
             "early" (instead of "final" if the time limit ends a run before there is a model, or
             during the fit with local noise)
-        number: of the round or part
+        number: number of the round or part
         rows: number of rows of the posterior and of the log evidence
         candidates: number of candidates
         vectors: number of relevance vectors
-        iterations: of the fit; passes of a classification; evaluations of the evidence in kernel
-            learning
+        iterations: iterations of the fit, passes of a classification fit, or evaluations of the
+            evidence in kernel learning
         termination: reason why the fit ended
-        log_evidence: in nats
-        selection: how candidates were chosen
-        fit_rows: which rows the fit used
+        log_evidence: log evidence in nats
+        selection: method by which candidates were chosen
+        fit_rows: rows that the fit used
         noise_variance: σ²
-        train_rmse: over the rows from which σ² was estimated
-        level: of a part of split-and-merge, 0 for a partition
+        train_rmse: RMSE over the rows from which σ² was estimated
+        level: level of a part of split-and-merge, 0 for a partition
         dropped: number of vectors deleted so far because of a limit
         floored: True if the noise variance is at its lower limit
         held_out_rmse: RMSE of the held-out rows
@@ -50,10 +50,10 @@ class Record:
             first kernel, in nats; between rounds, the increase of the fit's evidence
         taken: between rounds, True if the new kernel replaced the old one; all fields except
             ``rows`` and ``candidates`` then describe the fit with which the run continues
-        choice: what was compared to choose the kernel
+        choice: the comparison that determined the kernel
         overconfidence: mean squared leave-one-out error divided by the variance that the evidence
             predicts
-        overconfident: True if this ratio asks for a warning
+        overconfident: True if this ratio calls for a warning
         noise_sd: mean standard deviation of local noise
         noise_vectors: number of vectors of the local noise
         residuals: ``ResidualsFitted.facts`` of a last fit
@@ -97,7 +97,7 @@ class Record:
 @dataclass
 class Spent:
     """Work since the last history entry: seconds and number of passes, and the total number of rows
-    they read.
+    read.
 
     ``since`` is the time of that entry (``perf_counter``).
     """
@@ -114,8 +114,8 @@ class Spent:
         self.rows += rows
 
     def share(self, of: int = 1) -> dict[str, float]:
-        """Return and subtract the share of the next of ``of`` history entries. Time outside passes
-        is that of fits."""
+        """Return and subtract the next entry's share of the work, given that ``of`` entries remain.
+        Time outside passes is attributed to fits."""
         passing = self.passing / of
         passes = self.passes // of
         rows = self.rows // of
@@ -139,7 +139,7 @@ def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) 
     """Make a history entry from a record.
 
     Args:
-        record: what is stated of the fit
+        record: the facts about the fit
         spent: seconds and numbers of passes since the last entry (``Spent.share``)
         began: start of the work in seconds (``perf_counter``)
         saved: whether a model was saved

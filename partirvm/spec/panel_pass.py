@@ -1,7 +1,7 @@
 """Passes over the rows of the data.
 
-A *pass* computes a statistic of each tile with a pure function and sums these in a fixed tree.
-Passes are frozen dataclasses at module level, so that workers can unpickle them.
+A *pass* computes a statistic of each tile with a pure function and sums the statistics in a fixed
+tree. Passes are frozen dataclasses at module level, so that workers can unpickle them.
 """
 
 import operator
@@ -22,10 +22,10 @@ rows."""
 
 @dataclass(frozen=True)
 class Panel:
-    """Some rows of a tile.
+    """A subset of a tile's rows.
 
     Attributes:
-        rows: their numbers (n,)
+        rows: row numbers (n,)
         X: inputs (n, d)
         t: targets (n, T)
         weights: row weights (n,), or None
@@ -39,10 +39,11 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
+    """Base class of passes over rows of the data, which are dataclasses: each class defines
+    ``of_panel`` or ``statistic``.
 
     Attributes:
-        name: of the pass, in progress reports
+        name: name of the pass in progress reports
         held_out: True for a pass over the held-out rows instead of the training rows
         design_fields: names of the fields with the designs that the pass evaluates
         rows: increasing numbers of the rows to read, or None for all
@@ -69,8 +70,8 @@ class Pass:
         return tuple(getattr(self, name) for name in self.design_fields)
 
     def statistic(self, tile: Any) -> Any:
-        """Return the statistic of one tile (``execution.local``): the sum over its panels, by
-        ``+``.
+        """Return the statistic of one tile (``execution.local``): the sum over its panels, computed
+        with ``+``.
 
         A block (n, M) reuses the memory of the previous panel's block and may be changed.
         """

@@ -1,8 +1,8 @@
-"""The problem of a fit, its resolved options, and what a likelihood does with them.
+"""The problem of a fit, its resolved options, and the interface of likelihoods.
 
-A ``Problem`` has a likelihood, whose methods take the problem: they share this file. A *likelihood*
-is a small immutable object, registered in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its
-end without reading rows; a ``PassFit`` needs a pass for each step.
+A ``Problem`` has a likelihood, whose methods take the problem: both are defined in this file. A
+*likelihood* is a small immutable object, registered in ``likelihoods.LIKELIHOODS``. A ``DenseFit``
+runs to its end without reading rows; a ``PassFit`` needs a pass for each step.
 """
 
 from abc import ABC, abstractmethod
@@ -54,18 +54,19 @@ class Problem:
         n_rows: N, number of training rows
         empty: the design without columns
         bias: True if a fit has a bias
-        target_variance: of the scaled target, the mean over several; 0 for a constant target
+        target_variance: variance of the scaled target, the mean over several; 0 for a constant
+            target
         noise_variance: σ², (T,) for several targets; None if it is estimated
         target_scale: factor from the scaled target to the user's units; for several targets, the
             root of the mean of their squares
         shuffled: True if neighbouring rows are a random sample
         held_out: True if there are held-out rows
-        likelihood: of the target
+        likelihood: likelihood of the target
         n_classes: K, or 0 for a regression
-        codes: of the classes (N,), or None
-        prior: of α
-        target_variances: of several targets (T,), or None
-        batches: the original rows and each append; empty without appends
+        codes: class codes of the rows (N,), or None
+        prior: prior of α
+        target_variances: variances of several targets (T,), or None
+        batches: the original rows and each appended batch; empty without appends
         left_out_square: mean squared error of left-out rows while the kernel was learned from few
             rows, or 0
         mean_only: True if the leading columns alone predicted these left-out rows as well as any
@@ -102,8 +103,8 @@ class Problem:
         )
 
     def with_doubts(self, multiple: float) -> Self:
-        """Return the problem with the doubts about level effects multiplied beside the noise;
-        inputs stay the same."""
+        """Return the problem with the doubts about level effects multiplied relative to the noise;
+        the inputs do not change."""
         features = self.empty.scaling.features
         assert features is not None
         scaling = replace(
@@ -123,8 +124,8 @@ class Problem:
 
     @property
     def n_outputs(self) -> int:
-        """C, the number of linear predictors with their own posterior; class indicators, as one
-        target, have one."""
+        """C, the number of linear predictors with their own posterior; class indicators have one
+        posterior, like a single target."""
         per_class = self.likelihood.newton and not self.likelihood.binary
         return max(self.n_classes, 1) if per_class else 1
 
@@ -157,30 +158,29 @@ class Options:
 
     Attributes:
         partition_size: P, number of candidates of a partition
-        selection: how candidates are chosen
+        selection: method by which candidates are chosen
         fit_rows: rows that an intermediate fit uses (``strategies.fit_rows``)
         last_rows: rows that the last fit uses
         sample_rows: number of rows of a sample
         stop_fraction: an intermediate fit ends below this fraction of P vectors
-        max_rounds: greatest number of rounds, None for no limit
-        max_vectors: greatest number of vectors, None for no limit
-        max_columns: number of columns including candidates for which there is memory, None for no
-            limit
-        batch: limit of the sum of squared column counts of parallel fits
+        max_rounds: maximum number of rounds, None for no limit
+        max_vectors: maximum number of vectors, None for no limit
+        max_columns: number of columns, including candidates, that fit in memory, None for no limit
+        batch: limit on the sum of the squared column counts of parallel fits
         tol: rise of the log evidence below which a fit ends, in nats per row
-        max_iterations: greatest number of iterations of a dense fit
-        max_passes: greatest number of passes of a fit that needs passes
+        max_iterations: maximum number of iterations of a dense fit
+        max_passes: maximum number of passes of a fit that needs passes
         moderate: True for moderated class probabilities
-        seed: of the random streams
+        seed: seed of the random streams
         centres: number of centres from which the kernel was learned, or 0 if it must not change
-        learning_columns: number of columns for which there is memory to learn the kernel again
+        learning_columns: number of columns that fit in memory when the kernel is relearned
         solver: name of the solver of dense fits
         noise: "constant" or "local"
         residual: "none" if local residuals are not tried, otherwise "auto" or "local"
         neighbours: number of neighbours of a local residual
         residual_family: kernel family of local residuals
-        residual_bytes: greatest size of the rows of local residuals
-        effort: of kernel learning
+        residual_bytes: maximum bytes of the rows of local residuals
+        effort: effort of kernel learning
     """
 
     partition_size: int
@@ -211,10 +211,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a fit to other rows or with more columns.
+    """Starting point of a fit to other rows or with more columns.
 
     Attributes:
-        labels: of the columns that are not new (M,)
+        labels: labels of the columns that are not new (M,)
         alpha: their α, (M,) or (M, C)
         beta: β of a regression
         weights: weights of a classification (M, C)
@@ -228,8 +228,8 @@ class Start:
     def merge(self, other: Self, labels: Int) -> Self:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
-        Columns of the two fits explain the same data, and would eliminate each other at their own
-        α: they start at ``JOINING`` × α, half their weights, and the larger β.
+        Columns of the two fits explain the same data, and would eliminate each other at their
+        present α, so they start at ``JOINING`` × α, half their weights, and the larger β.
         """
         joined, first = np.unique(np.concatenate([self.labels, other.labels]), return_index=True)
         selected = np.isin(joined, labels)
@@ -253,7 +253,7 @@ of adding each column of ``Likelihood.gain_pass`` alone (Q,), in nats.
 
 @dataclass(frozen=True)
 class Solved:
-    """Result of a fit: its final state (a ``Fit``, or what another kind of fit returns) and the
+    """Result of a fit: its final state (a ``Fit``, or the result of another kind of fit) and the
     reason why it ended."""
 
     fit: Any
@@ -265,8 +265,8 @@ class DenseFit(ABC):
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
-        """Run the fit; return its final state and the reason why it ended. ``on_step`` may raise to
-        stop the fit."""
+        """Run the fit; return its final state and the reason why it ended. ``on_step`` may raise an
+        exception to stop the fit."""
 
 
 class PassFit(ABC):
@@ -293,12 +293,12 @@ class PassFit(ABC):
 
     @abstractmethod
     def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:
-        """Return the fit after the statistic of the pass. ``poll``, called between steps, may raise
-        to stop the fit."""
+        """Return the fit after processing the statistic of the pass. ``poll``, called between
+        steps, may raise an exception to stop the fit."""
 
 
 def survivors(design: Design, fit: Any) -> Design:
-    """Return the columns of ``design`` whose labels remain in the fit, in the order of the fit."""
+    """Return the columns of ``design`` whose labels remain in the fit, in the fit's order."""
     labels = fit.labels
     return design.take(positions(labels[labels >= 0], design.labels), leading=labels[labels < 0])
 
@@ -309,16 +309,16 @@ LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
 
 @dataclass(frozen=True)
 class RoundTraits:
-    """What decides how rounds of fits choose candidates and when they end; the defaults suit any
-    likelihood.
+    """Properties that determine how rounds of fits choose candidates and when rounds end; the
+    defaults suit any likelihood.
 
     Attributes:
         ranks_gains: True if candidates can be ranked by ``Likelihood.gain_pass``
         draws_errors: True if candidates with large errors are drawn at random, because the largest
-            are those of wrong labels
-        fewer_candidates: True if late rounds, in which few candidates stay, have fewer of them
-        learns_again: True if a learned kernel is learned again between rounds, which compares
-            evidences of the same columns
+            errors come from wrong labels
+        fewer_candidates: True if late rounds, which keep few candidates, have fewer of them
+        learns_again: True if a learned kernel is relearned between rounds, which compares evidences
+            of the same columns
     """
 
     ranks_gains: bool = False
@@ -328,7 +328,7 @@ class RoundTraits:
 
     def least_gain(self, loss: float, effort: str) -> float:
         """Return the gain, in nats per row, below which twice the work (with ``has_ramp``, twice
-        the vectors) is not worth it.
+        the vectors) is not worthwhile.
 
         Args:
             loss: minus ``Likelihood.objective``, per row
@@ -339,12 +339,12 @@ class RoundTraits:
 
 @dataclass(frozen=True)
 class WorkingTargets:
-    """Numbers that stand for the target while the kernel is learned by least squares: the scaled
-    targets.
+    """Numbers that represent the target while the kernel is learned by least squares; by default,
+    the scaled targets.
 
     Attributes:
-        search: word of the kernel search in ``learning.SEARCHES``, also of the variances of levels
-        first_share: of the variance of the target in the variance from which the first noise of a
+        search: key of the kernel search in ``learning.SEARCHES``, also for the variances of levels
+        first_share: fraction of the target's variance from which the initial noise variance of a
             tied RVM follows
         shared_noise: True if all numbers have one noise variance
     """
@@ -354,19 +354,19 @@ class WorkingTargets:
     shared_noise: bool = False
 
     def of_process(self, problem: Problem, t: Float) -> Float:
-        """Return the numbers (n, C) of an exact process, with mean 0 and mean square 1, for targets
-        (n, T)."""
+        """Return the numbers (n, C) for an exact process, with mean 0 and mean square 1, for
+        targets (n, T)."""
         return problem.empty.scaling.targets(t)
 
     def of_levels(self, problem: Problem, t: Float) -> Float:
-        """Return the numbers (n, C) that effects of levels explain, for targets (n, T)."""
+        """Return the numbers (n, C) that level effects explain, for targets (n, T)."""
         return self.of_process(problem, t)
 
 
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
-    Methods that return passes may return an empty tuple: then no statistics are requested.
+    Methods that return passes may return an empty tuple, in which case no statistics are requested.
     """
 
     name: str
@@ -377,12 +377,12 @@ class Likelihood(Protocol):
     """True for two classes with one linear predictor; otherwise a classification has one per
     class."""
     at_once: int = 200**2
-    """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
+    """Maximum value of C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a
     single fit."""
     working: WorkingTargets = WorkingTargets()
-    """Numbers that stand for the target while the kernel is learned."""
+    """Numbers that represent the target while the kernel is learned."""
     has_noise: bool = False
-    """True if the target is the linear predictor plus noise of a variance σ²."""
+    """True if the target is the linear predictor plus noise with variance σ²."""
     has_ramp: bool = False
     """True if left-out rows turn the predictors of each dense fit into probabilities; small rounds
     then end with fewer vectors and the same loss."""
@@ -395,10 +395,10 @@ class Likelihood(Protocol):
     """True if each step of a fit is a pass for one matrix per linear predictor, and a fit starts
     from the weights of columns with the same labels."""
     takes: frozenset[str] = frozenset()
-    """Which of the options ``class_weight``, ``residual``, ``solver`` and ``warp_target`` it takes
-    with values other than their defaults."""
+    """Which of the options ``class_weight``, ``residual``, ``solver`` and ``warp_target`` may have
+    values other than their defaults."""
     prediction_without_vectors: str = "mean"
-    """Name of what a model without vectors predicts."""
+    """Name of the quantity that a model without vectors predicts."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction.
@@ -423,9 +423,9 @@ class Likelihood(Protocol):
 
         Args:
             fit: the fit
-            kept: its columns
+            kept: kept columns of the fit
             new: new columns
-            rows: its rows, None for all
+            rows: rows of the fit, None for all
         """
         return ()
 
@@ -443,9 +443,10 @@ class Likelihood(Protocol):
         Args:
             problem: the problem
             fit: the current fit
-            kept: its columns that remain; without them, the result may be a fit to other rows
+            kept: columns of the fit that remain; without them, the result may be a fit to other
+                rows
             new: new columns
-            statistics: those of the passes of ``measure``
+            statistics: statistics from the passes of ``measure``
             warm: where a fit without kept columns starts, by default like ``fit``
         """
         return fit
@@ -460,15 +461,15 @@ class Likelihood(Protocol):
         rows: Int | None,
         warm: Start | None,
     ) -> DenseFit | PassFit:
-        """Return a fit, yet to be run.
+        """Return a fit that has yet to be run.
 
         Args:
             problem: the problem
             options: the options
             design: the columns
-            fit: where it starts, unless at ``warm``
-            rule: when it ends
-            rows: its rows, None for all
+            fit: where the fit starts, unless ``warm`` is given
+            rule: decides when the fit ends
+            rows: rows of the fit, None for all
             warm: the start from a fit to other rows
         """
 
@@ -489,13 +490,14 @@ class Likelihood(Protocol):
             problem: the problem
             design: the columns
             fit: the fit
-            rows: its rows, None for all
+            rows: rows of the fit, None for all
             last: True if the residual gives the final noise variance; otherwise it replaces
                 statistics that lost digits to cancellation
             left_out: True if, with an estimated noise variance, the first passes are for left-out
-                errors; those of a fit of indicators, unless it is a last one, choose its ramp
-            corrected: True if left-out errors are for local residuals, which need those of each of
-                several targets, and not only those of one target
+                errors, which also determine the ramp of a fit of indicators, unless it is the last
+                fit
+            corrected: True if left-out errors are for local residuals, which need the errors of
+                each of several targets, not only of one
         """
         return ()
 
@@ -514,14 +516,13 @@ class Likelihood(Protocol):
             count: number of rows to find
             used: rows that are excluded
             rows: rows among which to search, None for all
-            draw: a seed with which rows of classes are drawn at random, those with large errors
-                being more likely
+            draw: a seed for drawing rows of classes at random, with large errors being more likely
         """
 
     def gain_pass(
         self, design: Design, fit: Any, pool: Design, rows: Int | None
     ) -> tuple[Pass, ...]:
-        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs.
+        """Return the pass whose statistic is needed for ``Fit.gains`` of a dense fit.
 
         Args:
             design: the columns of the fit
@@ -536,9 +537,9 @@ class Likelihood(Protocol):
         units."""
 
     def objective(self, fit: Any) -> float:
-        """Return what rounds should raise, in nats: by default, the log evidence."""
+        """Return the quantity that rounds should raise, in nats; by default, the log evidence."""
         return float(fit.log_evidence)
 
     def stored(self, fit: Any) -> Any:
-        """Return the fit as it is stored in a checkpoint."""
+        """Return the fit in the form stored in a checkpoint."""
         return fit

@@ -1,11 +1,11 @@
 """The addresses that partirvm opens, and the translation of store errors into partirvm errors.
 
-fsspec imports a class for each protocol; some of these run templates, combine other addresses or
-connect to any host, and an address may come from somebody else's file. So every address is checked
-before fsspec or Zarr opens it: protocols beyond ``PROTOCOLS`` only if the user names them, chains
-never. Endpoints and credentials are set in fsspec, in the environment or in files. Credentials in
-an address are separated from it at once (``address``): this process uses them, but nothing stores
-or shows them.
+fsspec imports a class for each protocol; some protocols run templates, combine other addresses or
+connect to any host, and an address may come from someone else's file. So every address is checked
+before fsspec or Zarr opens it: protocols beyond ``PROTOCOLS`` are allowed only if the user names
+them, and chains never. Endpoints and credentials are set in fsspec, in the environment or in files.
+Credentials in an address are separated from it at once (``address``): this process uses them, but
+nothing stores or shows them.
 """
 
 import os
@@ -51,7 +51,7 @@ def allow_protocols(*names: str) -> None:
 
 
 _logins: dict[tuple[str, str], tuple[str, str]] = {}
-"""User names and passwords in the addresses that this process was given, by store; they are never
+"""User names and passwords from the addresses given to this process, by store; they are never
 stored."""
 
 ACCESS = (
@@ -64,7 +64,7 @@ ACCESS = (
     "InvalidAccessKeyId",
     "Signature",
 )
-"""Texts in errors of stores that refuse access."""
+"""Texts in errors from stores that refuse access."""
 
 HINT = (
     "; credentials in an address are used only by the process that is given it, and are never "
@@ -88,8 +88,8 @@ def address(place: Where) -> str:
 
 
 def options_of(place: str) -> dict[str, Any]:
-    """Return the fsspec options of an address: the credentials that its store had in an address, if
-    any."""
+    """Return the fsspec options of an address: any credentials for its store from an earlier
+    address."""
     protocol = protocol_of(place)
     options: dict[str, Any] = {"encoded": True} if protocol in QUERIES and "%" in place else {}
     name, password = _logins.get(store_of(place), ("", ""))
@@ -157,8 +157,8 @@ def store_of(place: str) -> tuple[str, str]:
 
 
 def open_filesystem(url: Where) -> tuple[Any, str]:
-    """Return a file system and a path in it. ``UsageError`` if not allowed, ``StorageError`` if
-    unreachable."""
+    """Return a file system and a path in it. Raises ``UsageError`` if it is not allowed,
+    ``StorageError`` if it is unreachable."""
     import fsspec
 
     url = address(url)
@@ -206,10 +206,10 @@ def reading(
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
     """Convert errors of a full, read-only, forbidden or unreachable store to a ``StorageError``
-    naming the place."""
+    that names the place."""
     try:
         yield
-    except PartirvmError:  # some are also an OSError or a TimeoutError
+    except PartirvmError:  # some of them are also an OSError or a TimeoutError
         raise
     except Exception as error:
         if not isinstance(error, OSError) and not _is_of_client(error):

@@ -10,18 +10,18 @@ depend), each array only once:
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name among those known to a ``Codec``: decoding runs no code from
-the file.
+Classes and enums are looked up by name among the types that a ``Codec`` knows: decoding runs no
+code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of
                         ``PART`` bytes
-    GROUP/NAME/…        optional: what the writer of the group adds, such as copied rows
+    GROUP/NAME/…        optional: further content from the writer, such as copied rows
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and
                         ``about``
 
-``group.json`` is written last: without it, a group is incomplete, and the next writer to this place
-replaces it. Reading takes no more memory than the stored bytes plus a second copy of the largest
-array.
+``group.json`` is written last: without it, a group is incomplete, and the next writer to this
+location replaces it. Reading takes no more memory than the stored bytes plus a second copy of the
+largest array.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ TEMPORARY_NAME = re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part")
 """Names of files that become a part or the head."""
 
 START = b'{"value":'
-"""Beginning of the first part of each group."""
+"""First bytes of the first part of each group."""
 
 Beside: TypeAlias = tuple[str, Callable[[], object]]
 """The name of a folder in a group, and a function that writes it."""
@@ -72,7 +72,7 @@ ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of the given dataclasses and enums, and of those in their field
+    """Writes and reads values of the given dataclasses and enums, and of the types in their field
     annotations."""
 
     def __init__(self, classes: Iterable[type]) -> None:
@@ -117,7 +117,7 @@ class Codec:
         write_group(*self.encode(value), location, kind, version, about, copies)
 
     def read(self, location: str, kind: str, version: int) -> Any:
-        """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for
+        """Return a group's value. Raises ``MissingDataError`` if it is damaged, ``FormatError`` for
         another kind of group."""
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
             return self.decode(*read_group(location, kind, version))
@@ -140,7 +140,7 @@ class Codec:
             if kind is dict:
                 return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
-                # ``arrays`` keeps it alive, so that its id stays unique
+                # ``arrays`` keeps it alive, so that its id remains unique
                 if id(value) not in numbers:
                     numbers[id(value)] = len(arrays)
                     arrays.append(value)
@@ -219,10 +219,10 @@ def write_group(
     about: Any = None,
     copies: Beside | None = None,
 ) -> None:
-    """Write an encoded value's JSON and arrays. An error leaves nothing behind, a kill an
-    unfinished group.
+    """Write an encoded value's JSON and arrays. An error leaves nothing behind; a killed process
+    leaves an unfinished group.
 
-    The parameters and errors are those of ``Codec.write``.
+    Parameters and errors are as for ``Codec.write``.
 
     Args:
         tree: the JSON of the value.
@@ -266,7 +266,7 @@ def _remove_unfinished(folder: Folder, copies: str) -> None:
     """Remove the group that a killed writer left without its head. Raises ``ExistsError`` for
     anything else.
 
-    The first part, by which the group is known, is removed last: this may be killed, too.
+    The first part, which identifies the group, is removed last: this process may be killed, too.
     """
     if folder.empty():
         return
@@ -286,8 +286,8 @@ def _remove_unfinished(folder: Folder, copies: str) -> None:
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON and the arrays that ``write_group`` wrote. Raises like ``Codec.read``, or a
-    decoder's error."""
+    """Return the JSON and the arrays that ``write_group`` wrote. Raises the errors of
+    ``Codec.read`` or of a decoder."""
     folder = open_folder(location)
     what = kind.removeprefix("partirvm-")
     head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")

@@ -5,10 +5,9 @@ disk, it is written to a temporary file, flushed, and renamed or linked, to surv
 Requests to other stores are atomic.
 
 If two processes ``create`` the same name, exactly one succeeds: numbered events, lease epochs and
-    group heads rely on
-this. A client may repeat a request whose reply was lost, so ``create`` then compares the object
-    with its own bytes: the
-bytes of different writers must differ, by a token, or a time and an epoch.
+group heads rely on this. A client may repeat a request whose reply was lost, so ``create`` then
+compares the object with its own bytes: different writers must write different bytes, by including a
+token, or a time and an epoch.
 """
 
 import builtins
@@ -47,7 +46,7 @@ def open_folder(location: Where) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
     location = address(location).replace(
         os.sep, "/"
-    )  # Windows has another separator but accepts this one
+    )  # Windows uses another separator but accepts this one
     if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
     filesystem, root = open_filesystem(location)
@@ -58,8 +57,8 @@ class Folder:
     """A tree of objects under relative names such as ``events/000001.json``, or the location of a
     single object.
 
-    ``location`` is what the user passed, ``path`` the path on this machine, or None in another
-    store. Methods raise builtin errors, which ``storing`` converts.
+    ``location`` is the location that the user passed, and ``path`` the path on this machine, or
+    None in another store. Methods raise builtin errors, which ``storing`` converts.
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
@@ -95,12 +94,12 @@ class Folder:
         return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """Return the bytes of an object, or only the first ``most``. Raises
+        """Return the bytes of an object, or only the first ``most`` bytes. Raises
         ``FileNotFoundError``."""
         if self.path is None:
             with self._reading(name):
                 return bytes(self._fs.cat_file(self._at(name), start=0 if most else None, end=most))
-        # without waiting for a writer: a pipe among somebody else's files has none
+        # do not wait for a writer: a pipe among someone else's files has none
         with open(
             self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | NO_WAIT)
         ) as file:
@@ -152,9 +151,9 @@ class Folder:
                 raise FileExistsError(errno.EEXIST, "already exists", self.place(name)) from error
 
     def require_exclusive(self, name: str) -> None:
-        """Create an existing object again, and raise ``StorageError`` if that succeeds: then two
-        processes could both create it, as on most fsspec file systems. Those of ``EXCLUSIVE`` leave
-        the decision to the store.
+        """Create an existing object again, and raise ``StorageError`` if that succeeds: two
+        processes could then both create it, as on most fsspec file systems. Protocols in
+        ``EXCLUSIVE`` leave the decision to the store.
         """
         if self.path is not None:
             return
@@ -195,7 +194,7 @@ class Folder:
             return bool(self._fs.isfile(self._root))
 
     def size(self) -> int:
-        """Return the bytes of the object at this place."""
+        """Return the size in bytes of the object at this place."""
         with self._reading(""):
             self._fs.invalidate_cache(self._root)
             return int(self._fs.size(self._root))
@@ -207,7 +206,7 @@ class Folder:
         return self.path.resolve().is_relative_to(other.path.resolve())
 
     def remove(self, name: str = "") -> None:
-        """Remove an object, or a folder with its contents; a no-op if it does not exist."""
+        """Remove an object, or a folder with its contents, if it exists."""
         with suppress(FileNotFoundError):
             self._fs.invalidate_cache()
             self._fs.rm(str(self._at(name)), recursive=True)
@@ -235,11 +234,11 @@ class Folder:
         return tempfile.TemporaryDirectory(prefix="partirvm-output-")
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Move a finished file or folder here, replacing what is there. ``check`` is called first
-        and may raise.
+        """Move a finished file or folder here, replacing any existing one. ``check`` is called
+        first and may raise.
 
-        If this is a local disk, ``part`` must be on it. When a folder is replaced, nothing exists
-        for a moment.
+        If this folder is on a local disk, ``part`` must be on the same disk. While a folder is
+        replaced, neither version exists for a moment.
         """
         with storing(self.location):
             if self.path is not None:
@@ -288,10 +287,10 @@ def require_replaceable(
     what : str
         What partirvm would write there, such as "a report".
     is_ours : callable
-        Returns True if partirvm wrote what is there. Anything else is never replaced, and no
-        message offers it.
+        Returns True if partirvm wrote the existing output. Anything else is never replaced, and no
+        message offers to replace it.
     overwrite : bool
-        Whether the user allowed replacing.
+        Whether the user allowed replacement.
     """
     with storing(place.location):
         if not place.exists():
@@ -309,7 +308,8 @@ def require_replaceable(
 
 
 def sync(*paths: Path) -> None:
-    """Flush files and folder entries to disk. A disk that does not support this causes no error."""
+    """Flush files and folder entries to disk. A disk that does not support flushing causes no
+    error."""
     for path in paths if os.name == "posix" else ():  # Windows cannot open folders
         handle = os.open(path, os.O_RDONLY)
         with suppress(OSError):
@@ -325,8 +325,8 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def _beside(path: Path, data: bytes) -> Iterator[Path]:
-    """Yield a flushed temporary file beside ``path``, to be renamed to it. It is removed at the
-    end."""
+    """Yield a flushed temporary file next to ``path``, to be renamed to ``path``. It is removed at
+    the end."""
     _make(path.parent)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:

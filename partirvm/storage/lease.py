@@ -6,16 +6,16 @@
     lease/000003.over.json    the holder has released the lease
 
 The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file
-with the next number, which only one can do, if the holder has released the lease, is dead (on the
-same machine, ``Process`` shows this at once), or wrote no heartbeat while watched for ``EXPIRY``
-seconds: clocks may differ, so they are not compared.
+with the next number, which only one process can do, if the holder has released the lease, is dead
+(on the same machine, ``Process`` shows this at once), or wrote no heartbeat while watched for
+``EXPIRY`` seconds: clocks may differ, so they are not compared.
 
-A process that was frozen for an hour can still write what it was about to write. The lease makes
-such writes void: each job event carries its writer's epoch and is created exclusively;
-``lease/E.json`` contains a *mark*, the number of the last event when epoch E was claimed; readers
-ignore what an older epoch wrote beyond it. ``Lease.check``, before and after each publication,
-stops a holder that has lost the lease. Events also carry the *token* of the claim, so that an event
-from another folder is detected.
+A process that was frozen for an hour can still complete a pending write. The lease makes such
+writes void: each job event carries its writer's epoch and is created exclusively; ``lease/E.json``
+contains a *mark*, the number of the last event when epoch E was claimed; readers ignore anything
+that an older epoch wrote after it. ``Lease.check``, before and after each publication, stops a
+holder that has lost the lease. Events also carry the *token* of the claim, so that an event from
+another folder is detected.
 """
 
 import os
@@ -39,7 +39,7 @@ BEAT = 3.0
 """Seconds between heartbeats."""
 
 EXPIRY = 15.0
-"""Seconds without a heartbeat after which a holder on another machine counts as gone."""
+"""Seconds without a heartbeat after which a holder on another machine is considered gone."""
 
 CLAIM = {
     "time": TIME,
@@ -84,8 +84,8 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return a process's start in Linux ticks since boot; None if it ended or is a zombie, "" if
-    unknown."""
+    """Return a process's start time in Linux ticks since boot; None if it ended or is a zombie, ""
+    if unknown."""
     with suppress(FileNotFoundError, ProcessLookupError):
         # the name in parentheses may contain any text; after the last parenthesis: state, 18
         # fields, start time
@@ -142,7 +142,7 @@ def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
         beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
-        # a network disk may be replacing it
+        # a network disk may be replacing this file
         with suppress(MissingDataError, FormatError, StorageError):
             beat = read_json(
                 folder,
@@ -161,8 +161,8 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
     """Acquire the lease; a thread writes heartbeats until the lease is released or this process
     ends.
 
-    ``mark`` is called once the old holder is certainly gone. A holder on another machine is watched
-    until it writes a heartbeat or counts as gone. Raises ``LeaseError`` if the holder is alive
+    ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched
+    until it writes a heartbeat or is considered gone. Raises ``LeaseError`` if the holder is alive
     after ``patience`` seconds, and ``StorageError`` if the store does not support leases.
     """
     seen: tuple[int, int] | None = None
@@ -187,7 +187,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 }
                 name = numbered("lease", epoch)  # may raise MissingDataError
                 claim["mark"] = mark()
-                # another process got there first, or withdrew
+                # another process claimed the epoch first, or withdrew
                 with suppress(FileExistsError, FileNotFoundError):
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
@@ -202,8 +202,8 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
 
 
 class Lease(AbstractContextManager["Lease"]):
-    """A lease epoch, held until ``release``; ``lost`` if a newer epoch was found. Heartbeats carry
-    ``doing``."""
+    """A lease epoch, held until ``release``; ``lost`` is True if a newer epoch was found.
+    Heartbeats carry ``doing``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
         self.epoch = epoch
@@ -248,7 +248,7 @@ class Lease(AbstractContextManager["Lease"]):
         """Release the lease and remove its files, for a folder that contains nothing else."""
         self.release()
         names = self._folder.list("lease")
-        if self._holds():  # then none of these names belongs to a later holder
+        if self._holds():  # in this case, none of these names belongs to a later holder
             for name in names:
                 self._folder.remove(f"lease/{name}")
             self._folder.remove_empty("lease")

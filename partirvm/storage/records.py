@@ -4,8 +4,8 @@ The schema of a JSON object maps each field that readers use to its type: an ann
 ``list[str] | None``, a ``range``, the schema of a nested object, or a tuple of alternatives. A
 field ``name?`` may be missing.
 
-Readers of DATA use only the chunk bytes, never Zarr's array metadata, so that no file chooses a
-codec. At most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
+Readers of DATA use only the chunk bytes, never Zarr's array metadata, so that no file can choose a
+codec. At most ``BLOSC_RATIO`` times a chunk's stored bytes are allocated.
 """
 
 import hashlib
@@ -55,14 +55,14 @@ def read_json(
     """Read at most ``HEAD`` bytes and verify the JSON object, of this schema, that ``to_json``
     wrote for this name.
 
-    Raises ``MissingDataError``, with a message that begins with ``missing``, if it does not exist,
-    and ``FormatError`` if it is damaged, moved or of another schema.
+    Raises ``MissingDataError``, with a message that begins with ``missing``, if the object does not
+    exist, and ``FormatError`` if it is damaged, moved or of another schema.
 
     Args:
         folder: the folder.
         name: the name of the object.
         schema: the fields that it must have.
-        missing: the beginning of the message if it does not exist.
+        missing: the beginning of the message if the object does not exist.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -100,7 +100,7 @@ def to_json(name: str, value: dict[str, Any]) -> bytes:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return a JSON value without credentials in its texts: nothing stored by partirvm contains
+    """Return a JSON value without credentials in its strings: nothing stored by partirvm contains
     any."""
     if isinstance(value, str):
         return without_credentials(value)
@@ -110,14 +110,14 @@ def _cleaned(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """Return a hash of a JSON value, which does not depend on the order of keys."""
+    """Return a hash of a JSON value that does not depend on the order of keys."""
     text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
-    """Return the numbers of ``000001.json`` … from ``first`` or the lowest. ``MissingDataError`` if
-    one is missing."""
+    """Return the numbers of the files ``000001.json`` …, from ``first`` or the lowest. Raises
+    ``MissingDataError`` if one is missing."""
     listed = listed_numbers(folder, series)
     if not listed:
         return []
@@ -135,8 +135,8 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
 
 
 def listed_numbers(folder: Folder, series: str) -> list[int]:
-    """Return the numbers of the files that a series lists, in increasing order; some may be
-    missing."""
+    """Return the numbers of the listed files of a series, in increasing order, possibly with
+    gaps."""
     matches = [re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series)]
     numbers = [
         int(match[1]) for match in matches if match and match[0] == _file_name(int(match[1]))
@@ -208,8 +208,8 @@ def _has_fields(value: dict[str, Any], schema: Schema) -> bool:
 
 
 def _is_instance(value: Any, kind: type) -> bool:
-    """Return whether a value is of a class, or a dataclass for a protocol; integers in files are
-    below ``MOST``."""
+    """Return whether a value is an instance of a class, or of a dataclass if this is a protocol;
+    integers in files are below ``MOST``."""
     if isinstance(value, bool) and kind in (int, float):
         return False
     if isinstance(value, int) and abs(value) >= MOST:
@@ -243,7 +243,7 @@ def require_format(version: Any, known: int, place: str, what: str) -> None:
         version: the format that was found.
         known: the format that this version reads.
         place: the place of the file.
-        what: what the file is, for the message.
+        what: a description of the file for the message.
     """
     if version != known:
         raise FormatError(
@@ -300,7 +300,8 @@ def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> N
     """
     import numcodecs.blosc
 
-    numcodecs.blosc.use_threads = False  # as Zarr does: Blosc's threads and the caller's do not mix
+    # as in Zarr: Blosc's threads must not mix with the caller's
+    numcodecs.blosc.use_threads = False
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     data = np.frombuffer(folder.read(name, nbytes + BLOSC_HEADER + CRC + 1), np.uint8)
     body = data[:-CRC]
