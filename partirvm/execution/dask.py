@@ -251,16 +251,18 @@ class DaskExecutor:
             waiting.clear()
             sent.clear()
 
-        def following() -> Any:
-            for thing in things[done + len(waiting) : done + AHEAD * self._cluster.n_threads]:
-                waiting.append(begin(thing))
+        def following(done: int) -> Any:
+            """Submit the tasks up to a bounded number ahead, again after a loss, and return the
+            result of the first that is waiting."""
+            ahead = slice(done + len(waiting), done + AHEAD * self._cluster.n_threads)
+            waiting.extend(begin(thing) for thing in things[ahead])
             while not self._finished([waiting[0]]):
                 report(done, len(things))
             return self._cluster.result(waiting[0])
 
         try:
             for done in range(len(things)):
-                result = self._persist(following, release)
+                result = self._persist(partial(following, done), release)
                 _release([waiting.popleft()])
                 report(done + 1, len(things))
                 yield result

@@ -40,7 +40,7 @@ from partirvm.local.cells import Cells
 from partirvm.local.kriging import Learned, LocalKernel, Panels, learned, moments
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
-from partirvm.planning.memory import bytes_of_residuals
+from partirvm.planning.memory import JUDGES, bytes_of_residuals
 from partirvm.process import in_threads
 from partirvm.strategies.instructions import FitResiduals, ResidualsFitted
 from partirvm.types import (
@@ -61,9 +61,6 @@ PARTS = 8
 FORM_ROWS = 1024
 """Maximum number of rows from which family, metric and kernel are learned. The noise is learned
 from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside near copies determine it."""
-
-CALIBRATION_ROWS = 1024
-"""Maximum number of rows for calibration."""
 
 FEWER = 0.005
 """Fall of the error that justifies more neighbours in predictions."""
@@ -139,7 +136,7 @@ def made_residuals(
         for kernel, trial in zip(kernels, trials.kernels, strict=True)
     ]
     residuals = LocalResiduals(maker.metric, tuple(kernels), 0, cells, ())
-    judges = near_rows.take(slice(CALIBRATION_ROWS))
+    judges = near_rows.take(slice(JUDGES))
     corrected, after = _calibrated(maker.request, maker.folds, residuals, judges)
     return corrected, spoils(trials.density_gain, judges.errors, after)
 

@@ -1,9 +1,9 @@
 """Compare a learned kernel with two cheap rivals on rows that neither of them used for learning.
 
-An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, as do
-boosted trees and the mean of the nearest rows. If a rival has a clearly smaller error, the function
-has structure that the kernel search has missed: the kernel is *lost*, and ``learning.escalation``
-continues the search.
+An exact process with the kernel predicts left-out rows from up to ``PROCESS_ROWS`` other rows, as
+do boosted trees and the mean of the nearest rows. If a rival has a clearly smaller error, the
+function has structure that the kernel search has missed: the kernel is *lost*, and
+``learning.escalation`` continues the search.
 
 If the fit may use local residuals, these may capture this structure (protein: error .847 with the
 kernel alone, .687 with the fit). If the kernel appears lost, its predictions are therefore
@@ -22,6 +22,7 @@ from partirvm.core.held_back import last_left_out
 from partirvm.kernels.design import Design
 from partirvm.learning.exact_process import ProcessFit, ProcessRows
 from partirvm.learning.sample import SampledRows
+from partirvm.planning.memory import PROCESS_ROWS
 from partirvm.spec.problem import Problem
 from partirvm.types import Float, Int
 
@@ -33,9 +34,6 @@ JUDGED_SHARE = 0.25
 
 LEAST_JUDGED = 100
 """Minimum number of left-out rows: fewer can detect only differences of 20 % or more."""
-
-KNOWN_ROWS = 1600
-"""Maximum number of rows from which the left-out rows are predicted."""
 
 LOST = 1.05
 """Ratio to the best rival's error above which a kernel counts as lost."""
@@ -210,4 +208,4 @@ def judge_of(
     known, new = last_left_out(order, most, JUDGED_SHARE)
     if len(new) < LEAST_JUDGED:
         return None
-    return LeftOutJudge(sample, problem, known[:KNOWN_ROWS], new, residuals)
+    return LeftOutJudge(sample, problem, known[:PROCESS_ROWS], new, residuals)

@@ -38,8 +38,8 @@ of tiles. In addition to the base memory of the process, a fit takes:
                                                        trial if these take more
 
 Class indicators share one posterior (T = 1) and take an additional 8 f K (M + P). A fit by Newton
-steps (``newton``) has C linear predictors: node is multiplied by C, and best has C in place of T. A
-pass then takes 3 C f (M + P)², and the solve 12 C f (M + P)².
+steps (``newton``) has C linear predictors: node and batch are multiplied by C, and best has C in
+place of T. A pass then takes 3 C f (M + P)², and the solve 12 C f (M + P)².
 
 If a pass computes all columns at once (``whole``), as in classification, in split-and-merge and in
 a last fit over different rows, M is 0 in these formulas and P is the number of all columns. Panels

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partirvm.local.cells import KEPT_BYTES
 from partirvm.planning.memory import (
     BATCH,
+    CELLS,
     DataShape,
     batch_elements,
     bytes_of_residuals,
@@ -170,3 +172,7 @@ def test_bytes_of_local_residuals():
     )
     assert bytes_of_residuals(9, 3000, 20)[1] == 8 * (2 * 3000 * 9 + 4096 * 20 * (20 + 9))
     assert trial_bytes(60) == 2 * 1024 * 8 * 60 * 60
+
+
+def test_the_plan_counts_the_cells_that_are_kept():
+    assert KEPT_BYTES == CELLS
