@@ -1,4 +1,4 @@
-"""Far from all vectors, the variance is that of the prior, beyond the reach of training rows."""
+"""Beyond the reach of the training rows, the variance is that of the prior."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ FAR = np.array([[30.0]])
 
 
 def curve(rng, *, scale=1.0):
-    """20 rows of a sine with little noise between −1 and 1."""
+    """Return 20 rows of a sine with little noise between −1 and 1."""
     X = np.linspace(-1, 1, 20)[:, None]
     return X, scale * (np.sin(3 * X[:, 0]) + 0.05 * rng.standard_normal(20))
 
@@ -25,7 +25,7 @@ def deviations(model, X):
 
 
 def without(model):
-    """The same model, with variances that do not depend on nearness."""
+    """Return the same model, with variances that do not depend on nearness."""
     return replace(model, reach=0.0)
 
 
