@@ -1,4 +1,4 @@
-"""Parameters have an entry in docstrings of public names, and a line in those of internal ones."""
+"""Docstrings of public names have an entry for each parameter, those of internal ones a line."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""The imports between the parts, read from the sources, and what importing the package loads."""
+"""Imports between the parts, read from the sources, and what importing the package loads."""
 
 import ast
 import graphlib

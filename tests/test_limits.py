@@ -51,7 +51,7 @@ def test_code_lines_exclude_blanks_comments_and_docstrings(source):
     assert source(DOCUMENTED).code_lines == 5
 
 
-def test_nodes_per_code_line(limits, source):
+def test_nodes_per_code_line_are_counted(limits, source):
     """``a = 1`` has five nodes: Module, Assign, Name, Store, Constant; each further line adds 4."""
     assert limits.density([source("a = 1\n")]) == 5
     assert limits.density([source("a = 1\nb = 2\n")]) == (5 + 4) / 2
@@ -85,7 +85,8 @@ def test_parallel_assignments_of_unlike_values_are_counted(limits, source, state
 
 
 def test_local_names_are_those_bound_in_the_body(limits, source):
-    """There are sixteen with those of a comprehension and an inner function, without parameters."""
+    """There are sixteen, including a comprehension's and an inner function's, without
+    parameters."""
     names = [f"name_{k}" for k in range(14)]
     body = "".join(f"    {name} = x\n" for name in names)
     inner = "    def inner():\n        fifteenth = 1\n"

@@ -98,7 +98,8 @@ ESTIMATORS = {
 
 
 def key():
-    """Return what the bits depend on: the numerical libraries and the kernels they chose here."""
+    """Return everything that the bits depend on: the numerical libraries and their chosen
+    kernels."""
     libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
     architectures = {one.get("architecture", one["internal_api"]) for one in libraries}
     simd = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])

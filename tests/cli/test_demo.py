@@ -22,7 +22,7 @@ SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neig
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
 def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys, monkeypatch):
-    """Scores are those of the saved model; with ``quiet`` nothing is shown."""
+    """The scores belong to the saved model; with ``quiet`` nothing is shown."""
     monkeypatch.setattr(demo, "FIT", SMALL)
     heights, x, y = load_terrain()
     coarse = Terrain(heights[::12, ::12], x[::12], y[::12])

@@ -176,7 +176,7 @@ def test_unusual_data_cause_warnings_and_are_fitted(desk, cli, cli_json):
     assert cli_json("evaluate", "job", "odd.zarr", "--quiet")["rmse"] == pytest.approx(0, abs=1e-12)
 
 
-def test_a_report_names_what_cannot_be_read(tour, cli, tmp_path, monkeypatch):
+def test_a_report_names_unreadable_parts(tour, cli, tmp_path, monkeypatch):
     """All other parts are present; page, JSON and error name the damaged part once."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     job = tmp_path / "job"

@@ -60,7 +60,7 @@ def test_a_fit_to_a_table_prints_the_command_to_ingest_it(tour, desk, capsys, ta
 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_are_predicted_and_scored(tour, desk, capsys, table):
-    """There is one prediction for each row of the table; scores are those of the predictions."""
+    """There is one prediction for each row of the table; the scores agree with the predictions."""
     rows = tour.test_table[300:] if table == "years/*.gz" else tour.test_table
     if table == "years":
         rows = np.concatenate([tour.test_table[300:], tour.test_table[:300]])

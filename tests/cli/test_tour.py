@@ -52,7 +52,7 @@ def test_scores_equal_those_of_predictions(tour, cli, cli_json, tmp_path):
     assert 0.9 < scores["coverage_95"] < 0.99
 
 
-def test_evaluate_counts_rows_without_a_target(tour, cli, tmp_path):
+def test_evaluate_reports_rows_without_a_target(tour, cli, tmp_path):
     table = tmp_path / "test.csv"
     lines = [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]]
     lines[:3] = [line.rpartition(",")[0] + "," for line in lines[:3]]

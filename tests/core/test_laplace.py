@@ -117,7 +117,7 @@ def test_entry_factors_equal_those_of_absent_columns(problem, seed):
 
 
 def test_pruning_moves_the_quadratic_to_zero_weight(rng):
-    """Value and slope are those of the quadratic about W with the pruned weight set to zero."""
+    """Value and slope follow from the quadratic about W with the pruned weight set to zero."""
     Phi = rng.normal(size=(80, 3))
     codes = (Phi[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(float)
     mean = np.array([[1.0], [0.3], [-0.2]])
@@ -135,7 +135,7 @@ def test_pruning_moves_the_quadratic_to_zero_weight(rng):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 def test_all_columns_may_be_pruned(likelihood):
-    """With columns of zeros, the evidence is that of equal probabilities."""
+    """With columns of zeros, the evidence equals that of equal probabilities."""
     codes = np.array([0.0, 1.0, 0.0, 1.0])
     C = 1 if likelihood == "bernoulli" else 2
     state = update(state_of(likelihood, np.zeros((4, 2)), codes, np.ones((2, C)), np.zeros((2, C))))

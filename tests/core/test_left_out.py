@@ -1,4 +1,4 @@
-"""Predictions of left-out rows equal those of fits without them."""
+"""Predictions of left-out rows equal predictions by fits without these rows."""
 
 from dataclasses import astuple, replace
 

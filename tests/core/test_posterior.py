@@ -44,7 +44,7 @@ def kind_problems(draw):
 
 @given(kind_problems())
 def test_a_well_conditioned_posterior_follows_the_equations(problem):
-    """These are eqs. 6, 12, 13, 15 and 17, and those of s and q (Tipping & Faul 2003, eqs. 19 and
+    """Eqs. 6, 12, 13, 15 and 17 hold, and those for s and q (Tipping & Faul 2003, eqs. 19 and
     22)."""
     Phi, t, alpha, beta, w, offset = problem
     statistics = dense_statistics(Phi, t[:, None], w, offset=offset)
@@ -63,7 +63,7 @@ def test_a_well_conditioned_posterior_follows_the_equations(problem):
     for i in range(len(alpha)):
         rest = np.delete(np.arange(len(alpha)), i)
         expected = sparsity_quality(Phi[:, i], Phi[:, rest], t, alpha[rest], beta, w)
-        # s = 1/Σ_ii − α_i is a difference: its rounding error is that of the larger term.
+        # s = 1/Σ_ii − α_i is a difference, with the rounding error of the larger term
         assert_allclose(s[i], expected[0], rtol=1e-8, atol=1e-12 * alpha[i])
         assert_allclose(q[i], expected[1], rtol=1e-7, atol=1e-8 * np.sqrt(expected[0]))
 
@@ -101,7 +101,7 @@ def unkind_problems(draw):
 @given(unkind_problems())
 def test_an_ill_conditioned_posterior_predicts_accurately(problem):
     """Means and deviations agree to 1e-6, the evidence to 1e-6 of its value or of N. The reference
-    inverts C (N, N), with the rounding error of βtᵀC⁻¹t."""
+    inverts C (N, N), and has the rounding error of βtᵀC⁻¹t."""
     Phi, t, alpha, beta, test, with_offset = problem
     offset = None
     if with_offset:

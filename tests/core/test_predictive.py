@@ -50,7 +50,7 @@ def test_information_equals_that_of_the_target_distribution(rng):
 
 
 @pytest.mark.parametrize(("known_noise", "known"), [(False, ()), (True, ()), (False, (1, 2))])
-def test_the_widened_covariance_and_its_degrees_of_freedom(rng, known_noise, known):
+def test_widened_covariance_and_degrees_of_freedom_follow_the_formulas(rng, known_noise, known):
     """It is Σ + J C Jᵀ over the unknown θ, with C = (information + 1/REACH²)⁻¹ and ν = 2/C_ββ."""
     Phi, t, alpha, beta = problem(rng)
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)

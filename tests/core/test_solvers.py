@@ -37,7 +37,7 @@ def start_of(Phi, t):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_auto_is_no_worse_than_either_solver(seed):
-    """Its evidence is at least that of the fixed point, and within 1e-3·N nats of that of single
+    """Its evidence is at least the fixed point's, and within 1e-3·N nats of that from single
     actions."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)

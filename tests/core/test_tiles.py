@@ -30,7 +30,7 @@ def factor(H, threads):
         return factorise(H.copy())
 
 
-def test_the_factor_of_a_large_matrix_and_its_inverse(positive):
+def test_factor_and_inverse_of_a_large_matrix_are_correct(positive):
     """LLᵀ = SHS has a unit diagonal, L is lower triangular, and LL⁻¹ = 1."""
     L, scale = factor(positive, 2)
     assert_array_equal(L, np.tril(L))

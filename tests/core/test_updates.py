@@ -222,7 +222,7 @@ def test_the_gain_of_candidates_is_the_rise_in_evidence(problem, data):
         ),
     ],
 )
-def test_when_a_fit_is_over(rng, rule, changes, expected):
+def test_a_fit_ends_for_each_reason(rng, rule, changes, expected):
     """N = 40, 3 vectors, 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends only guarded
     fits."""
     noise = changes.get("noise", 0.1)
@@ -267,7 +267,7 @@ def test_a_fixed_precision_and_its_column_are_unchanged(rng):
     assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
 
-def test_an_update_of_classes_with_priors_and_a_fixed_precision(rng):
+def test_a_class_update_uses_priors_and_a_fixed_precision(rng):
     """α follows from the sums over outputs; the prior counts once per α."""
     C = 3
     M = 4

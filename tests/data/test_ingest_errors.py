@@ -283,7 +283,7 @@ def test_every_spelling_of_a_path_uses_the_same_lease(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path):
+def test_a_writer_that_resumes_too_late_publishes_nothing(tmp_path):
     """Another writer published after this one last checked its lease."""
     place = tmp_path / "d.zarr"
     folder = Folder("d", tmp_path / "d.zarr")

@@ -66,7 +66,7 @@ def test_a_task_reads_a_part_on_a_single_threaded_cluster(client):
         assert_array_equal(inputs, X[96:128])
 
 
-def test_a_part_needs_no_client(client):
+def test_reading_a_part_needs_no_client(client):
     part = pickle.loads(pickle.dumps(source_of(client).part([2])))
     client.close()
     assert_array_equal(part.tile(2).X, X[64:96])

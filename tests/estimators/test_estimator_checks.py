@@ -59,7 +59,7 @@ def run_check(estimator, check):
 @pytest.mark.usefixtures("quick_learning")
 @QUIET
 @parametrize_with_checks([*QUICK])
-def test_scikit_learns_checks(estimator, check):
+def test_scikit_learns_checks_pass(estimator, check):
     """All checks in ``sklearn.utils.estimator_checks`` run with a given width."""
     run_check(estimator, check)
 
@@ -82,7 +82,7 @@ def test_a_row_of_weight_two_equals_two_rows_for_classes(options):
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
 
 
-def test_a_clone_has_the_client_and_a_pickle_has_none():
+def test_clones_keep_the_client_and_pickles_do_not():
     model = RVMRegressor(client=object())
     assert clone(model).client is model.client
     assert pickle.loads(pickle.dumps(model)).client is None

@@ -59,7 +59,7 @@ def test_constant_noise_is_not_fitted_as_local_noise():
 
 
 def test_the_mean_equals_that_of_weighted_rows():
-    """μ and Σ equal those of rows weighted by the noise factor to the power −½ (naive formulas)."""
+    """μ and Σ equal a fit to rows weighted by the noise factor to the power −½ (naive formulas)."""
     X, y = rows(150)
     w = default_rng(3).choice([0.5, 2.0], 150)
     model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_

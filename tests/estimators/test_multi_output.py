@@ -31,7 +31,7 @@ def several(n=400, seed=0):
     "strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"})
 )
 def test_several_targets_share_vectors_according_to_the_dense_formulas(strategy):
-    """There are one design and one α; each target has its own weights, noise, predictions and
+    """Design and α are shared; each target has its own weights, noise, predictions and
     deviations."""
     X, f, y = several()
     w = default_rng(1).uniform(0.5, 2.0, len(X))

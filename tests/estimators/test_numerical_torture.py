@@ -124,7 +124,7 @@ def test_values_beyond_double_precision_are_refused(X_scale, y_scale, shift, mes
 
 
 @pytest.mark.slow
-def test_many_classes_in_few_rows_warn_or_are_refused():
+def test_many_classes_in_few_rows_give_a_warning_or_are_refused():
     """18 classes in 30 rows give a warning about rare classes; 25 in 30 are refused with advice."""
     X = default_rng(0).normal(size=(30, 2))
     y = np.arange(30)

@@ -201,7 +201,7 @@ def test_a_killed_worker_is_lost_and_a_retired_one_is_not(data):
         runner.close()
 
 
-def test_a_cancelled_request_is_a_cluster_error(one_worker):
+def test_a_cancelled_request_raises_a_cluster_error(one_worker):
     """Stopping a worker cancels its client's calls."""
 
     async def cancelled():
@@ -308,7 +308,7 @@ def test_a_cancelled_poll_has_no_reply(one_worker, monkeypatch):
     assert monitor._events_of("tcp://10.0.0.5:1") == ()
 
 
-def test_a_stopped_worker_is_an_error_before_a_fit(one_worker, monkeypatch):
+def test_a_stopped_worker_raises_an_error_before_a_fit(one_worker, monkeypatch):
     """The error is raised after the reply timeout, not when the scheduler gives up the worker."""
     (pid,) = one_worker.run(os.getpid).values()
     monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
@@ -323,7 +323,7 @@ def test_a_stopped_worker_is_an_error_before_a_fit(one_worker, monkeypatch):
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_closed_client_is_a_cluster_error(one_worker, data, tmp_path):
+def test_a_closed_client_raises_a_cluster_error(one_worker, data, tmp_path):
     """It is closed before a fit is submitted, before an executor is created, or in a pass."""
     address = one_worker.scheduler.address
     client = Client(address, set_as_default=False)

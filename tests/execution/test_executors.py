@@ -78,7 +78,7 @@ def test_an_error_in_a_task_is_raised_unchanged(executor, tmp_path):
 
 
 def test_the_machine_reports_threads_memory_and_limit(executor):
-    """The limit is the given one or that of the process."""
+    """The limit is the given one, or the limit of the process."""
     machine = executor.machine(None)
     assert machine.threads >= 1
     assert 10 << 20 < machine.base < machine.limit

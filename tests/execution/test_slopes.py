@@ -89,7 +89,7 @@ def assert_evidence_and_slopes(point, kernel, design, X, targets, w):
 @pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
 @pytest.mark.parametrize("sampled", [False, True])
 def test_slopes_for_one_target_are_differences_of_the_evidence(rng, case, sampled):
-    """α and β are those of the evaluation, with weights and bias, over all rows or a sample."""
+    """α and β come from the evaluation, with weights and bias, over all rows or a sample."""
     X, y, w = rows(rng)
     problem, design = problem_of(case.kernel, X, y)
     subset = np.flatnonzero(rng.random(N) < 0.6) if sampled else None

@@ -157,7 +157,7 @@ def test_an_operation_that_no_format_supports_is_refused(form, tmp_path):
         getattr(model_of(Unknown()), form)(tmp_path / "model.h")
 
 
-def test_functions_are_refused(tmp_path):
+def test_functions_cannot_be_exported(tmp_path):
     kernel = kernels.FunctionKernel(lambda points, centres: points @ centres.T)
     with pytest.raises(UsageError, match="kernel 'function' cannot be exported"):
         model_of(kernel).to_numpy(tmp_path / "model.npz")

@@ -55,8 +55,7 @@ def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
 
 
 def test_gradients_of_level_effects(rng):
-    """The derivative is 0 for a code, and that of its effects for a number; the effects are flat
-    beyond ±4."""
+    """The derivative by a code is 0, by a number that of its effects, which are flat beyond ±4."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
     numbers = np.array([0, 2])
     moments = np.array([[0.5, -0.2], [1.5, 0.7]])

@@ -185,7 +185,7 @@ def test_a_cancelled_job_cannot_be_resumed(data, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")
-def test_a_done_job_cannot_be_cancelled_or_resumed_without_a_change(data, tmp_path):
+def test_a_finished_job_cannot_be_cancelled_or_resumed_unchanged(data, tmp_path):
     """The error names what would have to change."""
     jobs.fit(data, str(tmp_path / "job"), REQUEST)
     job = open_job(tmp_path / "job")

@@ -154,7 +154,7 @@ TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_s
     some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"}),
 )
 def test_every_strategy_uses_both_widths(strategy):
-    """P functions of P // K rows join at a time; the evidence is that of the final columns."""
+    """P functions of P // K rows join at a time; the evidence is computed for the final columns."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(150, 2))  # hills as wide as the map, and a steep one
     y = np.sin(X[:, 0]) + 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=150)

@@ -66,7 +66,7 @@ def test_an_error_is_not_hidden_by_loss_events(tmp_path):
 
 
 def test_the_state_counts_losses_and_restarts():
-    """The counts are those of the last attempt: a resume starts from zero."""
+    """Losses in the last attempt are counted: a resume starts from zero."""
     request = {"time": 0.0, "parameters": {}, "scheduler": SCHEDULER}
     events = [running(1.0), losses(5.0, 2), running(6.0), losses(9.0, 3)]
     assert lost_workers_of(fold(events, request)) == {"workers": 5, "last": 7.0, "restarts": 1}

@@ -119,7 +119,7 @@ def test_gradients_in_the_inputs_equal_finite_differences(rng, case):
 
 
 @kernels
-def test_logarithms_of_parameters_rescaling_and_relevances(case):
+def test_log_parameters_rescaling_and_relevances_are_consistent(case):
     """``with_logs`` is the inverse of ``logs``; zeros remain zero; a factor changes only gamma."""
     kernel = case.kernel
     again = kernel.with_logs(kernel.logs)

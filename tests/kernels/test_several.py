@@ -43,7 +43,7 @@ def phi(design, X):
     return np.hstack([np.ones((len(X), 1)), values])
 
 
-def test_a_row_offers_a_column_for_each_kernel(rng):
+def test_a_row_proposes_a_column_for_each_kernel(rng):
     """Labels are row·K + kernel; the peak of a column is k(z, z)."""
     design = made(rng)
     X = rng.normal(size=(40, D))

@@ -88,7 +88,7 @@ def test_unscaled_features_have_gammas_proportional_to_their_variances():
 
 
 def test_widths_per_feature_must_gain_more_than_a_standard_error():
-    """The standard error is that of the mean gain; recorded errors are roots of means."""
+    """The standard error is computed for the mean gain; recorded errors are roots of means."""
     gain = np.array([1.0, -1.0, 1.0, 0.0])  # mean .25, standard error √.6875 / 2 = .41
     for more, form in ((0.1, ONE), (0.2, EACH)):
         found = choose(np.array([4.0 + gain + more, np.full(4, 4.0)]), ONE)

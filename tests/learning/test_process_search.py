@@ -47,7 +47,7 @@ def waves(n, d=4, seed=0, noise=0.1):
 
 
 def test_a_product_of_waves_is_found():
-    """Neither feature explains anything by itself; the fitted noise is that of the data."""
+    """Neither feature explains anything by itself; the fitted noise agrees with the data."""
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths")
     gamma = np.array(line.kernel["gamma"])

@@ -84,7 +84,8 @@ class StudentFit(PassFit):
 
 @dataclass(frozen=True)
 class StudentLikelihood(GaussianLikelihood):
-    """A numeric target with t-distributed noise; the evidence is that of the weighted rows."""
+    """A numeric target with t-distributed noise; the evidence is computed from the weighted
+    rows."""
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)

@@ -201,7 +201,7 @@ def test_neighbours_have_the_same_category():
 
 
 @pytest.mark.slow
-def test_a_family_may_be_given():
+def test_the_kernel_family_can_be_chosen():
     for family in CORRELATIONS:
         model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10, family=family)).fit(
             *rough(150)

@@ -56,7 +56,7 @@ def test_each_target_has_smaller_errors_and_calibrated_deviations(fitted):
 
 
 def test_intervals_for_each_target_cover(fitted):
-    """The history counts those of held-out rows; other kinds need a single target."""
+    """The history counts coverage on held-out rows; other kinds need a single target."""
     (X, Y) = NEW
     model = fitted.model_
     for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):

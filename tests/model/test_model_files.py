@@ -56,7 +56,7 @@ def test_a_saved_model_has_the_same_bits(place, m, bias):
 
 
 def test_a_missing_value_is_the_mean_with_a_larger_deviation():
-    """The variance includes that of means with the values at the vectors, if gamma is not 0."""
+    """It includes the variance of the means for the values at the vectors, if gamma is not 0."""
     model = made()
     X = default_rng(1).normal(size=(4, 3))
     gaps = X.copy()
@@ -215,7 +215,7 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
         ),
     ],
 )
-def test_impossible_rows_are_refused(X, says):
+def test_invalid_rows_are_refused(X, says):
     with pytest.raises(DataError, match=says):
         made().predict(X)
 

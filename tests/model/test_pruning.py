@@ -102,7 +102,7 @@ def test_evidence_error_and_weights_equal_those_from_all_rows(rows, case, tmp_pa
 
 
 def test_each_deletion_has_the_least_loss(rng):
-    """The loss is that of log N(t | 0, C), summed over outputs that share Σ."""
+    """The loss is measured in log N(t | 0, C), summed over outputs that share Σ."""
     Phi = rng.normal(size=(40, 9))
     t = rng.normal(size=(40, 2))
     alpha = rng.uniform(0.1, 9.0, 9)

@@ -156,7 +156,7 @@ def test_errors_do_not_show_credentials(server, tmp_path, monkeypatch, capsys):
         assert_no_secret(printed.out, printed.err, folder=tmp_path)
 
 
-def test_the_credentials_of_a_refused_store_belong_in_the_environment(server, tmp_path):
+def test_refused_stores_advise_credentials_in_the_environment(server, tmp_path):
     with pytest.raises(StorageError, match=r"403.*never stored: set them in the environment"):
         ingest(f"http://{server}/t.csv", tmp_path / "d.zarr", target="y")
 

@@ -122,7 +122,7 @@ def test_a_batch_is_as_large_as_the_free_memory_allows(shape, candidates, thread
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).peak - alone > spare
 
 
-def test_bytes_of_the_stages_after_the_rounds():
+def test_bytes_of_the_stages_after_the_rounds_follow_the_table():
     """Neighbours are learned and judged with records of 9 numbers; with 60 features the metric
     takes most."""
     shape = DataShape(3000, 5, 1, 1000)

@@ -226,7 +226,7 @@ def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
     assert report.startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
 
 
-def test_hostile_text_is_shown_as_text(fitted):
+def test_hostile_text_is_escaped(fitted):
     """The page contains no element from it."""
     job = fitted("working-set")
     plan = {**job.plan, "notes": [HOSTILE], "text": f"work        {HOSTILE}"}

@@ -146,7 +146,7 @@ def test_a_classifier_draws_its_diagnostics(K):
 
 
 @pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
-def test_the_page_of_a_job_shows_diagnostics_without_data(kind, tmp_path):
+def test_a_jobs_page_shows_diagnostics_without_data(kind, tmp_path):
     """They come from held-out rows, counted once, or from left-out rows."""
     rng = default_rng(0)
     X = rng.uniform(-3, 3, (400, 2))

@@ -111,7 +111,7 @@ def merge(progress):
     progress.on_record({**ENTRY, "kind": "final", "seconds": 4.0})
 
 
-def test_parts_that_leave_a_model_get_a_line():
+def test_parts_that_leave_a_model_have_a_line():
     """The heuristic has no line; the table begins with the last fit."""
     stream = io.StringIO()
     with Progress(stream) as progress:

@@ -80,7 +80,7 @@ def test_the_status_of_every_strategy_shows_its_facts(strategy, history, rounds,
 
 
 def test_the_status_describes_local_residuals():
-    """Training error and noise are then those of the vectors."""
+    """Training error and noise then refer to the model without local residuals."""
     gains = "-18%, log density +0.03 nats per row"
     would = (
         f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a "
@@ -153,7 +153,7 @@ def test_the_histories_in_these_tests_have_the_drivers_keys(folder):
     assert set(open_job(str(folder / "classes")).state().history[-1]) >= set(histories.entry(1.0))
 
 
-def test_a_table_of_jobs_names_their_measures(folder):
+def test_a_table_of_jobs_names_the_error_measures(folder):
     """A job without a fit has none, and an unreadable job has the same number of cells."""
     classes = open_job(str(folder / "classes")).progress()
     keys = list(QUANTITIES)

@@ -31,7 +31,7 @@ def planted(n_levels, n, spread, seed):
     [pytest.param(3, marks=pytest.mark.slow), 8, pytest.param(12, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_few_levels_with_large_effects_are_fitted(n_levels, seed):
+def test_a_few_levels_with_large_effects_are_fitted(n_levels, seed):
     """The effects are 0, 1, 2, … with noise of sd .1: the error equals the noise."""
     rng = default_rng(seed)
     codes = rng.integers(0, n_levels, 600)

@@ -105,7 +105,7 @@ def last_passes(simulator):
     return [type(pass_) for pass_ in simulator.turns[-2]]
 
 
-def test_precise_statistics_need_no_residual_pass(monkeypatch):
+def test_precise_statistics_do_not_need_a_residual_pass(monkeypatch):
     """σ² is MacKay's estimate from the residuals of all rows."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
     simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
@@ -230,7 +230,7 @@ def test_draws_smaller_than_the_number_of_classes_take_turns(K, count, shuffled)
 
 @given(classes(), st.integers(1, 40), st.integers(0, 3), st.booleans())
 def test_stratified_partitions_contain_each_row_once(problem, size, seed, shuffled):
-    """Their sizes, and those of each class, differ by at most one."""
+    """The sizes of partitions, and of classes in them, differ by at most one."""
     codes, K = problem
     count = -(-len(codes) // size)
     parts = [

@@ -74,7 +74,7 @@ def test_a_limit_above_the_number_of_vectors_changes_nothing():
     assert_array_equal(bound.predict(X), free.predict(X))
 
 
-def test_a_limit_holds_with_two_kernels():
+def test_the_limit_holds_with_two_kernels():
     """Rounds need two columns per row."""
     X, y = waves(100)
     model = RVMRegressor(

@@ -190,7 +190,7 @@ def test_a_pool_from_a_row_sample_is_scaled_up(rng):
         ({"partition_size": 10, "max_rounds": 2}, Termination.ROUNDS),
     ],
 )
-def test_how_a_working_set_ends(limits, reason):
+def test_a_working_set_ends_at_each_limit(limits, reason):
     """It has used all rows, or reaches a limit of vectors, memory or rounds; the last round is one
     solve."""
     exhausts = reason is Termination.EXHAUSTED
