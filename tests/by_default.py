@@ -1,4 +1,4 @@
-"""Cases that run by default; the others are marked ``slow``."""
+"""Selection of the cases that run by default; the others are marked ``slow``."""
 
 from collections.abc import Container, Iterable
 from typing import Any
@@ -8,13 +8,13 @@ from hypothesis import settings
 
 
 def examples(number: int) -> int:
-    """This number of examples of hypothesis, 300 in its profile ``thorough``."""
+    """Return this number of hypothesis examples, or 300 in the profile ``thorough``."""
     return 300 if settings.default.max_examples == 300 else number
 
 
 def some(cases: Iterable[Any], default: Container[Any]) -> list[Any]:
-    """The cases of ``parametrize``; those that are not among ``default`` are slow. A tuple is a
-    case of several values.
+    """Return the cases for ``parametrize``; those that are not in ``default`` are slow. A tuple is
+    a case of several values.
 
     >>> [len(case.marks) for case in some(["a", "b"], {"a"})]
     [0, 1]

@@ -1,4 +1,4 @@
-"""Clusters of worker processes over TCP."""
+"""Clusters of worker processes that communicate over TCP."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from waiting import wait_for
 
 @contextmanager
 def cluster(n_workers: int) -> Iterator[Any]:
-    """The client of a ``LocalCluster`` of this many processes with one thread each."""
+    """Yield the client of a ``LocalCluster`` of this many processes with one thread each."""
     from distributed import Client, LocalCluster
 
     how = {
@@ -32,13 +32,13 @@ def cluster(n_workers: int) -> Iterator[Any]:
 
 
 def free_port() -> str:
-    """A free port."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return str(listening.getsockname()[1])
 
 
 class Processes:
-    """A scheduler and workers of one thread, each a process; ``options`` are those of workers."""
+    """A scheduler and single-threaded worker processes; ``options`` apply to the workers."""
 
     def __init__(self, folder: Path, n_workers: int, *options: str, **environment: str) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Settings of hypothesis, and fixtures that several folders share."""
+"""Settings for hypothesis, and fixtures that several folders share."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 collect_ignore_glob = ["*conftest.py"]
-"""Files of this name in several folders cannot all be searched for doctests."""
+"""Several folders have a file of this name, and doctests cannot be collected from all of them."""
 
 settings.register_profile(
     "partirvm",
@@ -38,23 +38,22 @@ QUIET = {
     "ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
 }
 QUIET["WORKER__MULTIPROCESSING_METHOD"] = "forkserver"
-"""Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and
-monitors would take, and its workers import Dask once."""
+"""Settings for Dask: profilers and monitors take most of the time of an idle cluster and are off;
+each worker imports Dask once."""
 
 os.environ.setdefault(
     "OMP_WAIT_POLICY", "PASSIVE"
-)  # boosting of several processes would take turns at busy waiting
+)  # boosting in several processes would waste time on busy waiting
 
 for name, value in QUIET.items():
     os.environ.setdefault(f"DASK_DISTRIBUTED__{name}", value)
 
 FREE_BYTES = 4 << 30
-"""Bytes that a file system in memory must have free to hold the files of the tests."""
+"""Bytes that must be free in an in-memory file system to hold the test files."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the files of tests in memory if there is enough of it: processes do not wait for a
-    disk."""
+    """Keep test files in memory if enough is free, so that processes do not wait for a disk."""
     memory = Path("/dev/shm")
     if (
         config.option.basetemp is None
@@ -65,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 TOGETHER = ("tests/execution", "tests/faults", "tests/objects")
-"""Folders of which each is one unit for xdist: their tests share clusters, servers and undisturbed
+"""Folders that are each one unit for xdist: their tests share clusters, servers and undisturbed
 jobs."""
 
 FIRST = (
@@ -77,12 +76,12 @@ FIRST = (
     "tests/learning",
     "tests/report",
 )
-"""Where the longest units are: they run first, so that processes end at about the same time."""
+"""The longest units: they run first, so that processes end at about the same time."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadfile``: units of ``TOGETHER`` and of files, in the order of the tests."""
+    """With ``--dist loadfile``, distribute units of ``TOGETHER`` and files in the tests' order."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -96,7 +95,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order tests by the place of their unit in ``FIRST``."""
+    """Order tests by the position of their unit in ``FIRST``."""
     items.sort(
         key=lambda item: next(
             (k for k, unit in enumerate(FIRST) if item.nodeid.startswith(unit)), len(FIRST)
@@ -106,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
-    """Search no module of tests for doctests: each would be collected twice."""
+    """Do not collect doctests from test modules: each module would be collected twice."""
     found = yield
     return [
         each
@@ -117,7 +116,7 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk():
-    """No test loses power: this process need not wait for what it flushes."""
+    """Skip waiting for flushes: no test simulates a power failure."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda handle: None)
         yield
@@ -132,27 +131,27 @@ def one_blas_thread() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def numbers_of_every_run() -> None:
-    """Seed NumPy's global generator, from which estimators without ``random_state`` draw."""
+    """Seed NumPy's global generator, which estimators without ``random_state`` use."""
     np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.fixture(scope="session")
 def one_worker() -> Iterator[Any]:
-    """A client of a cluster of one worker with one thread; tests leave it as they found it."""
+    """Yield a client of a cluster of one worker with one thread, which tests leave unchanged."""
     with cluster(1) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
 def three_workers() -> Iterator[Any]:
-    """A client of a cluster of three workers with one thread; tests leave it as they found it."""
+    """Yield a client of a cluster of three workers with one thread, which tests leave unchanged."""
     with cluster(3) as client:
         yield client
 
 
 @pytest.fixture(params=["folder", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A place for a job or a model, of each kind of store."""
+    """Return a location for a job or a model, in each kind of store."""
     if request.param == "folder":
         yield str(tmp_path / "deep" / "job")
     else:
@@ -165,7 +164,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_to_all(tmp_path: Path) -> Path:
-    """``tmp_path``, open with its parents to a process without rights."""
+    """Return ``tmp_path``, made accessible, like its parents, to an unprivileged process."""
     for folder in (tmp_path, *tmp_path.parents):
         mode = folder.stat().st_mode
         if mode & 0o005 != 0o005:
@@ -175,7 +174,7 @@ def open_to_all(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learn default kernels in fewer steps and from fewer rows: hundreds of fits do so."""
+    """Learn default kernels in fewer steps and from fewer rows: hundreds of fits learn one."""
     monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
     monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
     monkeypatch.setattr("partirvm.learning.left_out_judge.LEAST_JUDGED", 10**9)
@@ -184,5 +183,5 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """A generator with a fixed seed."""
+    """Return a generator with a fixed seed."""
     return np.random.default_rng(20260801)

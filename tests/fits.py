@@ -1,4 +1,4 @@
-"""Statistics and states of dense fits, for the tests of what works with them."""
+"""Statistics and states of dense fits, for tests of code that uses them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,8 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 
 
 def statistics_of(Phi, t, w=None, labels=None, offset=None):
-    """The statistics of all columns, of the residual target t − Φ·offset if there is an offset."""
+    """Return the statistics of all columns, for the residual target t − Φ·offset if there is an
+    offset."""
     t = t.reshape(len(t), -1)
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     if offset is not None:
@@ -21,7 +22,7 @@ def statistics_of(Phi, t, w=None, labels=None, offset=None):
 
 
 def dense_statistics(Phi, t, w=None, labels=None, offset=None):
-    """The same, entry by entry from the definitions; t is (N, T)."""
+    """Return the same statistics, entry by entry from the definitions; t is (N, T)."""
     n, m = Phi.shape
     labels = np.arange(m) if labels is None else labels
     offset = np.zeros((m, t.shape[1])) if offset is None else offset
@@ -32,6 +33,7 @@ def dense_statistics(Phi, t, w=None, labels=None, offset=None):
 
 
 def assert_evidence(fit, Phi, t, **tolerance):
-    """The log evidence of a fit is that of its columns, α and β (Tipping 2001, eq. 15)."""
+    """Assert that the log evidence of a fit follows from its columns, α and β (Tipping 2001, eq.
+    15)."""
     expected = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
     assert_allclose(fit.log_evidence, expected, **tolerance)

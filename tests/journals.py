@@ -1,4 +1,4 @@
-"""Journals with checkpoints, what runs leave, the request of a job, and rows of DATA."""
+"""Journals with checkpoints, results of runs, a job's request, and rows of DATA."""
 
 import pickle
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from partirvm.fit.driver import MemoryJournal
 
 TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
-"""Fields of a line of history that depend on clocks, memory and stores, not on the fit."""
+"""Fields of a history line that depend on clocks, memory and stores, not on the fit."""
 
 DATA = {"n_rows": 9, "n_features": 2, "hashes": [], "about": "", "moments": ""}
 REQUEST = {
@@ -19,11 +19,12 @@ REQUEST = {
     "versions": {},
 }
 REQUEST |= {"parameters": {"kernel": "gaussian", "basis": None}}
-"""The request of a job, with default options."""
+"""A job's request with default options."""
 
 
 class Recorder(MemoryJournal):
-    """Keeps every checkpoint as bytes, with the number of lines before it and the model then."""
+    """Keeps each checkpoint as bytes, with the number of lines before it and the model at that
+    time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class Recorder(MemoryJournal):
 
 
 def left(journal: Any) -> tuple[Any, ...]:
-    """The bits of the model, and the lines of history without times and bytes."""
+    """Return the bits of the model, and the history lines without times and bytes."""
     lines = [
         {name: repr(value) for name, value in line.items() if name not in TIMES}
         for line in journal.history
@@ -54,7 +55,7 @@ def left(journal: Any) -> tuple[Any, ...]:
 
 
 def contents(source: Any) -> np.ndarray:
-    """Inputs and targets (N, d + T) of DATA in the order of their table; all tiles are verified."""
+    """Return inputs and targets (N, d + T) of DATA in table order; verify all tiles."""
     source.verify()
     tiles = [source.tile(number) for number in range(source.n_tiles)]
     order = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])

@@ -1,5 +1,4 @@
-"""All kernels for three features, each with its formula for every pair, for all tests of
-kernels."""
+"""All kernels for three features, each with its pairwise formula, for all kernel tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,27 +29,27 @@ D = 3
 
 
 def cauchy(X, Z):
-    """1/(1 + ‖x − z‖²): a kernel that a user names as ``kernel_cases:cauchy``."""
+    """Return 1/(1 + ‖x − z‖²), a kernel that a user names as ``kernel_cases:cauchy``."""
     return 1 / (1 + (np.abs(X[:, None] - Z[None]) ** 2).sum(axis=-1))
 
 
 def narrow(X, Z):
-    """No kernel: it returns points of the wrong shape."""
+    """Return points of the wrong shape, so that this is not a kernel."""
     return X
 
 
 def unknown(X, Z):
-    """No kernel: its values are NaN."""
+    """Return NaN, so that this is not a kernel."""
     return np.full((len(X), len(Z)), np.nan)
 
 
 def matern(nu, gamma):
-    """scikit-learn's Matérn kernel of length scales 1/√gamma."""
+    """Return scikit-learn's Matérn kernel with length scales 1/√gamma."""
     return lambda X, Z: Matern(length_scale=1 / np.sqrt(gamma), nu=nu)(X, Z)
 
 
 def spline(X, Z):
-    """Tipping (2001), eq. 29, as it is printed."""
+    """Return the kernel in Tipping (2001), eq. 29, as printed."""
     x = X[:, None]
     z = Z[None]
     least = np.minimum(x, z)
@@ -58,7 +57,7 @@ def spline(X, Z):
 
 
 def categorical(*gamma):
-    """exp(−Σ_j gamma_j [x_j ≠ z_j])."""
+    """Return exp(−Σ_j gamma_j [x_j ≠ z_j])."""
     return lambda X, Z: np.exp(-(np.array(gamma) * (X[:, None] != Z[None])).sum(axis=-1))
 
 
@@ -66,8 +65,8 @@ def categorical(*gamma):
 class Case:
     """A kernel for ``D`` features and its formula for points (n, d) and centres (m, d).
 
-    ``distant`` kernels depend on x − z alone, ``unit`` ones lie between 0 and 1, ``mercer`` ones
-    are positive semi-definite; ``relevances`` is what they say of ``D`` features.
+    ``distant`` kernels depend only on x − z, ``unit`` kernels lie between 0 and 1, ``mercer``
+    kernels are positive semi-definite; ``relevances`` are the relevances of the ``D`` features.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Case:
 
 
 def falling(name, kernel, twin, relevances):
-    """A kernel that falls from 1 with the distance."""
+    """Return a kernel that decreases from 1 with the distance."""
     return Case(name, kernel, twin, distant=True, unit=True, relevances=relevances)
 
 
@@ -174,12 +173,12 @@ CASES = [
     Case("named function", FunctionKernel("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
     Case("callable", FunctionKernel(cauchy), cauchy, distant=True, unit=True),
 ]
-"""Every kernel at least once."""
+"""Cases with every kernel at least once."""
 
 
 def slopes(function, kernel, step):
-    """∂ function(kernel) / ∂ log parameter (p,), by differences of fourth order, 0 for a parameter
-    of 0."""
+    """Return ∂ function(kernel) / ∂ log parameter (p,) from fourth-order differences; 0 for a
+    parameter of 0."""
     found = np.zeros(len(kernel.logs))
     for k in np.flatnonzero(np.isfinite(kernel.logs)):
         ends = kernel.logs + step * np.outer([1, -1, 2, -2], np.eye(len(found))[k])
@@ -189,7 +188,7 @@ def slopes(function, kernel, step):
 
 
 NAMED = [case for case in CASES if case.name != "callable"]
-"""Cases that have a spec."""
+"""Cases with a spec."""
 
 IMPOSSIBLE = {
     "gaussian": [
@@ -248,4 +247,4 @@ IMPOSSIBLE = {
         ),
     ],
 }
-"""For every kernel by name: fields of a spec that cannot be."""
+"""Fields of a spec that are impossible, for every kernel by name."""

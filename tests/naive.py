@@ -1,9 +1,9 @@
-"""The mathematics of an RVM in short dense formulas, for comparison. Nothing here is fast.
+"""The mathematics of an RVM in short dense formulas, for comparison. Speed does not matter here.
 
 Notation of Tipping (2001): Φ (N, M) the design, t (N,) or (N, T) targets, α (M,) prior precisions,
 β = σ⁻² the noise precision, w (N,) precision weights of the rows (a row's noise variance is 1/(βw);
 a weight of zero is an absent row). "C" is the covariance of the targets, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15);
-what follows from it is accurate even where ΦᵀΦ is singular.
+quantities derived from it are accurate even where ΦᵀΦ is singular.
 """
 
 from itertools import pairwise
@@ -15,47 +15,47 @@ from scipy.special import expit, logsumexp
 
 
 def gaussian(X, Z, gamma):
-    """k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²), by differences of every pair."""
+    """Return k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²), from the difference of every pair."""
     differences = X[:, None, :] - Z[None, :, :]
     return np.exp(-(np.broadcast_to(gamma, X.shape[1:]) * differences**2).sum(axis=-1))
 
 
 def rmse(one, other):
-    """The root mean square difference."""
+    """Return the root mean square difference."""
     return np.sqrt(np.mean((one - other) ** 2))
 
 
 def present(w, *arrays):
-    """The arrays without the rows of zero weight, and the weights without them."""
+    """Return the arrays without rows of zero weight, and the remaining weights."""
     keep = w > 0
     return *(array[keep] for array in arrays), w[keep]
 
 
 def ones(Phi, w):
-    """The weights, all 1 unless given."""
+    """Return the weights, all 1 unless given."""
     return np.ones(len(Phi)) if w is None else w
 
 
 def gram(Phi, t, w=None):
-    """ΦᵀWΦ, ΦᵀWt and the diagonal of tᵀWt."""
+    """Return ΦᵀWΦ, ΦᵀWt and the diagonal of tᵀWt."""
     W = np.diag(ones(Phi, w))
     return Phi.T @ W @ Phi, Phi.T @ W @ t, np.diagonal(t.T @ W @ t)
 
 
 def posterior(Phi, t, alpha, beta, w=None):
-    """Σ = (βΦᵀWΦ + A)⁻¹ and μ = βΣΦᵀWt (eqs. 6, 12 and 13)."""
+    """Return Σ = (βΦᵀWΦ + A)⁻¹ and μ = βΣΦᵀWt (eqs. 6, 12 and 13)."""
     W = np.diag(ones(Phi, w))
     Sigma = np.linalg.inv(beta * Phi.T @ W @ Phi + np.diag(alpha))
     return beta * Sigma @ Phi.T @ W @ t, Sigma
 
 
 def covariance(Phi, alpha, beta, w=None):
-    """C = β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15), all weights positive."""
+    """Return C = β⁻¹W⁻¹ + ΦA⁻¹Φᵀ (eq. 15); all weights are positive."""
     return np.diag(1 / (beta * ones(Phi, w))) + (Phi / alpha) @ Phi.T
 
 
 def log_evidence(Phi, t, alpha, beta, w=None):
-    """log N(t | 0, C) over the rows of non-zero weight (eq. 15)."""
+    """Return log N(t | 0, C) over the rows of non-zero weight (eq. 15)."""
     Phi, t, w = present(ones(Phi, w), Phi, t)
     L = cholesky(covariance(Phi, alpha, beta, w), lower=True)
     white = np.linalg.solve(L, t)
@@ -63,13 +63,14 @@ def log_evidence(Phi, t, alpha, beta, w=None):
 
 
 def predict(rows, Phi, t, alpha, beta, w=None):
-    """Mean φᵀμ and noisy variance 1/β + φᵀΣφ at design rows (eqs. 21 and 22)."""
+    """Return mean φᵀμ and noisy variance 1/β + φᵀΣφ at design rows (eqs. 21 and 22)."""
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
     return rows @ mu, 1 / beta + np.einsum("nm,mk,nk->n", rows, Sigma, rows)
 
 
 def predict_by_rows(rows, Phi, t, alpha, beta, w=None):
-    """The same in N × N form: mean kᵀC⁻¹t, variance 1/β + φᵀA⁻¹φ − kᵀC⁻¹k with k = ΦA⁻¹φ."""
+    """Do the same as ``predict`` in N × N form: mean kᵀC⁻¹t, variance 1/β + φᵀA⁻¹φ − kᵀC⁻¹k, k =
+    ΦA⁻¹φ."""
     Phi, t, w = present(ones(Phi, w), Phi, t)
     factor = cho_factor(covariance(Phi, alpha, beta, w))
     k = (Phi / alpha) @ rows.T
@@ -79,7 +80,7 @@ def predict_by_rows(rows, Phi, t, alpha, beta, w=None):
 
 
 def predict_augmented(rows, heights, extra, Phi, t, alpha, beta, precision, w=None):
-    """``predict`` of each row by a separate RVM with one more column: ``extra`` (N, G) at the
+    """``predict`` each row by a separate RVM with one extra column: ``extra`` (N, G) at the
     training rows, ``heights`` (G,) at the row, prior precision ``precision`` (G,) (Rasmussen &
     Quiñonero-Candela 2005)."""
     predictions = []
@@ -91,19 +92,20 @@ def predict_augmented(rows, heights, extra, Phi, t, alpha, beta, precision, w=No
 
 
 def determinedness(Phi, t, alpha, beta, w=None):
-    """γ = 1 − αΣ_ii (eq. 17)."""
+    """Return γ = 1 − αΣ_ii (eq. 17)."""
     return 1 - alpha * np.diagonal(posterior(Phi, t, alpha, beta, w)[1])
 
 
 def log_prior(x, shape, rate):
-    """shape·log x − rate·x, the log of a Gamma density of log x, less its peak if it has one."""
+    """Return shape·log x − rate·x, the log of a Gamma density of log x, minus its maximum if it has
+    one."""
     peak = shape * (np.log(shape / rate) - 1) if shape and rate else 0.0
     return shape * np.log(x) - rate * x - peak
 
 
 def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
-    """α = γ/μ², β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d) (app.
-    A)."""
+    """Return α = γ/μ² and β = (N − Σγ)/‖t − Φμ‖²_W (eqs. 16 to 18), with priors (a, b) and (c, d)
+    (app. A)."""
     w = ones(Phi, w)
     (a, b, c, d) = prior
     mu, Sigma = posterior(Phi, t, alpha, beta, w)
@@ -114,20 +116,21 @@ def updates(Phi, t, alpha, beta, prior=(0.0, 0.0, 0.0, 0.0), w=None):
 
 
 def sparsity_quality(phi, Phi, t, alpha, beta, w=None):
-    """s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column outside Φ (Tipping & Faul 2003, eqs. 19, 22)."""
+    """Return s = φᵀC⁻¹φ and q = φᵀC⁻¹t of a column outside Φ (Tipping & Faul 2003, eqs. 19, 22)."""
     Phi, phi, t, w = present(ones(Phi, w), Phi, phi, t)
     factor = cho_factor(covariance(Phi, alpha, beta, w))
     return phi @ cho_solve(factor, phi), phi @ cho_solve(factor, t)
 
 
 def best_gain(s, q):
-    """The maximum of ``contribution`` over a grid of α, at least 0."""
+    """Return the maximum of ``contribution`` over a grid of α, or 0 if that is larger."""
     alpha = s * np.geomspace(1e-12, 1e12, 20_001)
     return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
 
 
 def tree_sum(values):
-    """The sum in the fixed tree: a node is left + right, or left if there is no right one."""
+    """Return the sum in the fixed tree: a node is left + right, or left if there is no right
+    one."""
     while len(values) > 1:
         values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[
             len(values) // 2 * 2 :
@@ -136,8 +139,8 @@ def tree_sum(values):
 
 
 def calibration_error(codes, probabilities, bins=15):
-    """Σ_b |B_b|/n · |accuracy_b − confidence_b| over 15 bins, closed above (Guo et al. 2017, eq.
-    3)."""
+    """Return Σ_b |B_b|/n · |accuracy_b − confidence_b| over 15 bins, closed above (Guo et al. 2017,
+    eq. 3)."""
     edges = np.linspace(0, 1, bins + 1)
     confidence = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == codes
@@ -150,14 +153,15 @@ def calibration_error(codes, probabilities, bins=15):
 
 
 def log_probability(likelihood, f, codes):
-    """log p (N, 1) of each row's code at predictors f (N, C) (Tipping 2001, eqs. 23 and 28)."""
+    """Return log p (N, 1) of each row's code at predictors f (N, C) (Tipping 2001, eqs. 23 and
+    28)."""
     if likelihood == "multinomial":
         return (f[np.arange(len(f)), codes.astype(int)] - logsumexp(f, axis=1))[:, None]
     return codes[:, None] * f - np.logaddexp(0, f)
 
 
 def logistic(likelihood, Phi, codes, mean, w=None):
-    """Log likelihood, gradient (M, C), and the full negative Hessian (M, C, M, C) at weights (M,
+    """Return log likelihood, gradient (M, C), and full negative Hessian (M, C, M, C) at weights (M,
     C)."""
     f = Phi @ mean
     w = ones(Phi, w)
@@ -173,13 +177,13 @@ def logistic(likelihood, Phi, codes, mean, w=None):
 
 
 def penalised(likelihood, Phi, codes, alpha, mean, w=None):
-    """log p(t | W) − ½ Σ α w², α (M, C)."""
+    """Return log p(t | W) − ½ Σ α w², α (M, C)."""
     return logistic(likelihood, Phi, codes, mean, w)[0].sum() - 0.5 * (alpha * mean**2).sum()
 
 
 def mode(likelihood, Phi, codes, alpha, w=None):
-    """The W (M, C) of highest penalised likelihood: a trust region, then Newton with the full
-    Hessian."""
+    """Return the W (M, C) of highest penalised likelihood, by a trust region, then Newton with the
+    full Hessian."""
     shape = alpha.shape
     prior = np.diag(alpha.ravel())
 
@@ -199,8 +203,8 @@ def mode(likelihood, Phi, codes, alpha, w=None):
 
 
 def laplace(likelihood, Phi, codes, alpha, mean, w=None):
-    """Σ_k (C, M, M) of each output's block of the Hessian, and Laplace's evidence with them, log
-    p(t | W) − ½ Σ α w² + ½ Σ_k [log|A_k| + log|Σ_k|]."""
+    """Return Σ_k (C, M, M) from each output's block of the Hessian, and Laplace's evidence with
+    them, log p(t | W) − ½ Σ α w² + ½ Σ_k [log|A_k| + log|Σ_k|]."""
     curvature = logistic(likelihood, Phi, codes, mean, w)[2]
     Sigma = np.array(
         [np.linalg.inv(curvature[:, k, :, k] + np.diag(alpha[:, k])) for k in range(alpha.shape[1])]
@@ -210,21 +214,22 @@ def laplace(likelihood, Phi, codes, alpha, mean, w=None):
 
 
 def laplace_mackay(likelihood, alpha, mean, Sigma):
-    """α = Σ_k γ_ik / Σ_k μ_ik² (Tipping 2001, eq. 16), shared by the outputs."""
+    """Return α = Σ_k γ_ik / Σ_k μ_ik² (Tipping 2001, eq. 16), shared by the outputs."""
     gamma = 1 - alpha * np.array([np.diagonal(each) for each in Sigma]).T
     return np.repeat((gamma.sum(axis=1) / (mean**2).sum(axis=1))[:, None], alpha.shape[1], axis=1)
 
 
 def contribution(alpha, s, q):
-    """ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq. 18)."""
+    """Return ℓ(α) = ½[log α − log(α + s) + q²/(α + s)], 0 at α = ∞ (Tipping & Faul 2003, eq.
+    18)."""
     return (
         0.0 if np.isinf(alpha) else 0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s))
     )
 
 
 def best_action(Phi, t, active, beta):
-    """(gain, kind, column, α) of the best action, from scratch with eqs. 23 to 25; ``active`` is α
-    by column."""
+    """Return (gain, kind, column, α) of the best action, computed afresh with eqs. 23 to 25;
+    ``active`` maps columns to α."""
     columns = list(active)
     mu, Sigma = posterior(Phi[:, columns], t, np.array(list(active.values())), beta)
     inside = beta * Phi[:, columns].T @ Phi
@@ -243,9 +248,10 @@ def best_action(Phi, t, active, beta):
 
 
 def tipping_faul(Phi, t, beta, *, least, between):
-    """Tipping & Faul's algorithm from no column: (kind, column, α, log evidence) of each action,
-    and β. The action of largest gain above ``least`` is taken; β is MacKay's after ``between(M)``
-    actions and when none gains, until it changes the evidence by less than ``least``."""
+    """Run Tipping & Faul's algorithm from no column; return (kind, column, α, log evidence) of each
+    action, and β. The action with the largest gain above ``least`` is taken; β is MacKay's after
+    ``between(M)`` actions and when no action gains, until it changes the evidence by less than
+    ``least``."""
     active = {}
     actions = []
     since = 0

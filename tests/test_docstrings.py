@@ -1,4 +1,4 @@
-"""Parameters have an entry in the docstrings of public names, a line in internal ones."""
+"""Docstrings of public names have an entry for each parameter, those of internal ones a line."""
 
 import ast
 import inspect
@@ -19,10 +19,10 @@ SECTION = re.compile(
 ROOT = Path(partirvm.__file__).parent
 
 MANY = 4
-"""Functions with this many parameters or more describe each of them."""
+"""Minimum number of parameters from which a function describes each of them."""
 
 GIVEN = {"integrations/skl2onnx.py:_parse"}
-"""Functions whose parameters another package determines and describes."""
+"""Functions whose parameters are determined and described by another package."""
 
 
 def public_callables():
@@ -48,18 +48,18 @@ PUBLIC = dict(public_callables())
 
 
 def entries(docstring):
-    """The names that have an entry, ``name : type``; several names may share one."""
+    """Return the names that have an entry, ``name : type``; several names may share one."""
     heads = re.findall(r"^(\S.*)$", "\n".join(SECTION.findall(docstring)), re.MULTILINE)
     return {name.strip(" *") for head in heads for name in head.split(" : ")[0].split(",")}
 
 
 def parameters_of(each):
-    """The names of the parameters, without ``self``."""
+    """Return the names of the parameters, without ``self``."""
     return [name for name in inspect.signature(each).parameters if name not in ("self", "cls")]
 
 
-def test_entries_are_read():
-    """Running text has none."""
+def test_entries_are_parsed():
+    """Running text has no entries."""
     text = (
         "Do.\n\nParameters\n----------\na : int\n    One. b : float Two.\nc, d : "
         "str\n\nRaises\n------\nE : x\n"
@@ -71,8 +71,8 @@ def test_entries_are_read():
 @pytest.mark.parametrize(
     "name", [name for name, each in PUBLIC.items() if entries(inspect.getdoc(each))]
 )
-def test_each_parameter_has_an_entry_if_any_has(name):
-    """A tool that joins lines makes running text of an entry."""
+def test_each_parameter_has_an_entry_if_one_has(name):
+    """A tool that joins lines may turn an entry into running text."""
     found = entries(inspect.getdoc(PUBLIC[name]))
     assert not [parameter for parameter in parameters_of(PUBLIC[name]) if parameter not in found]
 
@@ -81,7 +81,7 @@ def test_each_parameter_has_an_entry_if_any_has(name):
     "name", [name for name, each in PUBLIC.items() if entries(inspect.getdoc(each))]
 )
 def test_no_entry_is_hidden_in_the_text_of_another(name):
-    """``name : type`` inside a description, where the name is a parameter."""
+    """Such an entry is ``name : type`` inside a description, where the name is a parameter."""
     texts = re.findall(
         r"^    .*$", "\n".join(SECTION.findall(inspect.getdoc(PUBLIC[name]))), re.MULTILINE
     )
@@ -92,14 +92,16 @@ def test_no_entry_is_hidden_in_the_text_of_another(name):
 
 
 def names_of(function):
-    """The names of the parameters in a syntax tree, without ``self``, ``*args``, ``**kwargs``."""
+    """Return the names of the parameters in a syntax tree, without ``self``, ``*args``,
+    ``**kwargs``."""
     found = function.args
     names = [each.arg for each in (*found.posonlyargs, *found.args, *found.kwonlyargs)]
     return [name for name in names if name not in ("self", "cls")]
 
 
 def without_line(function):
-    """The parameters without a line ``name: text``, ``one, two: text`` or ``name : type``."""
+    """Return the parameters without a line ``name: text``, ``one, two: text`` or ``name :
+    type``."""
     text = ast.get_docstring(function) or ""
     heads = re.findall(r"^ *(\w+(?:, \w+)*) ?:", text, re.MULTILINE)
     described = {name for head in heads for name in head.split(", ")}
@@ -107,14 +109,14 @@ def without_line(function):
 
 
 def functions_of(tree):
-    """Every function and method in a syntax tree."""
+    """Yield every function and method in a syntax tree."""
     return [
         each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
 
-def test_lines_of_parameters_are_read():
-    """Running text has none; ``self`` and ``*more`` need none."""
+def test_parameter_lines_are_parsed():
+    """Running text has no lines of parameters; ``self`` and ``*more`` need none."""
     source = (
         "def f(self, a, b, /, c, *more, d):\n"
         '    """Do with d.\n\n    Args:\n        a, b: numbers\n        c : rows (n, d)\n    """\n'
@@ -125,7 +127,8 @@ def test_lines_of_parameters_are_read():
 
 
 def test_parameters_of_internal_functions_have_a_line():
-    """Except help texts of commands, special methods and overridden methods of a likelihood."""
+    """Exceptions are commands' help texts, special methods and a likelihood's overridden
+    methods."""
     trees = {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted(ROOT.rglob("*.py"))

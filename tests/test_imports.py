@@ -1,4 +1,4 @@
-"""Which part imports which, read from the sources, and what importing the package loads."""
+"""Imports between the parts, read from the sources, and what importing the package loads."""
 
 import ast
 import graphlib
@@ -14,8 +14,8 @@ import partirvm
 
 ROOT = Path(partirvm.__file__).parent
 VALUES = {"errors", "types", "scaling", "options", "quoting", "process"}
-"""Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the
-process: importable by all."""
+"""Small frozen value types, message quoting, the BLAS thread limit and process memory: importable
+by all."""
 
 PARTS_OF_FITS = VALUES | {"storage", "core", "kernels", "data", "model", "planning"}
 PARTS_OF_FITS |= {"spec", "likelihoods", "strategies", "execution", "learning"}
@@ -27,29 +27,29 @@ ARROWS = {
     "scaling": {"errors", "types"},
     "process": {"errors"},
     "options": {"errors"},
-    # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
+    # Folders, snapshots and leases, with which jobs, models, data and outputs are written.
     "storage": VALUES,
     "core": VALUES,
     "kernels": VALUES,
-    # Errors of the rows of a fit, which a model keeps.
+    # Errors of a fit's rows, which a model keeps.
     "local": VALUES | {"storage", "core", "kernels"},
-    # A model as a graph of operations: kernels are turned into operations by their kind.
-    # Explanations take data frames.
+    # A model as a graph of operations: the kind of a kernel determines its operations.
+    # Explanations accept data frames.
     "export": VALUES | {"storage", "kernels", "data.convert"},
     "planning": VALUES,
-    # A likelihood says what model its fits leave.
+    # A likelihood determines which model its fits leave.
     "spec": VALUES | {"core", "kernels", "model"},
     "likelihoods": VALUES | {"core", "kernels", "model", "local", "spec"},
     "strategies": VALUES | {"core", "kernels", "planning", "spec", "likelihoods", "local"},
     "data": VALUES | {"storage", "core", "kernels"},
-    # Rows of a data frame are read as ingest reads them.
+    # Rows of a data frame are read as in ingest.
     "model": VALUES
     | {"storage", "core", "kernels", "local", "export", "data.convert", "data.labels"},
-    # Passes and the machine are value types that live with those who decide on them.
+    # Passes and the machine are value types, defined next to the code that decides on them.
     "execution": VALUES
     | {"core", "kernels", "data", "model", "spec", "likelihoods", "planning.plan"}
     | {"storage.address"},
-    # Small fits on a sample of rows, before a fit and between its rounds.
+    # Small fits to a sample of rows, before a fit and between its rounds.
     "learning": VALUES
     | {
         "storage",
@@ -66,17 +66,17 @@ ARROWS = {
     "resolve": PARTS_OF_FITS | {"local"},
     # Specs are run with the rows in this process: local residuals and comparisons end a fit.
     "fit": PARTS_OF_FITS | {"local", "resolve"},
-    # What is stored of a fit, and its life.
+    # The stored parts of a fit, and its life cycle.
     "jobs": PARTS_OF_FITS | {"local", "resolve", "fit"},
     "predict": PARTS_OF_FITS | {"jobs", "resolve"},
-    # Progress and pages show sizes, durations and the peak memory of the process, and how
-    # strategies go.
+    # Progress and pages show sizes, durations, the peak memory of the process, and the course of
+    # strategies.
     "report": VALUES | {"core", "strategies", "fit.driver", "jobs", "storage"},
-    # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
+    # Estimators fit sources other than DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES
     | {"resolve", "fit", "jobs", "predict", "report", "data", "model", "execution", "core"}
     | {"export"},
-    # Nothing may know the systems of the sources.
+    # No other part may know how the sources are stored.
     "literature": VALUES | {"core", "kernels", "spec", "likelihoods", "data", "model", "resolve"},
     # Estimators in other libraries.
     "integrations": {"estimators", "export", "data.convert"},
@@ -93,7 +93,7 @@ ARROWS = {
     },
     "__main__": {"cli"},
 }
-"""What each part may import of the others: a part's name, or one module of it."""
+"""What each part may import from the others: a whole part, or one of its modules."""
 
 EXCEPTIONS = {
     "cli.running": {"execution.cluster.connect"},
@@ -103,7 +103,7 @@ EXCEPTIONS = {
     # A handle shows its page and its figures; the imports are inside the methods.
     "jobs.job": {"report.page.report_of", "report.text.job_facts", "report.text.status_rows"},
 }
-"""Single names beyond the table, each with its reason. Nothing else may follow them."""
+"""Single names beyond the table, each with a reason. Do not add to them."""
 
 THIRD_PARTIES = {
     "quoting": set(),
@@ -153,11 +153,11 @@ THIRD_PARTIES = {
     "cli": {"click", "distributed"},
     "__main__": set(),
 }
-"""Third parties of each part, or of one module where it has more than its part."""
+"""Third-party packages of each part, or of one module that needs more than its part."""
 
 
 def modules():
-    """Every module by its dotted name within the package, except the package itself."""
+    """Yield every module by its dotted name within the package, except the package itself."""
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -170,7 +170,8 @@ MODULES = dict(modules())
 
 @cache
 def imports(path):
-    """Every absolute name that a module imports, also inside functions and type-checking blocks."""
+    """Yield every absolute name that a module imports, also inside functions and type-checking
+    blocks."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -182,7 +183,7 @@ def imports(path):
 
 
 def within(name, allowed):
-    """Whether a dotted name is one of the allowed names or inside one."""
+    """Return True if a dotted name is one of the allowed names or inside one."""
     return any(name == other or name.startswith(other + ".") for other in allowed)
 
 
@@ -202,7 +203,7 @@ def test_imports_follow_the_table():
     assert {name: targets for name, targets in beyond.items() if targets} == EXCEPTIONS
 
 
-def test_each_part_imports_only_its_third_parties():
+def test_each_part_imports_only_its_third_party_packages():
     strange = {}
     for name, path in MODULES.items():
         allowed = THIRD_PARTIES[name.partition(".")[0]] | THIRD_PARTIES.get(name, set())
@@ -212,7 +213,7 @@ def test_each_part_imports_only_its_third_parties():
 
 
 LAZY = {
-    # Their ``__init__`` loads public names when they are first used, from modules that may import
+    # Their ``__init__`` loads public names at their first use, from modules that may import
     # the package.
     "partirvm",
     "partirvm.jobs",
@@ -220,14 +221,14 @@ LAZY = {
 
 
 def module_at(target, known):
-    """The module that an imported name is, or is in."""
+    """Return the module that an imported name is or belongs to."""
     while target not in known:
         target = target.rpartition(".")[0]
     return target
 
 
 def neighbours():
-    """Each module with the modules of the package that it imports anywhere."""
+    """Return each module with the modules of the package that it imports anywhere."""
     paths = {f"partirvm.{name}": path for name, path in MODULES.items()} | {
         "partirvm": ROOT / "__init__.py"
     }
@@ -242,7 +243,7 @@ def neighbours():
 
 
 def test_there_are_no_import_cycles():
-    """Also inside functions."""
+    """Imports inside functions count."""
     graphlib.TopologicalSorter(dict(neighbours())).prepare()  # raises CycleError
 
 
@@ -250,7 +251,7 @@ TELL = "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
 
 def loaded(statement, tell=TELL):
-    """Top-level modules of a new interpreter after a statement."""
+    """Return the top-level modules of a new interpreter after a statement."""
     code = f"import sys\n{statement}\n{tell}"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(found.stdout.split())
@@ -300,7 +301,7 @@ def test_type_checkers_see_every_public_name():
     assert imported == partirvm._MODULES
 
 
-def test_fits_from_the_command_line_load_no_tables_and_no_cluster():
+def test_fits_from_the_command_line_load_no_table_or_cluster_packages():
     assert not loaded("from partirvm.jobs import fit") & {
         "sklearn",
         "pandas",
@@ -321,7 +322,7 @@ WITHOUT = {
     "matplotlib",
     "rich",
 }
-"""Not needed by a fit to arrays and by predictions of a saved model."""
+"""Packages that are not needed to fit arrays and to predict with a saved model."""
 
 ARRAYS_ALONE = f"""
 class Refuse:
@@ -352,8 +353,8 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 
 
 @pytest.mark.slow
-def test_fits_to_arrays_and_predictions_need_no_tables_and_no_cluster(tmp_path, monkeypatch):
-    """These packages need not be installed; predictions load scikit-learn only."""
+def test_fits_to_arrays_and_predictions_need_no_table_or_cluster_packages(tmp_path, monkeypatch):
+    """These packages need not be installed; predictions load only scikit-learn."""
     monkeypatch.chdir(tmp_path)
     loaded(ARRAYS_ALONE)
     assert not loaded(PREDICTIONS_ALONE, "") & WITHOUT

@@ -1,4 +1,4 @@
-"""The counts of ``.ci/limits.py``, on small sources that are counted by hand."""
+"""The counts in ``.ci/limits.py``, on small sources that were counted by hand."""
 
 import importlib.util
 import sys
@@ -11,10 +11,10 @@ SCRIPT = Path(__file__).parents[1] / ".ci" / "limits.py"
 
 @pytest.fixture(scope="module")
 def limits():
-    """The script as a module."""
+    """Return the script as a module."""
     spec = importlib.util.spec_from_file_location("limits", SCRIPT)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     yield module
     del sys.modules[spec.name]
@@ -22,7 +22,7 @@ def limits():
 
 @pytest.fixture
 def source(limits):
-    """A function that makes a source file of a room."""
+    """Return a function that makes a source file in a room."""
 
     def make(text, path="partirvm/core/example.py"):
         return limits.Source(Path(path), text)
@@ -46,13 +46,13 @@ def double(x):
 '''
 
 
-def test_code_lines_have_no_blanks_comments_and_docstrings(source):
-    """The assignment, the head of the function and the three lines of its return remain."""
+def test_code_lines_exclude_blanks_comments_and_docstrings(source):
+    """The assignment, the head of the function and the three lines of its return are counted."""
     assert source(DOCUMENTED).code_lines == 5
 
 
-def test_nodes_per_code_line(limits, source):
-    """``a = 1`` has Module, Assign, Name, Store, Constant: five nodes; each further line adds 4."""
+def test_nodes_per_code_line_are_counted(limits, source):
+    """``a = 1`` has five nodes: Module, Assign, Name, Store, Constant; each further line adds 4."""
     assert limits.density([source("a = 1\n")]) == 5
     assert limits.density([source("a = 1\nb = 2\n")]) == (5 + 4) / 2
 
@@ -80,12 +80,13 @@ def test_rooms_are_sub_packages_or_modules(limits, source):
     ],
 )
 def test_parallel_assignments_of_unlike_values_are_counted(limits, source, statement, counted):
-    """Unless they permute the same names."""
+    """The exception is a permutation of the same names."""
     assert limits.parallel_rate([source(statement)]) == (1000 if counted else 0)
 
 
-def test_local_names_are_those_that_the_body_binds(limits, source):
-    """Sixteen with those of a comprehension and an inner function, without parameters."""
+def test_local_names_are_those_bound_in_the_body(limits, source):
+    """There are sixteen, including a comprehension's and an inner function's, without
+    parameters."""
     names = [f"name_{k}" for k in range(14)]
     body = "".join(f"    {name} = x\n" for name in names)
     inner = "    def inner():\n        fifteenth = 1\n"
@@ -95,7 +96,7 @@ def test_local_names_are_those_that_the_body_binds(limits, source):
     assert limits.crowded_functions([large]) == ["partirvm/core/example.py:1 f: 16 local names"]
 
 
-def test_functions_above_the_limit_of_nodes_are_listed(limits, source):
+def test_functions_above_the_node_limit_are_listed(limits, source):
     """``pass`` is one node; FunctionDef and arguments are two more."""
     assert limits.large_functions([source("def f():\n" + "    pass\n" * 398)]) == []
     found = limits.large_functions([source("def f():\n" + "    pass\n" * 399)])
@@ -128,12 +129,12 @@ def test_lines_above_100_columns_are_listed_widest_first(limits, source):
     ],
 )
 def test_conditions_on_the_kind_of_target_count_once(limits, source, statement, count):
-    """Outside likelihoods and exports."""
+    """Likelihoods and exports are excepted."""
     assert len(limits.target_places([source(statement)])) == count
     assert limits.target_places([source(statement, "partirvm/likelihoods/example.py")]) == []
 
 
-def test_repeated_names_of_classes_and_files_are_listed(limits, source):
+def test_repeated_class_and_file_names_are_listed(limits, source):
     first = source("class A: pass\nclass B: pass", "partirvm/core/a.py")
     second = source("class B: pass", "partirvm/jobs/a.py")
     assert limits.repeated_classes([first, second]) == ["B"]
@@ -141,7 +142,7 @@ def test_repeated_names_of_classes_and_files_are_listed(limits, source):
 
 
 def test_a_count_above_its_limit_fails(limits, capsys):
-    """A count at its limit does not."""
+    """A count at its limit does not fail."""
     code = limits.Repository([], [], [])
     within = limits.Limit("three", lambda code: 3, 3, 2)
     above = limits.Limit("places", lambda code: ["a.py:1"], 0, 0)

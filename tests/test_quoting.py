@@ -9,7 +9,7 @@ from partirvm.quoting import listed, message_text, named, printable, quoted, wit
 from partirvm.storage import address
 
 HOSTILE = "\x1b]0;title\x07\x1b[31mred\r\u202egone\u2028\x9b2J"
-"""Sets a terminal's title and colour, goes back over the line, turns its direction."""
+"""Sets a terminal's title and colour, moves back in the line, and reverses the text direction."""
 
 CLASSES = [
     each
@@ -61,7 +61,7 @@ PASSWORDS = (
     "12345/a=+b",
     "se?cret=1",
 )
-"""Passwords as people paste them, of which some begin as a port does."""
+"""Passwords as people paste them, some of which begin like a port."""
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
@@ -69,7 +69,7 @@ PASSWORDS = (
 def test_a_password_outside_http_is_removed_although_it_resembles_a_port(
     monkeypatch, protocol, password
 ):
-    """It is stored in the process for opening the store."""
+    """The password is kept in the process for opening the store."""
     monkeypatch.setattr(address, "_logins", {})
     place = f"{protocol}://key:{password}@bucket/x"
     assert without_credentials(f"cannot read '{place}': {place}") == (

@@ -1,4 +1,4 @@
-"""One version in all files, and classifiers that follow the lower bound of Python."""
+"""All files have one version, and the classifiers follow the lower bound of Python."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 
 
 def test_all_files_have_the_same_version():
-    """The package, its metadata, the citation and the image."""
+    """These are the package, its metadata, the citation and the image."""
     assert partirvm.__version__ == PROJECT["version"]
     assert (
         yaml.safe_load(ROOT.joinpath("CITATION.cff").read_text())["version"] == PROJECT["version"]
@@ -26,7 +26,7 @@ def test_all_files_have_the_same_version():
     assert f"## {PROJECT['version']}" in ROOT.joinpath("CHANGELOG.md").read_text()
 
 
-def test_the_workflow_has_every_classified_python():
+def test_the_workflow_tests_every_classified_python():
     """The oldest one is the lower bound."""
     if not ROOT.joinpath(".github").exists():
         pytest.skip("the sdist holds no workflows")
@@ -69,13 +69,12 @@ FIXED = {
     "scipy": ("1.10.0", "CVE-2023-25399"),
     "skops": ("0.13.0", "CVE-2025-54886"),
 }
-"""The version of each dependency in which the last published vulnerability was fixed, and its
-number."""
+"""The version of each dependency that fixed the last published vulnerability, and its number."""
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_lower_bounds_exclude_versions_with_known_vulnerabilities(name):
-    """In the dependencies and in every extra."""
+    """The dependencies and every extra are checked."""
     asked = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
     bounds = [
         re.match(r"([\w-]+)(?:\[.*\])?>=(.+)", line) for line in [*PROJECT["dependencies"], *asked]

@@ -1,4 +1,4 @@
-"""Waits with a limit, and a simulated clock, so that no test depends on the load of the machine."""
+"""Waits with a limit, and a simulated clock, so that tests do not depend on the machine's load."""
 
 import time
 from collections.abc import Callable
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 120.0
-"""Seconds that anything may take on a busy machine; a wait that is longer is a hang."""
+"""Maximum seconds for anything on a busy machine; a longer wait counts as a hang."""
 
 
 def wait_for(
     condition: Callable[[], Any], what: str = "it", seconds: float = PATIENCE, pause: float = 0.005
 ) -> Any:
-    """Poll until the condition holds and return its value; slow conditions are polled less
-    often."""
+    """Poll until the condition holds and return its value; poll slow conditions less often."""
     end = time.monotonic() + seconds
     while True:
         began = time.monotonic()
@@ -25,7 +24,7 @@ def wait_for(
 
 
 def stopped(pid: int) -> bool:
-    """Whether every thread of a process is stopped by SIGSTOP."""
+    """Return True if every thread of a process is stopped by SIGSTOP."""
     states = (
         path.read_text().rpartition(")")[2].split()[0]
         for path in Path(f"/proc/{pid}/task").glob("*/stat")

@@ -1,4 +1,4 @@
-"""Predictions have the same bits however many threads BLAS has."""
+"""Predictions have the same bits for any number of BLAS threads."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from partirvm import RVMClassifier, RVMRegressor
 
 
 @pytest.mark.bits
-def test_predictions_do_not_depend_on_the_threads_of_blas():
+def test_predictions_do_not_depend_on_the_number_of_blas_threads():
     """Means, deviations, intervals, samples and probabilities of models with many vectors."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1200, 2))

@@ -1,4 +1,4 @@
-"""Equal bits with every kind of kernel that OpenBLAS has for this processor.
+"""Bits are equal with every kind of kernel that OpenBLAS has for this processor.
 
 ``OPENBLAS_CORETYPE`` is read when the library is loaded, so that each kind is a process, which runs
 the tests marked ``bits``: by default those of test_tails.py, with ``-m slow`` all of them.
@@ -27,13 +27,13 @@ print(*sorted({library["architecture"] for library in threadpoolctl.threadpool_i
 
 
 def environment(core_type):
-    """That of a process with these kernels; "" for those of this process."""
+    """Return the environment of a process with these kernels; "" means those of this process."""
     return {**os.environ, "OPENBLAS_CORETYPE": core_type} if core_type else dict(os.environ)
 
 
 @cache
 def kernels_of(core_type):
-    """The kernels that OpenBLAS loads for a type; empty if there are none."""
+    """Return the kernels that OpenBLAS loads for a type; empty if there are none."""
     output = subprocess.run(
         [sys.executable, "-c", KIND], env=environment(core_type), capture_output=True, text=True
     )
@@ -41,7 +41,7 @@ def kernels_of(core_type):
 
 
 def run_with(core_type, *arguments):
-    """Run marked tests in a process with these kernels, or skip if they are not new."""
+    """Run marked tests in a process with these kernels; skip if this process has the same."""
     kernels = kernels_of(core_type)
     if not kernels:
         pytest.skip(f"this machine cannot run OpenBLAS's kernels for {core_type}")
@@ -68,7 +68,7 @@ def run_with(core_type, *arguments):
     ),
 )
 def test_bits_are_equal_with_every_kind_of_kernel(core_type, tests):
-    """The tests of tails; with ``-m slow`` also kills, clusters, kernel stores, row orders."""
+    """Run the tests of tails; with ``-m slow`` also kills, clusters, kernel stores, row orders."""
     if tests != "." and kernels_of(core_type) == kernels_of(""):
         pytest.skip(f"the other tests run with the kernels for {core_type}")
     run_with(core_type, "-m", "bits and not slow", str(TESTS / tests))

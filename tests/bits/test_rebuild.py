@@ -1,4 +1,4 @@
-"""Small fits have the recorded digests: changes of the structure must not change their bits.
+"""Small fits have the recorded digests: restructuring the code must not change their bits.
 
 Eleven are commands on DATA of several tiles, two are estimators on arrays. Results depend on NumPy,
 SciPy and the kernels that these choose for the processor, so that ``rebuild.json`` has digests by
@@ -80,7 +80,7 @@ FITS = {
         "--gamma 0.5 --strategy split-merge --likelihood multinomial --partition-size 150",
     ),
 }
-"""Which DATA each fit is of, and its options."""
+"""The DATA and the options of each fit."""
 
 ESTIMATORS = {
     "regressor": (
@@ -94,11 +94,12 @@ ESTIMATORS = {
         lambda: RVMClassifier(gamma=0.5, partition_size=40, max_rounds=2, random_state=6),
     ),
 }
-"""Which points each estimator is fitted to."""
+"""The points to which each estimator is fitted."""
 
 
 def key():
-    """What bits depend on: the numerical libraries and the kernels that they chose here."""
+    """Return everything that the bits depend on: the numerical libraries and their chosen
+    kernels."""
     libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
     architectures = {one.get("architecture", one["internal_api"]) for one in libraries}
     simd = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
@@ -110,7 +111,7 @@ def key():
 
 
 def points():
-    """Inputs (n, 3) and targets of each DATA, whose last tile is not full."""
+    """Return inputs (n, 3) and targets of each DATA, whose last tile is not full."""
     rng = default_rng(16)
     X = rng.uniform(-2, 2, size=(700, 3))
     f = np.sin(3 * X[:, 0]) + 0.5 * X[:, 1] ** 2
@@ -127,7 +128,7 @@ def points():
 
 
 def outcome(model):
-    """Two figures of a fit, and a digest of its parameters and predictions."""
+    """Return two figures of a fit, and a digest of its parameters and predictions."""
     X = default_rng(61).uniform(-2.5, 2.5, size=(50, 3))
     if hasattr(model, "predict_proba"):
         predictions = [model.predict_proba(X)]
@@ -143,7 +144,7 @@ def outcome(model):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with all DATA."""
+    """Return a folder with all DATA."""
     folder = tmp_path_factory.mktemp("rebuild")
     for name, (X, y) in points().items():
         ingest((X, y), folder / name, classes=y.dtype.kind in "ib", tile_rows=TILE)

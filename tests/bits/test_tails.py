@@ -1,4 +1,4 @@
-"""Equal bits of kernels, predictions and fits, whatever the number of rows of the last tile.
+"""Kernels, predictions and fits have equal bits, whatever the number of rows of the last tile.
 
 OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 differently, so that
 these tests need tails; ``test_core_types`` runs them with each kind of kernel.
@@ -38,16 +38,16 @@ from partirvm.types import Columns
 pytestmark = pytest.mark.bits
 
 TILE, LAST = 512, 384
-"""Rows of a tile, and of the last one without its tail: few rows are all rounded alike."""
+"""Rows of a tile, and of the last tile without its tail: a few rows would all be rounded alike."""
 
 TAILS = st.integers(1, 64)
 ORIGIN = np.full(D, 0.1)
 PRODUCT = FunctionKernel(lambda X, Z: X @ Z.T)
-"""A user's kernel that is a product of BLAS."""
+"""A user's kernel that is a product computed by BLAS."""
 
 
 def values(kernel, X, Z):
-    """All values k(x, z) of points (n, d) and centres (m, d), column by column."""
+    """Return k(x, z) for all points (n, d) and centres (m, d), column by column."""
     out = np.empty((len(Z), len(X))).T
     with one_blas_thread():
         kernel.prepare(Z, ORIGIN)(X, out)
@@ -62,7 +62,7 @@ def values(kernel, X, Z):
 @settings(max_examples=6)
 @given(st.sampled_from([0, LAST]), TAILS, st.integers(1, 80))
 def test_a_kernel_value_depends_only_on_its_point_and_centre(kernel, full, tail, columns):
-    """Whatever other points and centres there are, and however many."""
+    """Other points and centres, and their number, do not matter."""
     rng = default_rng(tail)
     X = rng.normal(size=(full + tail, D))
     Z = rng.normal(size=(columns, D))
@@ -80,7 +80,7 @@ def test_a_kernel_value_depends_only_on_its_point_and_centre(kernel, full, tail,
 @given(
     st.sampled_from([0, 192, 4032]), TAILS, st.integers(0, 640), st.sampled_from([None, 1, 2, 5])
 )
-def test_a_product_of_a_row_depends_only_on_the_row(full, tail, columns, targets):
+def test_the_product_for_a_row_depends_only_on_the_row(full, tail, columns, targets):
     """For any number of columns; odd numbers and odd multiples of four are the hard ones."""
     rng = default_rng(columns)
     block = np.asfortranarray(rng.normal(size=(full + tail, columns)))
@@ -99,7 +99,7 @@ def test_a_product_of_a_row_depends_only_on_the_row(full, tail, columns, targets
 
 
 def model(columns, targets=1, classes=0):
-    """A random model with a basis of a product; AVX-512 rounds M = 4 mod 8 differently."""
+    """Return a random model with a basis of a product; AVX-512 rounds M = 4 mod 8 differently."""
     rng = default_rng(columns)
     scaling = Scaling(np.full(D, 0.3), np.full(D, 1.7), np.zeros(targets), np.full(targets, 2.5))
     turn = rng.normal(size=(D, 3))
@@ -127,7 +127,7 @@ def model(columns, targets=1, classes=0):
 @settings(max_examples=6)
 @given(st.sampled_from([0, LAST, 1920, 2048]), TAILS)
 def test_a_prediction_depends_only_on_its_row(fitted, full, tail):
-    """Mean, variance and nearness in any order of rows, of the first rows, and of one."""
+    """Mean, variance and nearness are the same in any order of rows, and for any first rows."""
     rng = default_rng(tail)
     X = rng.normal(size=(full + tail, D))
     with one_blas_thread():
@@ -155,7 +155,7 @@ BY_DEFAULT = {"working-set", "two targets", "classes"}
 
 
 def source(case, tail):
-    """A full tile and one with a tail."""
+    """Return a full tile and one with a tail."""
     X, y = bent_plane(TILE + LAST + tail, seed=tail)
     if case == "two targets":
         y = np.column_stack([y, y**2])
@@ -167,7 +167,7 @@ def source(case, tail):
 
 
 class StoredBlocks(Watcher):
-    """The largest number of bytes of kernel blocks that this process stored."""
+    """Records the largest number of bytes of kernel blocks that this process stored."""
 
     most = 0
 
@@ -176,7 +176,7 @@ class StoredBlocks(Watcher):
 
 
 def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **changed):
-    """The journal of a fit, or of one that continues from a checkpoint."""
+    """Return the journal of a fit, or of one that continues from a checkpoint."""
     executor = LocalExecutor(threads)
     journal = Recorder()
     journal.history += history
@@ -193,7 +193,7 @@ def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **chang
 @settings(max_examples=examples(2))
 @given(TAILS)
 def test_a_fit_has_the_same_bits_with_stores_threads_and_resumes(case, tail):
-    """Kernel blocks in memory, on disk or not stored; two threads; resumed from checkpoints."""
+    """Kernel blocks are in memory, on disk or not stored; two threads; resumed fits."""
     rows = source(case, tail)
     watcher = StoredBlocks()
     complete = run_of(case, rows, kernel_store="memory", watcher=watcher)

@@ -1,4 +1,4 @@
-"""Small tables, a finished fit, and the command line in another process."""
+"""Small tables, a finished fit, and commands run in another process."""
 
 import os
 import re
@@ -20,7 +20,7 @@ LONG += ("--max-rounds", "500", "--residual", "none")
 
 
 def target(X):
-    """The function of the tables, without noise."""
+    """Return the function behind the tables, without noise."""
     return np.sin(2 * X[:, 0]) * X[:, 1] + 5
 
 
@@ -34,7 +34,7 @@ def write_csv(path, rows, seed):
 
 
 class Tour:
-    """A folder with train.csv, test.csv, both ingested, and a fit of the first in ``job``."""
+    """A folder with train.csv, test.csv, the DATA of both, and in ``job`` a fit to the first."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -60,7 +60,7 @@ print(status, next(line.split()[1] for line in open("/proc/self/status") if line
 
 
 def measured(*arguments):
-    """Exit status, VmHWM in MiB, stdout and stderr of a command in another process."""
+    """Return exit status, VmHWM in MiB, stdout and stderr of a command in another process."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *arguments], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the command line."""
+"""Fixtures for command-line tests."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ def tour(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c():
-    """Handle Ctrl-C, which shells let background jobs and their children ignore."""
+    """Handle Ctrl-C, which shells make background jobs and their children ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -32,7 +32,7 @@ def no_process_is_left():
 
 @pytest.fixture
 def cli(capsys):
-    """A function that runs a command here: exit status, stdout and stderr."""
+    """Return a function that runs a command here and returns exit status, stdout and stderr."""
 
     def run(*arguments):
         status = main(arguments)
@@ -44,7 +44,7 @@ def cli(capsys):
 
 @pytest.fixture
 def cli_json(cli):
-    """A function that runs a command here and reads its line of JSON."""
+    """Return a function that runs a command here and parses its line of JSON."""
 
     def run(*arguments):
         status, out, err = cli(*arguments)

@@ -1,4 +1,4 @@
-"""From a table of text labels to probabilities by commands, for two and three classes."""
+"""Commands lead from a table with text labels to probabilities, for two and three classes."""
 
 import csv
 import re
@@ -28,7 +28,7 @@ class Classes:
     truth: np.ndarray
 
     def at(self, name):
-        """A place in the folder."""
+        """Return the path of a name in the folder."""
         return str(self.folder / name)
 
 
@@ -63,7 +63,7 @@ def classes(request, tmp_path_factory):
 
 
 def predictions(cli, classes, output, *options):
-    """Header, labels and numbers (n, …) of the predictions of test.csv, from a CSV."""
+    """Return header, labels and numbers (n, …) of the predictions for test.csv, from a CSV."""
     command = ("predict", classes.at("job"), classes.at("test.zarr"), str(output))
     assert cli(*command, *options, "--quiet")[::2] == (0, "")
     with output.open() as file:
@@ -72,7 +72,7 @@ def predictions(cli, classes, output, *options):
     return header, np.array([line[0] for line in lines]), numbers
 
 
-def test_scores_of_classes_are_those_of_predictions(classes, cli, cli_json, tmp_path):
+def test_class_scores_equal_those_of_predictions(classes, cli, cli_json, tmp_path):
     """By scikit-learn, from the CSV of predictions and the labels of the table."""
     scores = cli_json("evaluate", classes.at("job"), classes.at("test.zarr"))
     header, label, p = predictions(cli, classes, tmp_path / "p.csv")
@@ -95,7 +95,7 @@ def test_scores_of_classes_are_those_of_predictions(classes, cli, cli_json, tmp_
     assert history["held_out_error"] == pytest.approx(1 - scores["accuracy"])
 
 
-def test_interval_adds_bands_of_probabilities(classes, cli, tmp_path):
+def test_interval_adds_probability_bands(classes, cli, tmp_path):
     """Columns lower_CLASS and upper_CLASS of the model's bands, after label and p_CLASS."""
     _, label, p = predictions(cli, classes, tmp_path / "p.csv")
     header, same, numbers = predictions(cli, classes, tmp_path / "b.csv", "--interval", "0.9")
@@ -109,7 +109,7 @@ def test_interval_adds_bands_of_probabilities(classes, cli, tmp_path):
 
 
 def test_commands_report_log_loss_and_error_of_classes(classes, cli, cli_json, tmp_path):
-    """No RMSE, noise or NaN; the names of the classes where data are described."""
+    """There is no RMSE, noise or NaN; descriptions of the data include the class names."""
     job = classes.at("job")
     page = tmp_path / "job.html"
     status, plan, _ = cli("plan", classes.at("train.zarr"), *CHOICES, "--class-weight", "balanced")
@@ -148,12 +148,12 @@ WRONG = {
     "evaluate {job} number.zarr": r"number\.zarr: the classes of the data are None",
     "fit {train} new --class-weight tin=2": r"names 'tin', but the classes are .*'",
 }
-"""Commands with the patterns of their errors."""
+"""Commands, and patterns of their errors."""
 
 
 @pytest.fixture
 def desk(classes, tmp_path, monkeypatch):
-    """The current folder, with DATA of other labels and of a number."""
+    """Return the current folder, with DATA with other labels and DATA with a numeric target."""
     monkeypatch.chdir(tmp_path)
     table = Path(classes.at("train.csv")).read_text()
     Path("other.csv").write_text(table.replace(classes.names[0], "tin"))
@@ -166,7 +166,7 @@ def desk(classes, tmp_path, monkeypatch):
 
 
 def test_wrong_classes_are_refused(classes, desk, cli):
-    """Exit status 2, one paragraph with the place and advice, and nothing left behind."""
+    """The exit status is 2, a paragraph gives location and advice, and nothing is left behind."""
     places = {"train": classes.at("train.zarr"), "job": classes.at("job")}
     for command, pattern in WRONG.items():
         status, out, err = cli(*command.format(**places).split(), "--quiet")

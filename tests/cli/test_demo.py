@@ -1,4 +1,4 @@
-"""The demo: with few cells, and the real one where there is time."""
+"""The demo with few cells, and as a slow test the full one."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neig
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
 def test_a_small_demo_shows_commands_scores_and_a_picture(tmp_path, capsys, monkeypatch):
-    """Scores are those of the model that it leaves; with ``quiet`` nothing is shown."""
+    """The scores belong to the saved model; with ``quiet`` nothing is shown."""
     monkeypatch.setattr(demo, "FIT", SMALL)
     heights, x, y = load_terrain()
     coarse = Terrain(heights[::12, ::12], x[::12], y[::12])
@@ -77,7 +77,7 @@ def test_the_demo_predicts_within_its_memory_limit(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train.parquet", "terrain.png", ".hidden"])
-def test_the_demo_replaces_no_foreign_file(name, tmp_path, capsys):
+def test_the_demo_does_not_overwrite_foreign_files(name, tmp_path, capsys):
     (tmp_path / name).write_text("mine")
     assert main(["demo", "--output", str(tmp_path), "--quiet"]) == 2
     assert "choose another folder" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Jobs that a cluster runs: one worker with one thread, over TCP."""
+"""Jobs run by a cluster of one worker with one thread, over TCP."""
 
 import re
 import signal
@@ -23,7 +23,7 @@ BIN = Path(sys.executable).parent
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
-    """The address of a cluster of one worker with one thread."""
+    """Yield the address of a cluster of one worker with one thread."""
     from distributed import Client
 
     started = Processes(tmp_path_factory.mktemp("cluster"), 1)
@@ -37,7 +37,7 @@ def scheduler(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with rough.zarr, small.zarr and held-out.zarr."""
+    """Return a folder with rough.zarr, small.zarr and held-out.zarr."""
     folder = tmp_path_factory.mktemp("rough")
     rng = default_rng(0)
     for name, rows in (("rough", 12_000), ("small", 1500), ("held-out", 1000)):
@@ -63,7 +63,7 @@ time.sleep(600)
 
 
 @pytest.mark.slow
-def test_a_job_runs_on_after_its_submitter_was_killed(scheduler, data, tmp_path):
+def test_a_job_continues_after_its_submitter_is_killed(scheduler, data, tmp_path):
     """kill -9 as soon as submit has returned; the model has the bits of a local fit."""
     arguments = (scheduler, str(data / "small.zarr"), str(tmp_path / "job"))
     process = subprocess.Popen([sys.executable, "-c", SUBMIT, *arguments], stdout=subprocess.PIPE)
@@ -81,7 +81,7 @@ def test_a_job_runs_on_after_its_submitter_was_killed(scheduler, data, tmp_path)
 
 
 def test_submit_runs_a_job_on_a_client(scheduler, data, tmp_path, monkeypatch):
-    """With relative places, immediate refusals, a resume and an overwrite."""
+    """Paths are relative, refusals are immediate, and the job is resumed and overwritten."""
     from distributed import Client
 
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,7 @@ def test_submit_runs_a_job_on_a_client(scheduler, data, tmp_path, monkeypatch):
 
 
 def tour_commands():
-    """The commands of the guide on a detached job."""
+    """Return the guide's commands for a detached job."""
     block = re.search(r"## On a cluster.*?```sh\n(.*?)```", CHAPTER.read_text(), re.DOTALL)
     return [line for line in block[1].splitlines() if line.strip()]
 
@@ -110,7 +110,7 @@ def tour_commands():
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_guide_run_a_detached_job(data, tmp_path):
-    """With another port; the follower runs at the same time, until it has seen a round."""
+    """The port differs; the follower runs at the same time, until it has seen a round."""
     for name, source in (("trips", "rough"), ("held-out", "held-out"), ("test", "held-out")):
         (tmp_path / f"{name}.zarr").symlink_to(data / f"{source}.zarr")
     script = [f"export PATH={BIN}:$PATH DASK_DISTRIBUTED__DASHBOARD__LINK=", "exec 2>&1"]

@@ -1,4 +1,4 @@
-"""Wrong commands and inputs: exit status 2, one paragraph that helps, nothing left behind."""
+"""Wrong commands and inputs give exit status 2 and one helpful paragraph, and leave no files."""
 
 import json
 import re
@@ -95,7 +95,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def places(tour, tmp_path_factory):
-    """Data and jobs that are wrong in some way, by name."""
+    """Return DATA and jobs that are wrong in some way, by name."""
     from partirvm.data import ingest
 
     folder = tmp_path_factory.mktemp("wrong")
@@ -122,7 +122,7 @@ def places(tour, tmp_path_factory):
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch):
-    """The current folder, with two tables."""
+    """Return the current folder, with two tables."""
     (tmp_path / "good.csv").write_text("a,b,y\n1,2,3\n4,5,6\n7,8,10\n")
     (tmp_path / "old.csv").write_text("mean,std\n1,2\n")
     monkeypatch.chdir(tmp_path)
@@ -130,12 +130,12 @@ def desk(tmp_path, monkeypatch):
 
 
 def listing(folder):
-    """Every file below a folder, with its time of change."""
+    """Return every file below a folder, with its modification time."""
     return {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_input_is_one_helpful_paragraph(case, places, desk, tour, cli, monkeypatch):
+def test_wrong_input_gives_one_helpful_paragraph(case, places, desk, tour, cli, monkeypatch):
     monkeypatch.setattr("partirvm.execution.cluster.CONNECT", 1.0)
     arguments, pattern = WRONG[case]
     before = listing(desk), listing(tour.folder)
@@ -150,7 +150,7 @@ def test_wrong_input_is_one_helpful_paragraph(case, places, desk, tour, cli, mon
     assert not Path("new").exists()
 
 
-def test_a_place_that_cannot_be_written_is_named(tour, desk, cli):
+def test_an_unwritable_place_is_named(tour, desk, cli):
     """A file in the place of a folder: with the message of the operating system."""
     (desk / "file").write_text("")
     status, _, err = cli("ingest", "good.csv", "file/d.zarr", *INGEST)
@@ -163,7 +163,7 @@ def test_a_place_that_cannot_be_written_is_named(tour, desk, cli):
 
 
 def test_unusual_data_cause_warnings_and_are_fitted(desk, cli, cli_json):
-    """On stderr, each warning once."""
+    """The warnings go to stderr, each of them once."""
     (desk / "odd.csv").write_text("a,b,y\n" + "".join(f"{i},1,4\n" for i in range(30)))
     assert cli("ingest", "odd.csv", "odd.zarr", *INGEST)[0] == 0
     status, out, err = cli("fit", "odd.zarr", "job", "--quiet", "--max-rounds", "2")
@@ -176,8 +176,8 @@ def test_unusual_data_cause_warnings_and_are_fitted(desk, cli, cli_json):
     assert cli_json("evaluate", "job", "odd.zarr", "--quiet")["rmse"] == pytest.approx(0, abs=1e-12)
 
 
-def test_a_report_names_what_cannot_be_read(tour, cli, tmp_path, monkeypatch):
-    """It has all other parts; page, JSON and error name the damaged part once."""
+def test_a_report_names_unreadable_parts(tour, cli, tmp_path, monkeypatch):
+    """All other parts are present; page, JSON and error name the damaged part once."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     job = tmp_path / "job"
     page = tmp_path / "page.html"

@@ -1,4 +1,4 @@
-"""Foreign files are never replaced, and no message advises to delete them; tables are read."""
+"""Foreign files are never replaced, and no message advises deleting them; tables are read."""
 
 import gzip
 import re
@@ -16,7 +16,7 @@ DELETES = re.compile(r"\b(delete|remove|--overwrite)\b")
 
 @pytest.fixture
 def desk(tour, tmp_path, monkeypatch):
-    """The current folder: the test table in several forms, and foreign files."""
+    """Return the current folder with the test table in several formats, and foreign files."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -43,7 +43,7 @@ TABLES += ("my rows (2).csv",)
 
 @pytest.mark.parametrize("table", TABLES)
 def test_a_fit_to_a_table_prints_the_command_to_ingest_it(tour, desk, capsys, table):
-    """The command makes DATA, once the target is named."""
+    """The command creates DATA once the target is named."""
     validated = ["fit", tour.train, "new", "--validation", table]
     for words in (["plan", table], ["fit", table, "new"], validated):
         assert main(words) == 2
@@ -60,7 +60,7 @@ def test_a_fit_to_a_table_prints_the_command_to_ingest_it(tour, desk, capsys, ta
 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_are_predicted_and_scored(tour, desk, capsys, table):
-    """One prediction for each row of the table; scores are those of the predictions."""
+    """There is one prediction for each row of the table; the scores agree with the predictions."""
     rows = tour.test_table[300:] if table == "years/*.gz" else tour.test_table
     if table == "years":
         rows = np.concatenate([tour.test_table[300:], tour.test_table[:300]])
@@ -77,7 +77,7 @@ def test_tables_are_predicted_and_scored(tour, desk, capsys, table):
 
 
 def foreign(folder):
-    """Write foreign files and folders, partly with names of partirvm; return their bytes."""
+    """Write foreign files and folders, some with names used by partirvm; return their bytes."""
     contents = {
         "table.csv": b"mean_price,mean_size\n1,2\n",
         "labels.csv": b"label,text\n1,2\n",

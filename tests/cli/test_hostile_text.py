@@ -19,7 +19,7 @@ def desk(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_names_and_labels_of_a_table_are_shown_escaped(desk, cli):
+def test_names_and_labels_in_a_table_are_escaped(desk, cli):
     rows = "".join(f"1,{k},{RED}{'ab'[k % 2]}\r\n" for k in range(9))
     (desk / "t.csv").write_text(f"{RED}one,b,{RED}y\r\n{rows}", newline="")
     status, out, err = cli("ingest", "t.csv", "d.zarr", "--target", f"{RED}y", "--classes")
@@ -46,7 +46,7 @@ def test_names_and_labels_of_a_table_are_shown_escaped(desk, cli):
         ("plan", "\udcff.zarr"),
     ],
 )
-def test_names_on_the_command_line_are_shown_escaped(arguments, desk, cli):
+def test_names_on_the_command_line_are_escaped(arguments, desk, cli):
     status, out, err = cli(*arguments)
     assert (status, out) == (2, "")
     assert plain(err)
@@ -59,7 +59,7 @@ ESCAPED = r"\x1b]0;title\x07\x1b[2Jgone\r\x9b1m\u202e"
 
 @pytest.fixture
 def job(tour, tmp_path, cli):
-    """A job that was aborted for a hostile reason."""
+    """Return a job that was aborted with a hostile reason."""
     place = str(tmp_path / "jobs" / "one")
     create(tour.train, place, Request(gamma=1.0), None, False)
     assert cli("abort", place, "--reason", HOSTILE)[0] == 0
@@ -67,7 +67,7 @@ def job(tour, tmp_path, cli):
 
 
 @pytest.mark.parametrize("verb", ["status", "jobs", "wait", "follow"])
-def test_reasons_are_shown_escaped(job, cli, verb):
+def test_reasons_are_escaped(job, cli, verb):
     arguments = {"jobs": ("jobs", job.rpartition("/")[0]), "follow": ("status", job, "--follow")}
     _, out, err = cli(*arguments.get(verb, (verb, job)))
     assert ESCAPED in out

@@ -1,4 +1,4 @@
-"""Signals that arrive during writes to stderr: handlers only count, polls print."""
+"""Signals during writes to stderr: handlers only count them, and polls print."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from partirvm.cli import main
 from partirvm.cli.running import SIGNALS, Signals
 
 ROUNDS = 100
-"""How often a first signal arrives at a random moment of a write."""
+"""How often a first signal arrives at a random moment during a write."""
 
 WRITER = f"""
 import sys
@@ -33,7 +33,7 @@ for number in range({ROUNDS}):
 
 
 def buffered():
-    """The environment without PYTHONUNBUFFERED, so that writes to stderr take a lock."""
+    """Return the environment without PYTHONUNBUFFERED, so that writes to stderr take a lock."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
@@ -65,7 +65,7 @@ def test_signals_during_writes_to_stderr_are_handled():
 
 
 def repeat(process, signals):
-    """Send the signals in turn until the process has ended, with pauses between them."""
+    """Send the signals in turn, with pauses between them, until the process has ended."""
     for count in range(2_000):
         if process.poll() is not None:
             return
@@ -74,7 +74,7 @@ def repeat(process, signals):
 
 
 def test_many_signals_end_a_fit_with_its_model(tour, tmp_path):
-    """Of both kinds, until the end: a status, a model, and no error."""
+    """Signals of both kinds arrive until the end; there is a status, a model, and no error."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, env=buffered())
     read_until(process.stderr, r"^ +3 ")
@@ -88,8 +88,8 @@ def test_many_signals_end_a_fit_with_its_model(tour, tmp_path):
 
 
 @pytest.mark.slow
-def test_many_signals_end_an_ingest_without_remains(tour, tmp_path):
-    """The status tells that it failed."""
+def test_many_signals_end_an_ingest_without_leftovers(tour, tmp_path):
+    """The exit status reports the failure."""
     output = tmp_path / "d.zarr"
     table = tmp_path / "long.csv"
     rows = (tour.folder / "train.csv").read_text().splitlines()
@@ -105,7 +105,7 @@ def test_many_signals_end_an_ingest_without_remains(tour, tmp_path):
 
 
 def test_handlers_of_another_program_are_restored(tmp_path):
-    """Where the command line runs inside another program, whatever signals it received."""
+    """The command line runs inside another program, whatever signals that program received."""
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(KeyboardInterrupt), Signals(keep=False):
         os.kill(os.getpid(), signal.SIGTERM)

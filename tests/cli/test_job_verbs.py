@@ -1,4 +1,4 @@
-"""Commands for jobs: what they print, how they exit, what they refuse, and Ctrl-C."""
+"""Job commands: their output, exit status, refusals, and Ctrl-C."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from partirvm.options import Request
 
 @pytest.fixture(scope="module")
 def stopped_once(tour, tmp_path_factory):
-    """A job that Ctrl-C ended after its second round."""
+    """Return a job that Ctrl-C ended after its second round."""
     job = str(tmp_path_factory.mktemp("stopped") / "stopped")
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
@@ -36,7 +36,7 @@ def stopped_once(tour, tmp_path_factory):
 
 @pytest.fixture
 def stopped(stopped_once, tmp_path):
-    """A copy of that job."""
+    """Return a copy of the stopped job."""
     return shutil.copytree(stopped_once, str(tmp_path / "stopped"))
 
 
@@ -112,7 +112,7 @@ def test_resume_refuses_changed_options(stopped, cli, arguments, message):
     assert len(open_job(stopped).store.events()) == before
 
 
-def test_resume_of_a_finished_job_names_the_limit(tour, cli):
+def test_resume_of_a_finished_job_names_its_limit(tour, cli):
     events = len(open_job(tour.job).store.events())
     for options in ((), ("--max-rounds", "3")):
         status, out, err = cli("resume", tour.job, *options)
@@ -126,7 +126,7 @@ def test_resume_of_a_finished_job_names_the_limit(tour, cli):
 
 
 def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
-    """The job is interrupted."""
+    """The job is then interrupted."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG)
     read_until(process.stderr, r"^ +2 ")
@@ -145,8 +145,9 @@ def test_a_second_ctrl_c_ends_the_process_at_once(tour, tmp_path):
 
 
 @pytest.mark.slow
-def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
-    """From another process, until an abort; Ctrl-C and a timeout do not affect the job."""
+def test_follow_shows_rounds_as_they_finish(tour, tmp_path, cli):
+    """The job is followed from another process until an abort; Ctrl-C and a timeout do not affect
+    it."""
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, "--quiet")
     wait_for((tmp_path / "job" / "events").exists, "the job")
@@ -181,10 +182,10 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
 
 
 @pytest.mark.parametrize("usable", [True, False])
-def test_ctrl_c_during_the_plan_of_a_resume_aborts_the_job(
+def test_ctrl_c_while_a_resume_is_planned_aborts_the_job(
     tour, stopped, cli, tmp_path, monkeypatch, usable
 ):
-    """3 with the model that it has, 4 without one."""
+    """The status is 3 if the job has a model, and 4 if it has none."""
     job = stopped if usable else str(tmp_path / "queued")
     if not usable:
         create(tour.train, job, Request(gamma=1.0, max_rounds=1), None, False)
@@ -206,7 +207,7 @@ def test_ctrl_c_during_the_plan_of_a_resume_aborts_the_job(
         assert "ended before it had a model" in err
 
 
-def test_report_writes_one_page(tour, stopped, cli, tmp_path, monkeypatch):
+def test_report_writes_a_single_page(tour, stopped, cli, tmp_path, monkeypatch):
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     page = tmp_path / "job.html"
     assert cli("report", tour.job, str(page)) == (0, f"{page}: open it in a browser\n", "")
@@ -221,7 +222,7 @@ def test_report_writes_one_page(tour, stopped, cli, tmp_path, monkeypatch):
     assert "must end in .html" in err
 
 
-def test_export_writes_the_format_of_the_ending(tour, cli, tmp_path):
+def test_export_format_follows_the_file_extension(tour, cli, tmp_path):
     for ending in ("onnx", "h", "npz"):
         options = ("--outputs", "mean", "--dtype", "float32")
         status, out, _ = cli("export", tour.job, str(tmp_path / f"model.{ending}"), *options)

@@ -1,4 +1,4 @@
-"""Start-up, streams, terminals and memory of commands in other processes; and crashes."""
+"""Start-up, streams, terminals, memory and crashes of commands in other processes."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def python(code, *arguments):
 
 
 def test_help_imports_few_modules():
-    """Only Click, the command line, errors, options and quoting, and the standard library."""
+    """These are Click, the command line, errors, options and quoting, and the standard library."""
     names = "import sys; print(*sys.modules, file=sys.stderr)"
     bare = set(python(names).stderr.split())
     code = f"from partirvm.cli import main; main(['--help']); {names}"
@@ -56,8 +56,8 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_fit_keeps_its_memory_limit(tmp_path):
-    """A limit close to the least that it needs; without one VmHWM is 185 MiB."""
+def test_a_fit_respects_its_memory_limit(tmp_path):
+    """The limit is close to the least that is needed; without one VmHWM is 185 MiB."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, (15_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
@@ -70,7 +70,7 @@ def test_a_fit_keeps_its_memory_limit(tmp_path):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")
 def test_freed_memory_is_returned_to_the_system():
-    """100 MiB in blocks of 4 MiB that were freed below another block are no longer resident.
+    """Blocks of 4 MiB, 100 MiB in all, that were freed below another block are no longer resident.
 
     glibc would keep them, as an earlier freed block raises its threshold to the size of that block.
     """
@@ -92,7 +92,7 @@ print(resident_memory() - before)
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_fault_of_the_program_is_one_line_without_a_traceback(traced, cli, monkeypatch):
+def test_an_internal_error_is_one_line_without_a_traceback(traced, cli, monkeypatch):
     def crash(*arguments, **options):
         raise ZeroDivisionError("a fault")
 
@@ -106,7 +106,7 @@ def test_a_fault_of_the_program_is_one_line_without_a_traceback(traced, cli, mon
 
 
 class Terminal:
-    """A pseudo-terminal as stderr of a process."""
+    """A pseudo-terminal that serves as a process's stderr."""
 
     def __init__(self, *arguments):
         self.master, slave = pty.openpty()
@@ -114,7 +114,7 @@ class Terminal:
         os.close(slave)
 
     def finish(self):
-        """Exit status, stdout, and all output of the terminal."""
+        """Return exit status, stdout, and all output to the terminal."""
         output = b""
         with suppress(OSError):  # the other end is closed
             while piece := os.read(self.master, 4096):
@@ -134,7 +134,7 @@ def plain(text):
 
 @pytest.mark.slow
 def test_the_live_view_draws_rounds_and_restores_the_terminal(tour, tmp_path):
-    """A fit of six rounds, of which the view draws the last one when it ends."""
+    """The fit has six rounds; when it ends, the view draws the last one."""
     choices = (*LONG[:4], "--partition-size", "20", "--max-rounds", "6", "--residual", "none")
     fit = ("fit", tour.train, str(tmp_path / "job"), "--validation", tour.test, *choices)
     status, out, shown = Terminal(*fit).finish()

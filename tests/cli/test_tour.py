@@ -1,4 +1,4 @@
-"""From a table to predictions by commands, with every number checked against its formula."""
+"""Commands lead from a table to predictions; every number is checked against its formula."""
 
 import json
 import re
@@ -26,7 +26,7 @@ VERBS = (
 
 
 def predictions(cli, tour, folder, data):
-    """Mean and standard deviation of each row, (2, n), from a CSV."""
+    """Return mean and standard deviation of each row, (2, n), from a CSV."""
     output = folder / "out.csv"
     status, out, err = cli("predict", tour.job, data, str(output))
     assert (status, err) == (0, "")
@@ -35,8 +35,8 @@ def predictions(cli, tour, folder, data):
     return np.loadtxt(output, delimiter=",", skiprows=1).T
 
 
-def test_scores_are_those_of_predictions(tour, cli, cli_json, tmp_path):
-    """RMSE, NLPD and coverage by definition, from the CSV of predictions and the table."""
+def test_scores_equal_those_of_predictions(tour, cli, cli_json, tmp_path):
+    """RMSE, NLPD and coverage follow from their definitions, the CSV and the table."""
     scores = cli_json("evaluate", tour.job, tour.test)
     mean, std = predictions(cli, tour, tmp_path, tour.test)
     error = tour.test_table[:, 2] - mean
@@ -52,7 +52,7 @@ def test_scores_are_those_of_predictions(tour, cli, cli_json, tmp_path):
     assert 0.9 < scores["coverage_95"] < 0.99
 
 
-def test_evaluate_counts_rows_without_a_target(tour, cli, tmp_path):
+def test_evaluate_reports_rows_without_a_target(tour, cli, tmp_path):
     table = tmp_path / "test.csv"
     lines = [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]]
     lines[:3] = [line.rpartition(",")[0] + "," for line in lines[:3]]
@@ -65,8 +65,8 @@ def test_evaluate_counts_rows_without_a_target(tour, cli, tmp_path):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("order", [("--shuffle", "5"), ("--no-shuffle",)])
-def test_rows_without_a_target_have_the_same_predictions(tour, cli, tmp_path, order):
-    """To the bit, whatever the order of DATA; ingest names the next command."""
+def test_predictions_do_not_need_the_target(tour, cli, tmp_path, order):
+    """They have the same bits, whatever the order of DATA; ingest names the next command."""
     table = tmp_path / "new.csv"
     data = str(tmp_path / "new.zarr")
     np.savetxt(table, tour.test_table[:, :2], delimiter=",", header="a,b", comments="", fmt="%.17g")
@@ -81,8 +81,8 @@ def test_rows_without_a_target_have_the_same_predictions(tour, cli, tmp_path, or
 
 
 @pytest.mark.parametrize("ending", some(["csv", "zarr"], {"csv"}))
-def test_interval_adds_columns_of_its_ends(tour, cli, tmp_path, ending):
-    """lower and upper are those of the model; mean and std are those without it."""
+def test_interval_adds_columns_for_its_ends(tour, cli, tmp_path, ending):
+    """lower and upper come from the model; mean and std are the same as without the option."""
     output = tmp_path / f"out.{ending}"
     predict = ("predict", tour.job, tour.test)
     assert cli(*predict, str(output), "--interval", "0.8", "--quiet")[::2] == (0, "")
@@ -104,7 +104,7 @@ def test_interval_adds_columns_of_its_ends(tour, cli, tmp_path, ending):
     assert "--interval" in err
 
 
-def test_ingest_prints_facts_of_the_data(tour, cli_json, tmp_path):
+def test_ingest_prints_facts_about_the_data(tour, cli_json, tmp_path):
     """A repeated --target gives two targets."""
     source = str(tour.folder / "train.csv")
     roles = ("--target", "fare", "--features", "b,a", "--shuffle", "7")
@@ -116,7 +116,7 @@ def test_ingest_prints_facts_of_the_data(tour, cli_json, tmp_path):
     assert facts["targets"] == ["fare", "a"]
 
 
-def test_fit_prints_facts_of_the_model(tour, cli_json, tmp_path):
+def test_fit_prints_facts_about_the_model(tour, cli_json, tmp_path):
     """They agree with ``evaluate`` on the validation data and with the history."""
     job = str(tmp_path / "job")
     choices = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet", "--json")
@@ -132,7 +132,7 @@ def test_fit_prints_facts_of_the_model(tour, cli_json, tmp_path):
     assert facts["peak_memory"] > 0
 
 
-def test_plan_takes_the_options_of_a_fit():
+def test_plan_accepts_the_options_of_a_fit():
     context = group.commands["fit"].make_context("fit", ["d", "j"])
     names = {name for name in context.params if hasattr(Request(), name)}
     shared = set(group.commands["plan"].make_context("plan", ["d"]).params) - {"data", "as_json"}
@@ -140,7 +140,7 @@ def test_plan_takes_the_options_of_a_fit():
 
 
 def test_the_help_names_every_kernel():
-    """They are written out: a list would need NumPy, and seconds to begin."""
+    """The names are written out: generating them would import NumPy and delay start-up."""
     kernel = next(option for option in group.commands["fit"].params if option.name == "kernel")
     words = set(re.findall(r"\b[a-z]+(?:[0-9]+|-[a-z]+)?\b", kernel.help))
     assert set(NAMES) | {"auto", "none"} <= words
@@ -156,7 +156,7 @@ def test_help_is_prose_with_an_example(verb):
 
 @pytest.mark.parametrize("verb", ["fit", "plan"])
 @pytest.mark.parametrize("width", [80, 100])
-def test_help_shows_everyday_options_and_help_all_every_option(verb, width, monkeypatch):
+def test_help_shows_common_options_and_help_all_shows_every_option(verb, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     run = CliRunner().invoke
     pages = [run(group, [verb, flag], prog_name="partirvm") for flag in ("--help", "--help-all")]
@@ -210,5 +210,5 @@ def test_help_shows_the_three_steps_and_all_commands(cli):
         ("RVMRegressor(max_rounds=3) and model.max_rounds", None),
     ],
 )
-def test_options_in_messages_become_flags(message, expected):
+def test_messages_show_options_as_flags(message, expected):
     assert as_flags(message) == (expected or message)

@@ -1,4 +1,4 @@
-"""Problems of several classes, drawn by hypothesis, for tests of updates and of fits."""
+"""Problems with several classes, drawn by hypothesis, for tests of updates and fits."""
 
 import numpy as np
 from hypothesis import assume
@@ -12,7 +12,8 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def problems(draw, least=1):
-    """Columns of noise, some of which determine the class; any α, which outputs share."""
+    """Draw columns of noise, some of which determine the class, and any α, which the outputs
+    share."""
     likelihood = draw(st.sampled_from(list(LINKS)))
     rng = default_rng(draw(seeds))
     K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))

@@ -1,4 +1,4 @@
-"""The ascent by L-BFGS: it climbs within bounds and ends; features are switched off and on."""
+"""Ascent by L-BFGS climbs within bounds and ends; features are switched off and on again."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from partirvm.core.termination import Termination
 
 
 def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
-    """Reason, number of evaluations, and all points with their values."""
+    """Return the reason, the number of evaluations, and all points with their values."""
     points = []
     values = []
 
@@ -40,7 +40,7 @@ def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.sampled_from([0.3, 1.0]))
-def test_it_finds_the_peak_of_a_hill(peak, scale):
+def test_ascent_finds_the_peak_of_a_hill(peak, scale):
     """The curvatures differ by a factor of 100."""
     peak = np.array(peak)
     steep = 10.0 ** np.linspace(-1, 1, len(peak))
@@ -67,14 +67,14 @@ def test_bounds_hold_for_any_values_and_slopes(seed):
         assert ((point >= begin + LOWEST - 1e-12) & (point <= begin + HIGHEST + 1e-12)).all()
 
 
-def test_a_start_outside_the_bounds_is_moved_inside():
+def test_a_start_outside_the_bounds_is_moved_inside_them():
     _, _, points, _ = climbed(
         lambda x: (-x @ x, -2 * x), np.array([9.0, 0.5]), np.zeros(2), np.ones(2)
     )
     assert_allclose(points[0], [1.0, 0.5])
 
 
-def test_it_ends_after_small_gains_or_at_the_limit_of_evaluations():
+def test_ascent_ends_after_small_gains_or_at_the_evaluation_limit():
     """The function is Rosenbrock's valley."""
 
     def valley(x, size=1.0):
@@ -93,7 +93,7 @@ def test_it_ends_after_small_gains_or_at_the_limit_of_evaluations():
     assert climbed(valley, begin, low=np.full(2, -np.inf))[:2] == (Termination.CONVERGED, 1)
 
 
-def test_features_that_are_off_are_switched_on_again():
+def test_features_that_are_off_can_be_switched_on_again():
     """Kernels with a gamma per feature each have a largest gamma; revival raises all of them."""
     names = [
         "weights[0]",

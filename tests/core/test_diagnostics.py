@@ -26,12 +26,12 @@ SPANS = (slice(0, 300), slice(300, 301), slice(301, 1000))
 
 
 def quantiles(n):
-    """One value in the middle of each of n equally probable parts of a standard normal."""
+    """Return the middle value of each of n equally probable parts of a standard normal."""
     return norm.ppf((np.arange(n) + 0.5) / n)
 
 
 def probabilities(n, K, seed=0):
-    """Class probabilities (n, K) of any size, and codes."""
+    """Draw class probabilities (n, K) of any size, and codes."""
     rng = default_rng(seed)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return rng.integers(0, K, n), p
@@ -45,7 +45,7 @@ def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
     found = NumberDiagnostics.of(mean + std * quantiles(n), mean, std, np.arange(n))
     assert_array_equal(found.pit, n // PIT_BINS)
     assert_allclose(found.covered, n * np.array(STATED_LEVELS), atol=1)
-    # intervals of given half widths replace the normal ones; without multiples there are none
+    # intervals with given half widths replace the normal ones; without multiples there are none
     t = np.array([0.5, -1.5, 2.5])
     multiples = np.arange(len(STATED_LEVELS), dtype=float)
     found = NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), multiples)
@@ -53,7 +53,7 @@ def test_calibrated_predictions_have_uniform_ranks_and_nominal_coverage():
     assert not len(NumberDiagnostics.of(t, np.zeros(3), np.ones(3), np.arange(3), ()).covered)
 
 
-def test_sums_over_tiles_equal_those_of_all_rows():
+def test_sums_over_tiles_equal_sums_over_all_rows():
     """The order of the tiles does not matter."""
     rng = default_rng(1)
     rows = np.arange(1000)
@@ -74,7 +74,7 @@ def test_sums_over_tiles_equal_those_of_all_rows():
 
 
 @pytest.mark.parametrize("K", [2, 3, 20])
-def test_sums_of_classes_over_tiles_equal_those_of_all_rows(K):
+def test_class_sums_over_tiles_equal_sums_over_all_rows(K):
     codes, p = probabilities(1000, K)
     whole = ClassDiagnostics.of(codes, p)
     a, b, c = (ClassDiagnostics.of(codes[span], p[span], span.start) for span in SPANS)
@@ -87,7 +87,7 @@ def test_sums_of_classes_over_tiles_equal_those_of_all_rows(K):
 
 
 def test_class_counts_follow_their_formulas():
-    """The formulas are loops over rows and classes."""
+    """The formulas are evaluated by loops over rows and classes."""
     codes, p = probabilities(200, 3)
     found = ClassDiagnostics.of(codes, p)
     rows, hits, stated = (np.zeros((3, 10)) for _ in range(3))
@@ -105,7 +105,7 @@ def test_class_counts_follow_their_formulas():
     assert_array_equal(found.confusion, confusion)
 
 
-def test_the_last_of_many_classes_are_merged():
+def test_the_last_of_many_classes_are_merged_into_one():
     """The probability of the merged class is the sum."""
     codes, p = probabilities(500, 20)
     united = np.column_stack([p[:, : MOST_CLASSES - 1], p[:, MOST_CLASSES - 1 :].sum(axis=1)])
@@ -116,8 +116,8 @@ def test_the_last_of_many_classes_are_merged():
     assert found.confusion.shape == (MOST_CLASSES, MOST_CLASSES)
 
 
-def test_diagnostics_return_from_json():
-    """Counts and row numbers are exact, values of rows have five digits."""
+def test_diagnostics_survive_json():
+    """Counts and row numbers are exact; the values of rows have five digits."""
     t = default_rng(2).normal(1e4, 1.0, 50)
     numbers = NumberDiagnostics.of(t, t + 1.0, np.full(50, 2.0), np.arange(50))
     again = from_json(json.loads(json.dumps(to_json(numbers))))
@@ -134,8 +134,8 @@ def test_diagnostics_return_from_json():
     assert from_json(json.loads(json.dumps(to_json(none)))).sample.values.shape == (0, 3)
 
 
-def test_the_ten_rows_of_largest_error_are_kept():
-    """They have numbers and values, and |t − mean| may be in another unit of the target."""
+def test_the_ten_rows_with_the_largest_error_are_kept():
+    """Row numbers and values are kept; |t − mean| may be in another unit of the target."""
     rng = default_rng(3)
     t = rng.normal(size=100)
     mean = rng.normal(size=100)
@@ -149,9 +149,8 @@ def test_the_ten_rows_of_largest_error_are_kept():
     assert_allclose(found.scaled(10.0, 3.0).largest.values, scaled)
 
 
-def test_the_ten_rows_of_largest_log_loss_are_kept():
-    """They have true and predicted class, and both probabilities; their numbers begin at the
-    tile's."""
+def test_the_ten_rows_with_the_largest_log_loss_are_kept():
+    """True and predicted class and both probabilities are kept; row numbers continue the tile's."""
     codes, p = probabilities(100, 3)
     found = ClassDiagnostics.of(codes, p, 1000).largest
     own = p[np.arange(100), codes]
@@ -161,9 +160,9 @@ def test_the_ten_rows_of_largest_log_loss_are_kept():
     assert_array_equal(found.values, expected)
 
 
-def test_left_out_rows_have_predictions_without_them():
-    """t − e, and scale × √(v + noise)/√w; they calibrate the intervals and hence have no
-    coverage."""
+def test_left_out_rows_are_predicted_without_themselves():
+    """The prediction is t − e, and scale × √(v + noise)/√w; these rows calibrate the intervals and
+    hence have no coverage."""
     t = np.array([1.0, 2.0])
     e = np.array([0.5, -1.0])
     v = np.array([0.2, 0.3])

@@ -24,7 +24,7 @@ RULE = StopRule(1e-7, 500)
 
 
 def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0):
-    """A fit whose columns have all just entered."""
+    """Return a fit whose columns have all just entered."""
     M = len(statistics.labels)
     state = HyperState(
         statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise
@@ -33,7 +33,7 @@ def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0):
 
 
 def bumps(seed, N=40, K=24, width=1.0):
-    """Gaussian columns centred on a line, neighbours nearly alike, and a noisy wave."""
+    """Draw Gaussian columns centred on a line, neighbours nearly equal, and a noisy wave."""
     rng = default_rng(seed)
     x = np.sort(rng.uniform(-5, 5, N))[:, None]
     Phi = naive.gaussian(x, rng.uniform(-5, 5, (K, 1)), 1 / width**2)
@@ -41,7 +41,8 @@ def bumps(seed, N=40, K=24, width=1.0):
 
 
 def recorded(state, rule=RULE):
-    """Where ``grow`` ended, why, and each action: kind, column, α, gain, evidence afterwards."""
+    """Return the reason for the end of ``grow``, and per action kind, column, α, gain and
+    evidence."""
     actions = []
     do = Greedy.do
 
@@ -58,8 +59,8 @@ def recorded(state, rule=RULE):
 
 
 @pytest.mark.parametrize("block", some(range(2), {0}))
-def test_every_action_is_that_of_the_dense_algorithm(block):
-    """Kinds, columns, α and evidence of all actions, and the end, of 20 problems."""
+def test_every_action_equals_that_of_the_dense_algorithm(block):
+    """In 20 problems, kinds, columns, α and evidence of all actions agree, and so does the end."""
     for seed in range(10 * block, 10 * block + 10):
         Phi, t = bumps(seed)
         expected, beta = naive.tipping_faul(
@@ -89,7 +90,7 @@ def test_the_evidence_rises_until_no_action_gains(seed, width):
 
 
 def test_equal_columns_are_left_out_and_similar_ones_may_join():
-    """Two columns of cosine above 0.999 join if the target needs their difference (3 nats each)."""
+    """Two columns with a cosine above 0.999 join if the target needs their difference (3 nats)."""
     Phi, t = bumps(0)
     fit, _ = grow(
         nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True)
@@ -106,8 +107,8 @@ def test_equal_columns_are_left_out_and_similar_ones_may_join():
     assert fit.losses().min() > 3
 
 
-def test_rank_one_errors_are_bounded():
-    """Wide columns and little noise: without refreshes the errors would overflow."""
+def test_rank_one_update_errors_are_bounded():
+    """Columns are wide and noise is small: without refreshes the errors would overflow."""
     rng = default_rng(1)
     x = rng.normal(size=(250, 2))
     t = np.sin(2 * x[:, 0]) + x[:, 1] ** 2 + 1e-4 * rng.normal(size=250)
@@ -119,7 +120,7 @@ def test_rank_one_errors_are_bounded():
 
 
 def test_a_copy_of_active_columns_is_not_added():
-    """With almost no prior, s of a copy is rounding error, whatever its q."""
+    """With almost no prior, the s of a copy is rounding error, whatever its q."""
     Phi, t = bumps(1, 60, 10)
     statistics = statistics_of(np.hstack([Phi, Phi]), t)
     start = replace(nothing_of(statistics), alpha=np.full(20, 1e-10), entered=np.arange(20) >= 10)
@@ -129,8 +130,8 @@ def test_a_copy_of_active_columns_is_not_added():
     assert greedy.best(0.0, thin=False).column < 10
 
 
-def test_deletions_end_at_the_vectors_of_the_rule():
-    """A fit with fewer vectors converges; the bias is not counted; the callback may interrupt."""
+def test_deletions_end_at_the_number_of_vectors_that_the_rule_gives():
+    """A fit with fewer vectors converges; the bias does not count; the callback may interrupt."""
     Phi, t = bumps(3)
     labels = np.arange(Phi.shape[1]) - 1
     assert labels[0] == BIAS
@@ -150,7 +151,7 @@ def test_deletions_end_at_the_vectors_of_the_rule():
 
 
 @given(seeds)
-def test_weights_equal_repetitions_and_offsets_do_not_matter(seed):
+def test_weights_equal_repeated_rows_and_offsets_do_not_matter(seed):
     """A row of weight 2 equals two rows; an offset of the statistics does not change the fit."""
     Phi, t = bumps(seed, 30, 12)
     w = default_rng(seed).choice([1.0, 2.0], len(t))
@@ -170,8 +171,8 @@ def test_weights_equal_repetitions_and_offsets_do_not_matter(seed):
 
 @pytest.mark.parametrize("beta", [1e-3, 1e6])
 @pytest.mark.parametrize("least", [0.0, 1e-4])
-def test_a_fit_ends_when_a_refresh_changes_the_evidence_by_rounding_only(beta, least):
-    """Residuals r ± ε change the evidence by ½βε; up to that, or ``least``, nothing has changed."""
+def test_a_fit_ends_when_a_refresh_changes_the_evidence_only_by_rounding(beta, least):
+    """Residuals r ± ε change the evidence by ½βε; changes up to that, or ``least``, are ignored."""
     Phi, t = bumps(3)
     search = Greedy(
         replace(nothing_of(statistics_of(Phi, t)), beta=beta, entered=np.zeros(Phi.shape[1], bool))

@@ -1,4 +1,4 @@
-"""Left-out rows: no row teaches and judges at once, and each row judges as often as promised."""
+"""Left-out rows: none both teaches and judges, and each judges as often as specified."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from partirvm.core.held_back import (
 )
 
 ROWS = np.sort(np.random.default_rng(0).choice(10_000, 997, replace=False))
-"""Numbers of some rows of a source."""
+"""The numbers of a subset of a source's rows."""
 
 ORDER = np.random.default_rng(1).permutation(ROWS)
 
@@ -41,15 +41,15 @@ def are_disjoint(split):
     ],
     ids=["one split", "folds", "equal", "last", "halves"],
 )
-def test_no_row_teaches_and_judges(splits):
+def test_no_row_is_used_for_both_learning_and_judging(splits):
     assert all(are_disjoint(split) for split in splits)
     new = np.concatenate([split.new for split in splits])
     assert len(np.unique(new)) == len(new) > 0
 
 
-def test_many_rows_have_one_split_and_few_rows_folds():
-    """With at least ``SEARCH_ROWS`` rows beside those that teach, up to twice as many judge;
-    otherwise folds follow until so many rows have judged."""
+def test_many_rows_get_one_split_and_few_rows_get_folds():
+    """With at least ``SEARCH_ROWS`` further rows, up to twice as many judge; otherwise folds follow
+    until that many rows have judged."""
     (split,) = search_splits(ORDER, len(ORDER) - SEARCH_ROWS)
     assert len(split.known) == len(ORDER) - SEARCH_ROWS
     assert len(split.new) == SEARCH_ROWS
@@ -59,14 +59,14 @@ def test_many_rows_have_one_split_and_few_rows_folds():
 
 
 @pytest.mark.parametrize(("n", "most", "nearly"), [(500, 400, True), (501, 400, False)])
-def test_a_fold_keeps_nearly_all_rows_that_it_leaves(n, most, nearly):
-    """Without one of five folds, 400 of 500 rows teach."""
+def test_a_fold_leaves_nearly_all_rows_for_learning(n, most, nearly):
+    """Without one of five folds, 400 of 500 rows are used for learning."""
     assert keeps_nearly_all(n, most) is nearly
     kept = [len(split.known) for split in search_splits(np.arange(n), most)]
     assert (min(kept) * SEARCH_FOLDS >= (SEARCH_FOLDS - 1) * n) is nearly
 
 
-def test_the_last_rows_are_left_out_up_to_a_number_and_a_share():
+def test_the_last_rows_are_left_out_up_to_a_number_and_a_fraction():
     assert len(last_left_out(ORDER, 100, 0.25).new) == 100
     assert len(last_left_out(ORDER, 900, 0.25).new) == len(ORDER) // 4
     split = last_left_out(ORDER[:3], 100, 0.25)
@@ -74,7 +74,7 @@ def test_the_last_rows_are_left_out_up_to_a_number_and_a_share():
     assert np.array_equal(split.known, ORDER[:3])
 
 
-def test_folds_hold_each_row_once():
+def test_folds_contain_each_row_once():
     places = np.concatenate(folds_of(ROWS))
     assert np.array_equal(np.sort(places), np.arange(len(ROWS)))
     assert len(folds_of(ROWS)) == FOLDS
@@ -82,13 +82,13 @@ def test_folds_hold_each_row_once():
     assert np.array_equal(np.sort(halves), np.arange(len(ROWS)))
 
 
-def test_the_fold_of_a_level_depends_on_the_row_alone():
+def test_the_fold_of_a_row_with_a_level_depends_only_on_the_row():
     folds = level_folds(ROWS)
     assert set(folds) == set(range(LEVEL_FOLDS))
     assert np.array_equal(level_folds(ROWS[::-1]), folds[::-1])
 
 
-def test_a_fifth_of_random_rows_judges_a_model():
+def test_a_random_fifth_of_the_rows_judges_a_model():
     rows = compared_rows(10_000, 500, 0)
     assert len(np.unique(rows)) == 500
     assert np.array_equal(rows, np.sort(rows))

@@ -1,4 +1,4 @@
-"""Posterior, evidence, updates and factors of the Laplace approximation against dense formulas."""
+"""The Laplace approximation's posterior, evidence, updates and factors equal dense formulas."""
 
 import naive
 import numpy as np
@@ -17,13 +17,13 @@ from partirvm.types import BIAS
 
 
 def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
-    """A fit of all columns at α (M, C), its statistic measured at weights ``mean``."""
+    """Return a fit of all columns at α (M, C), its statistic measured at weights ``mean``."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     return init(labels, alpha[:, 0], mean, LogisticBlock.of(likelihood, Phi, codes, mean, w))
 
 
 def working(likelihood, Phi, codes, mean, w, k):
-    """Informative rows, b (N,) and the response z = Φw + B⁻¹(t − y) (N,) of output k."""
+    """Return informative rows, b (N,) and the response z = Φw + B⁻¹(t − y) (N,) of output k."""
     w = naive.ones(Phi, w)
     f = Phi @ mean
     y = (
@@ -37,8 +37,8 @@ def working(likelihood, Phi, codes, mean, w, k):
 
 
 @given(problems(), seeds)
-def test_the_mean_is_that_of_the_working_response(problem, seed):
-    """μ_k = H_k⁻¹ΦᵀB_k z, the decrement is the remaining rise, and an update is α = Σγ/Σμ²."""
+def test_the_mean_follows_from_the_working_response(problem, seed):
+    """μ_k = H_k⁻¹ΦᵀB_k z, the decrement is the remaining rise, and an update sets α = Σγ/Σμ²."""
     likelihood, Phi, codes, alpha, w = problem
     mean = 0.5 * default_rng(seed).normal(size=alpha.shape)
     state = state_of(likelihood, Phi, codes, alpha, mean, w)
@@ -66,9 +66,9 @@ def test_the_mean_is_that_of_the_working_response(problem, seed):
 
 
 @given(problems(least=2))
-def test_s_and_q_are_those_without_the_column(problem):
-    """By C of each output's working response (Tipping & Faul 2003, eqs. 19, 22), and who is
-    pruned."""
+def test_s_and_q_exclude_the_column(problem):
+    """They follow from C of each output's working response (Tipping & Faul 2003, eqs. 19, 22); the
+    pruned columns are compared too."""
     likelihood, Phi, codes, alpha, w = problem
     M, C = alpha.shape
     state = state_of(
@@ -99,8 +99,8 @@ def test_s_and_q_are_those_without_the_column(problem):
 
 
 @given(problems(least=2), seeds)
-def test_entry_factors_are_those_of_absent_columns(problem, seed):
-    """By their definition with C, for any weights of the fit."""
+def test_entry_factors_equal_those_of_absent_columns(problem, seed):
+    """They follow from their definition with C, for any weights of the fit."""
     likelihood, Phi, codes, alpha, w = problem
     M = len(alpha) - 1
     mean = 0.3 * default_rng(seed).normal(size=alpha.shape)
@@ -116,8 +116,8 @@ def test_entry_factors_are_those_of_absent_columns(problem, seed):
         assert_allclose(precision[0, k], b[rows] @ Phi[rows, M] ** 2, rtol=1e-4, atol=1e-6)
 
 
-def test_pruning_moves_the_quadratic_to_zero_weight_of_the_column(rng):
-    """Value and slope are those of the quadratic about W where the pruned weight is zero."""
+def test_pruning_moves_the_quadratic_to_zero_weight(rng):
+    """Value and slope follow from the quadratic about W with the pruned weight set to zero."""
     Phi = rng.normal(size=(80, 3))
     codes = (Phi[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(float)
     mean = np.array([[1.0], [0.3], [-0.2]])
@@ -135,7 +135,7 @@ def test_pruning_moves_the_quadratic_to_zero_weight_of_the_column(rng):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 def test_all_columns_may_be_pruned(likelihood):
-    """Columns of zeros: the evidence is that of equal probabilities."""
+    """With columns of zeros, the evidence equals that of equal probabilities."""
     codes = np.array([0.0, 1.0, 0.0, 1.0])
     C = 1 if likelihood == "bernoulli" else 2
     state = update(state_of(likelihood, np.zeros((4, 2)), codes, np.ones((2, C)), np.zeros((2, C))))

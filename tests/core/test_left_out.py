@@ -1,4 +1,4 @@
-"""Left-out rows, against fits without them."""
+"""Predictions of left-out rows equal predictions by fits without these rows."""
 
 from dataclasses import astuple, replace
 
@@ -19,7 +19,7 @@ M = 6
 
 @pytest.fixture
 def fit(rng):
-    """A fit with columns centred at row 3 (two of them), at rows 7 and 11, and at no row (two)."""
+    """Return a fit with columns centred at row 3 (two of them), rows 7 and 11, and no row (two)."""
     Phi = rng.normal(size=(N, M))
     alpha = rng.uniform(0.1, 3, M)
     beta = 2.5
@@ -28,7 +28,7 @@ def fit(rng):
 
 
 def left(errors, variances=0.0):
-    """Rows that are no centres, with these errors and variances."""
+    """Return rows that are not centres, with these errors and variances."""
     errors = np.repeat(np.asarray(errors, float)[:, None], 2, axis=1)
     n = len(errors)
     variances = np.broadcast_to(np.asarray(variances, float), errors.shape)
@@ -67,7 +67,7 @@ def test_errors_equal_those_of_a_fit_without_the_row(rng, fit, weighted):
 
 
 def test_panels_add_up_and_noise_factors_scale(fit):
-    """Errors scale with √u of a noise factor u, variances with u; ``scaled`` changes named rows
+    """Errors scale with √u of a noise factor u, variances with u; ``scaled`` affects named rows
     only."""
     Phi, t, alpha, beta, own = fit
     mu, Sigma = naive.posterior(Phi, t, alpha, beta)
@@ -88,15 +88,15 @@ def test_panels_add_up_and_noise_factors_scale(fit):
     assert_allclose(scaled.variances, factors[:, None] ** 2 * whole.variances)
 
 
-def test_noise_is_the_mean_squared_error_less_the_variance():
-    """It is at least 1/β, and exceeds that by at most the mean square of the target."""
+def test_noise_is_the_mean_squared_error_minus_the_variance():
+    """It is at least 1/β, and exceeds 1/β by at most the mean square of the target."""
     errors = np.sqrt([4.0, 6.0] * 10)
     found = left(errors, 2.0).calibration(1.0, 9.0)
     assert (found.noise_variance, found.overconfidence) == pytest.approx((5 - 2, 5 / (2 + 1)))
     assert left(errors, 7.0).calibration(1.0, 9.0).noise_variance == 1.0
     assert left(1e3 * errors, 2.0).calibration(1.0, 9.0).noise_variance == 10.0
     assert left([]).calibration(4.0, 9.0) is None
-    # a known mean square of 50 is larger: quantiles are in units of the larger deviation
+    # a known mean square of 50 is larger: quantiles are in units of the larger standard deviation
     rows = left(np.arange(1.0, 41.0) / 10, 2.0)
     plain = rows.calibration(1.0, 100.0)
     wide = replace(rows, least_square=50.0).calibration(1.0, 100.0)
@@ -110,7 +110,7 @@ def test_noise_is_the_mean_squared_error_less_the_variance():
 
 
 def test_a_column_with_a_substitute_counts_less():
-    """It counts (1 − ρ²)^⅛ of the change when the column is removed, and nothing if ρ > 1."""
+    """The fraction (1 − ρ²)^⅛ of the change from removing it is counted, and nothing if ρ > 1."""
     errors = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])
     none = np.zeros((3, 2))
     found = LeftOut(errors, none, np.arange(3), np.arange(3), none, np.array([0.6, 1.0, 4.0]))
@@ -125,7 +125,7 @@ def test_extreme_errors_of_centres_are_scaled_down():
     assert found.calibration(100.0, 1e9).noise_variance == pytest.approx((10 + 2 * 30**2) / 12)
     few = replace(left(errors[1:]), owner=owner[1:], nearest=np.zeros(1))
     assert few.calibration(100.0, 1e9).noise_variance == pytest.approx((9 + 2e6) / 11)
-    # ten centres with errors three times as large: all are scaled to the mean square √5
+    # ten centres have errors three times as large: all are scaled to the root mean square √5
     z = np.linspace(0.5, 1.5, 10)
     z /= np.sqrt(np.mean(z**2))
     both = np.concatenate([z, 3 * z])
@@ -138,8 +138,8 @@ def test_extreme_errors_of_centres_are_scaled_down():
 
 @pytest.mark.parametrize("n", [20, 100, 5000])
 def test_quantiles_are_order_statistics_of_the_errors(rng, n):
-    """The k-th error is at k/(n + 1); below it is linear, above the last the tail is Student's
-    t."""
+    """The k-th error is at k/(n + 1); quantiles are linear below it, and follow Student's t above
+    the last one."""
     z = np.abs(rng.standard_t(3, n))
     found = left(z).calibration(1.0, 0.0)
     z = np.sort(z)
@@ -158,7 +158,7 @@ def test_quantiles_are_order_statistics_of_the_errors(rng, n):
     assert found.scale == pytest.approx(found.multiple(0.9) / 1.6448536269514722)
 
 
-def test_fewer_than_20_rows_have_quantiles_of_students_t():
+def test_fewer_than_20_rows_use_quantiles_of_students_t():
     found = left(np.ones(19)).calibration(4.0, 9.0)
     assert found.noise_variance == 1.0
     assert found.multiple(0.95) == pytest.approx(student.ppf(0.975, 19))
@@ -167,7 +167,7 @@ def test_fewer_than_20_rows_have_quantiles_of_students_t():
 
 
 def test_many_rows_are_sampled():
-    """The sample has one row of each stratum, or consecutive rows if they are shuffled."""
+    """The sample takes one row of each stratum, or consecutive rows if the rows are shuffled."""
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=False) is None
     assert sampled_rows(LEFT_OUT_ROWS, shuffled=True) is None
     last = sampled_rows(7 * LEFT_OUT_ROWS + 3, shuffled=True)

@@ -1,4 +1,4 @@
-"""Rows that are left out of a fit together, compared with a fit to the other rows."""
+"""Rows that are left out together are compared with a fit to the other rows."""
 
 import naive
 import numpy as np
@@ -12,8 +12,8 @@ from partirvm.core.left_out_together import left_out_together
 
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("with_own", [False, True])
-def test_errors_of_a_fold_equal_those_of_a_fit_to_the_other_rows(n_targets, with_own):
-    """With the same α, β and weights; columns that are centred at rows of the fold are removed."""
+def test_fold_errors_equal_those_of_a_fit_to_the_other_rows(n_targets, with_own):
+    """α, β and weights are the same; columns centred at rows of the fold are removed."""
     rng = default_rng(n_targets)
     n = 40
     M = 9
@@ -55,7 +55,7 @@ def test_errors_of_a_fold_equal_those_of_a_fit_to_the_other_rows(n_targets, with
 
 
 @pytest.mark.parametrize("count", [1, 7, 10, 93])
-def test_folds_hold_each_row_once(count):
+def test_folds_contain_each_row_once(count):
     folds = folds_of(np.arange(count))
     assert_array_equal(np.sort(np.concatenate(folds)), np.arange(count))
     assert len(folds) == min(count, FOLDS)

@@ -1,4 +1,4 @@
-"""Class probabilities and the statistic of a pass: formulas, extreme values, any split of rows."""
+"""Class probabilities and the statistic of a pass: formulas, extreme values, splits of rows."""
 
 from dataclasses import fields
 
@@ -59,7 +59,7 @@ likelihoods = st.sampled_from(list(LINKS))
 
 @st.composite
 def problems(draw):
-    """A likelihood, a design, codes, weights W, and row weights that may be zero."""
+    """Draw a likelihood, a design, codes, weights W, and row weights that may be zero."""
     likelihood = draw(likelihoods)
     rng = default_rng(draw(seeds))
     N = draw(st.integers(1, 30))
@@ -76,7 +76,7 @@ def problems(draw):
 
 
 def same(block, other, rtol=1e-9, atol=1e-9):
-    """All fields agree."""
+    """Assert that all fields agree."""
     for field in fields(LogisticBlock):
         assert_allclose(
             getattr(block, field.name), getattr(other, field.name), rtol=rtol, atol=atol
@@ -100,7 +100,7 @@ def test_the_statistic_follows_the_dense_formula(problem):
 
 
 @given(problems(), st.data())
-def test_taking_columns_equals_their_statistic(problem, data):
+def test_taking_columns_equals_the_statistic_of_these_columns(problem, data):
     """The other columns have zero weights."""
     likelihood, Phi, codes, mean, w = problem
     columns = np.array(sorted(data.draw(st.sets(st.integers(0, len(mean) - 1)))), dtype=np.int64)

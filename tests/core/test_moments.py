@@ -1,4 +1,4 @@
-"""Moments compared with NumPy: units, weights, any split of the rows, and the first bad value."""
+"""Moments are compared with NumPy: units, weights, splits of the rows, and the first bad value."""
 
 from functools import reduce
 from operator import add
@@ -19,8 +19,8 @@ cuts = st.lists(st.integers(0, 60), max_size=5)
 
 
 @given(seeds, st.integers(1, 60), cuts, st.sampled_from([0.0, 2024.0, 1e9]))
-def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
-    """The variance has all digits with an offset of 1e9, and there may be weights."""
+def test_any_split_gives_numpys_mean_and_variance(seed, n, cuts, offset):
+    """The variance keeps all digits with an offset of 1e9; there may be weights."""
     values = offset + default_rng(seed).normal(size=(n, 3))
     total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
     exact = values.astype(np.longdouble)
@@ -47,16 +47,16 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     assert_array_equal(total.minimum, values[w > 0].min(axis=0))
 
 
-def test_a_constant_column_has_variance_zero_exactly():
-    """0.1 is rounded in binary, and so is its mean."""
+def test_a_constant_column_has_variance_exactly_zero():
+    """In binary, 0.1 is rounded, and so is its mean."""
     moments = reduce(add, [ColumnMoments.of(np.full((n, 1), 0.1)) for n in (3, 7, 1000)])
     assert moments.variance.tolist() == [0.0]
 
 
 @given(st.sets(st.tuples(st.integers(0, 29), st.integers(0, 3)), max_size=6), cuts)
 def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
-    """Bad values are infinite, or NaN in t; the first is by row, then column. Others have
-    moments."""
+    """Bad values are infinite, or NaN in t; the first is by row, then column. Moments are of the
+    other rows."""
     rng = default_rng(0)
     values = rng.normal(size=(30, 4))
     for place, (row, column) in enumerate(sorted(bad)):
@@ -75,7 +75,7 @@ def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
 
 
 def test_a_bad_weight_counts_as_the_last_column():
-    """Columns are counted through X, t, and the weights."""
+    """Columns are numbered through X, t, and the weights."""
     w = np.array([1.0, 1.0, np.nan])
     moments = Moments.of(np.zeros((3, 2)), np.zeros((3, 1)), w, start=100)
     assert (moments.bad, moments.first_bad) == (1, (102, 3))
@@ -83,7 +83,7 @@ def test_a_bad_weight_counts_as_the_last_column():
 
 
 @given(seeds, st.integers(1, 40), cuts)
-def test_gaps_are_left_out_of_their_column_only(seed, n, cuts):
+def test_gaps_are_left_out_only_in_their_column(seed, n, cuts):
     """A column without values has mean and variance 0."""
     rng = default_rng(seed)
     values = 5 + rng.normal(size=(n, 3))
@@ -107,7 +107,7 @@ def test_gaps_are_left_out_of_their_column_only(seed, n, cuts):
         assert total.maximum[column] == each[there].max(initial=-np.inf)
 
 
-def test_rows_without_weight_change_no_moments(rng):
+def test_rows_without_weight_do_not_change_moments(rng):
     values = rng.normal(size=(5, 2))
     moments = ColumnMoments.of(values)
     absent = ColumnMoments.of(values, np.zeros(5))

@@ -1,4 +1,4 @@
-"""Classification fits: the mode at fixed α, step control, hard data, and passes needed."""
+"""Classification fits: the mode at fixed α, step control, hard data, and the number of passes."""
 
 from dataclasses import replace
 
@@ -23,7 +23,8 @@ RULE = StopRule(1e-7, 200)
 
 
 def start(likelihood, Phi, codes, K, w=None):
-    """The state after a first pass at zero weights, every column at its entry α, the bias first."""
+    """Return the state after a first pass at zero weights; columns have their entry α, bias
+    first."""
     C = 1 if likelihood == "bernoulli" else K
     labels = np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
@@ -57,7 +58,7 @@ def drive(search, Phi, codes, rule=RULE, w=None):
 
 
 def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
-    """A fit from its first pass to its end; all its numbers are finite."""
+    """Run a fit from its first pass to its end; assert that all numbers are finite."""
     state, reason = drive(begin(start(likelihood, Phi, codes, K, w), rule), Phi, codes, rule, w)
     assert state.iteration <= rule.max_iterations
     numbers = [state.log_evidence, state.mean, state.weights, state.variance, state.decrement]
@@ -68,20 +69,20 @@ def fit(likelihood, Phi, codes, K, rule=RULE, w=None):
 
 
 def design(X, gamma, centres=None):
-    """A bias and Gaussians about the centres."""
+    """Return a design of a bias and Gaussians about the centres."""
     return np.hstack(
         [np.ones((len(X), 1)), naive.gaussian(X, X if centres is None else centres, gamma)]
     )
 
 
 def probabilities(state, Phi):
-    """Probabilities (N, K) of design rows by the weights."""
+    """Return class probabilities (N, K) at design rows for the weights."""
     f = Phi[:, state.labels - BIAS] @ state.mean
     return softmax(f, axis=1) if f.shape[1] > 1 else np.hstack([expit(-f), expit(f)])
 
 
 def banana(rng, n):
-    """Two crescents that overlap."""
+    """Return two crescents that overlap."""
     codes = (rng.random(n) < 0.5).astype(float)
     angle = np.pi * rng.random(n)
     X = np.column_stack([np.cos(angle), np.sin(angle)]) * np.where(codes == 1, 1.0, -1.0)[:, None]
@@ -89,8 +90,8 @@ def banana(rng, n):
 
 
 @given(problems())
-def test_the_mode_at_fixed_alpha_is_that_of_the_full_hessian(problem):
-    """Mode, Σ and evidence agree to 1e-8, although passes return diagonal blocks only."""
+def test_the_mode_at_fixed_alpha_equals_that_of_the_full_hessian(problem):
+    """Mode, Σ and evidence agree to 1e-8, although passes return only diagonal blocks."""
     likelihood, Phi, codes, alpha, w = problem
     zero = np.zeros(alpha.shape)
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
@@ -131,7 +132,7 @@ def test_a_converged_fit_is_a_fixed_point(rng, likelihood):
 
 
 def test_a_step_downhill_is_undone_and_restores_pruned_columns(rng):
-    """Far beyond the mode the curvature nearly vanishes and the Newton step is far too long."""
+    """Far from the mode the curvature nearly vanishes and the Newton step is far too long."""
     x = np.repeat([-1.0, 1.0], 50)
     odd = np.arange(100) % 5 == 0
     codes = ((x > 0) != odd).astype(float)
@@ -157,7 +158,7 @@ def test_a_step_downhill_is_undone_and_restores_pruned_columns(rng):
     assert_array_equal(search.trial.labels, labels)
     assert_array_equal(
         search.trial.alpha, alpha / [1.0, JOINING]
-    )  # who is not in yet hopes for less
+    )  # columns that have not joined yet expect less
     assert search.step == 1.0
     while search.current.block is state.block and reason is None:
         before = search
@@ -172,7 +173,7 @@ def test_a_step_downhill_is_undone_and_restores_pruned_columns(rng):
             )
             top = (
                 2 * before.current.decrement
-            )  # slope along the step; the parabola's top from it and the fall
+            )  # slope along the step; the parabola's maximum, computed from slope and decrease
             best = 0.5 * top * before.step**2 / (top * before.step - (high - low))
             assert_allclose(
                 search.step, np.clip(best, 0.1 * before.step, 0.5 * before.step), rtol=1e-6
@@ -185,7 +186,7 @@ def test_a_step_downhill_is_undone_and_restores_pruned_columns(rng):
 
 
 def test_limits_end_a_fit(rng):
-    """The limits are the number of vectors and the number of passes."""
+    """The limits apply to the number of vectors and the number of passes."""
     X, codes = banana(rng, 100)
     Phi = design(X, 0.5)
     state, reason = fit("bernoulli", Phi, codes, 2, StopRule(1e-7, 200, vectors=40))
@@ -197,7 +198,7 @@ def test_limits_end_a_fit(rng):
 
 @pytest.mark.parametrize("likelihood", LINKS)
 @pytest.mark.parametrize("kind", ["separable", "equal inputs", "both labels", "one row each"])
-def test_hard_data_have_finite_fits(rng, likelihood, kind):
+def test_fits_to_hard_data_are_finite(rng, likelihood, kind):
     """Classes are separable, inputs equal, labels contradictory, or each class has one row."""
     K = 2 if likelihood == "bernoulli" else 3
     codes = (np.arange(30) % K).astype(float)
@@ -223,7 +224,7 @@ def test_hard_data_have_finite_fits(rng, likelihood, kind):
 
 @pytest.mark.parametrize("seed", some([1, 2], {1}))
 def test_separable_classes_converge_from_distant_weights(seed):
-    """Far from the mode updates of α would prune needed columns and the evidence would diverge."""
+    """Far from the mode, updates of α would prune needed columns and the evidence would diverge."""
     rng = default_rng(seed)
     X = rng.normal(size=(200, 3))
     codes = (X[:, 0] > 0).astype(float)
@@ -256,7 +257,7 @@ def test_a_rejected_update_at_the_mode_is_not_repeated_forever(seed):
 
 @pytest.mark.slow
 def test_alpha_and_mode_do_not_oscillate():
-    """In three overlapping groups α of each quadratic's optimum overshoots in turn."""
+    """In three overlapping groups the optimal α of each quadratic overshoots in turn."""
     rng = default_rng(0)
     codes = np.r_[np.arange(3), rng.choice(3, size=147, p=[1 / 6, 2 / 6, 3 / 6])].astype(float)
     angle = np.pi * (codes / 3 + rng.integers(2, size=150))

@@ -1,4 +1,4 @@
-"""Posterior and evidence against Tipping's equations, for well and badly conditioned problems."""
+"""Posterior and evidence satisfy Tipping's equations for well- and ill-conditioned problems."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def kind_problems(draw):
-    """Columns of noise, well conditioned, with and without weights (some zero) and an offset."""
+    """Draw well-conditioned noise columns, with and without weights (some zero) and an offset."""
     rng = default_rng(draw(seeds))
     M = draw(st.integers(1, 8))
     N = draw(st.integers(4 * M, 60))
@@ -44,7 +44,7 @@ def kind_problems(draw):
 
 @given(kind_problems())
 def test_a_well_conditioned_posterior_follows_the_equations(problem):
-    """They are eqs. 6, 12, 13, 15, 17, and those of s and q (Tipping & Faul 2003, eqs. 19 and
+    """Eqs. 6, 12, 13, 15 and 17 hold, and those for s and q (Tipping & Faul 2003, eqs. 19 and
     22)."""
     Phi, t, alpha, beta, w, offset = problem
     statistics = dense_statistics(Phi, t[:, None], w, offset=offset)
@@ -63,14 +63,14 @@ def test_a_well_conditioned_posterior_follows_the_equations(problem):
     for i in range(len(alpha)):
         rest = np.delete(np.arange(len(alpha)), i)
         expected = sparsity_quality(Phi[:, i], Phi[:, rest], t, alpha[rest], beta, w)
-        # s = 1/Σ_ii − α_i is a difference: its rounding is that of its larger term.
+        # s = 1/Σ_ii − α_i is a difference, with the rounding error of the larger term
         assert_allclose(s[i], expected[0], rtol=1e-8, atol=1e-12 * alpha[i])
         assert_allclose(q[i], expected[1], rtol=1e-7, atol=1e-8 * np.sqrt(expected[0]))
 
 
 @st.composite
 def unkind_problems(draw):
-    """Very wide kernels, columns that occur twice, rows that occur twice: ΦᵀΦ is singular."""
+    """Draw very wide kernels, repeated columns and repeated rows, so that ΦᵀΦ is singular."""
     rng = default_rng(draw(seeds))
     N = draw(st.integers(30, 80))
     M = draw(st.integers(5, 25))
@@ -100,8 +100,8 @@ def unkind_problems(draw):
 
 @given(unkind_problems())
 def test_an_ill_conditioned_posterior_predicts_accurately(problem):
-    """Means and deviations to 1e-6, the evidence to 1e-6 of its value or of N. The reference
-    inverts C (N, N); its rounding is that of βtᵀC⁻¹t."""
+    """Means and deviations agree to 1e-6, the evidence to 1e-6 of its value or of N. The reference
+    inverts C (N, N), and has the rounding error of βtᵀC⁻¹t."""
     Phi, t, alpha, beta, test, with_offset = problem
     offset = None
     if with_offset:
@@ -125,13 +125,13 @@ def test_an_ill_conditioned_posterior_predicts_accurately(problem):
         ([[1.0, 2.0], [2.0, 1.0]], "not positive definite"),
     ],
 )
-def test_a_matrix_that_has_no_factor_is_refused(H, what):
-    """It is not finite, has an empty column, or is indefinite."""
+def test_a_matrix_without_a_factor_is_refused(H, what):
+    """The matrix is not finite, has an empty column, or is indefinite."""
     with pytest.raises(NumericalError, match=what):
         factorise(np.array(H))
 
 
-def test_the_evidence_without_columns_is_that_of_noise(rng):
+def test_the_evidence_without_columns_is_that_of_pure_noise(rng):
     """It is log N(t | 0, σ²I)."""
     t = rng.normal(size=20)
     found = module.posterior(dense_statistics(np.zeros((20, 0)), t[:, None]), np.zeros(0), 4.0)
@@ -141,15 +141,15 @@ def test_the_evidence_without_columns_is_that_of_noise(rng):
 
 
 def exact_residual(Phi, t, mean):
-    """‖t − Φμ‖² in extended precision."""
+    """Return ‖t − Φμ‖² in extended precision."""
     r = t.astype(np.longdouble) - Phi.astype(np.longdouble) @ mean.astype(np.longdouble)
     return float(r @ r)
 
 
 @given(seeds, st.integers(-12, -2))
 def test_a_residual_without_digits_is_flagged(seed, power):
-    """``cancelled`` if it is off by more than 1 %; after a rebase onto the mean it has its
-    digits."""
+    """A result that is off by more than 1 % is marked ``cancelled``; it is precise about the
+    mean."""
     rng = default_rng(seed)
     noise = 10.0**power
     Phi = rng.normal(size=(200, 5))

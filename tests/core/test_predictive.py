@@ -13,7 +13,7 @@ from partirvm.errors import UsageError
 
 
 def problem(rng, N=15, M=4):
-    """A design of noise with weights drawn from their prior: Φ, t, α, β."""
+    """Draw a design of noise with weights drawn from their prior: Φ, t, α, β."""
     Phi = rng.normal(size=(N, M))
     alpha = 10.0 ** rng.uniform(-1, 2, size=M)
     beta = 4.0
@@ -22,25 +22,25 @@ def problem(rng, N=15, M=4):
 
 
 def directions(Phi, alpha, beta):
-    """∂K/∂log α_i = −φ_iφ_iᵀ/α_i and ∂K/∂log β = −I/β of K = I/β + ΦA⁻¹Φᵀ."""
+    """Return ∂K/∂log α_i = −φ_iφ_iᵀ/α_i and ∂K/∂log β = −I/β of K = I/β + ΦA⁻¹Φᵀ."""
     return [-np.outer(f, f) / a for f, a in zip(Phi.T, alpha, strict=True)] + [
         -np.eye(len(Phi)) / beta
     ]
 
 
 def dense_information(Phi, alpha, beta):
-    """½ tr(K⁻¹ ∂_iK K⁻¹ ∂_jK)."""
+    """Return ½ tr(K⁻¹ ∂_iK K⁻¹ ∂_jK)."""
     inverse = np.linalg.inv(naive.covariance(Phi, alpha, beta))
     moved = [inverse @ direction for direction in directions(Phi, alpha, beta)]
     return 0.5 * np.array([[np.trace(one @ other) for other in moved] for one in moved])
 
 
 def mean_of(Phi, t, theta):
-    """μ at θ = (log α, log β)."""
+    """Return μ at θ = (log α, log β)."""
     return naive.posterior(Phi, t, np.exp(theta[:-1]), np.exp(theta[-1]))[0]
 
 
-def test_information_is_that_of_the_targets_distribution(rng):
+def test_information_equals_that_of_the_target_distribution(rng):
     """It is computed from Σ, α and N, and compared with the N × N covariance."""
     for M in (1, 4):
         Phi, t, alpha, beta = problem(rng, M=M)
@@ -50,8 +50,8 @@ def test_information_is_that_of_the_targets_distribution(rng):
 
 
 @pytest.mark.parametrize(("known_noise", "known"), [(False, ()), (True, ()), (False, (1, 2))])
-def test_the_widened_covariance_and_its_degrees_of_freedom(rng, known_noise, known):
-    """Σ + J C Jᵀ over θ that are not known, C = (information + 1/REACH²)⁻¹ and ν = 2/C_ββ."""
+def test_widened_covariance_and_degrees_of_freedom_follow_the_formulas(rng, known_noise, known):
+    """It is Σ + J C Jᵀ over the unknown θ, with C = (information + 1/REACH²)⁻¹ and ν = 2/C_ββ."""
     Phi, t, alpha, beta = problem(rng)
     mean, Sigma = naive.posterior(Phi, t, alpha, beta)
     theta = np.log([*alpha, beta])
@@ -79,7 +79,7 @@ def test_the_widened_covariance_and_its_degrees_of_freedom(rng, known_noise, kno
     assert_allclose(root @ root.T, Sigma, rtol=1e-12)
 
 
-def test_the_freedom_of_determined_weights_is_that_of_linear_regression(rng):
+def test_degrees_of_freedom_of_determined_weights_equal_linear_regression(rng):
     """ν = N − M to within 2/REACH², and ν is at least one."""
     Phi, t, _, beta = problem(rng, N=30, M=4)
     flat = np.full(4, 1e-8)
@@ -90,7 +90,7 @@ def test_the_freedom_of_determined_weights_is_that_of_linear_regression(rng):
     assert freedom == 1.0
 
 
-def test_quantiles_are_those_of_a_normal_or_students_t():
+def test_quantiles_are_normal_or_students_t():
     """A level outside (0, 1) is refused."""
     for level in (0.5, 0.95, 0.999):
         assert quantile(level) == pytest.approx(norm.ppf(0.5 + level / 2))

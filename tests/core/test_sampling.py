@@ -37,7 +37,7 @@ def test_two_rows_are_drawn_without_replacement():
     st.data(),
 )
 def test_keys_do_not_depend_on_the_tile(seed, number, n, first, data):
-    """Hence any tree of tiles finds the largest keys."""
+    """Hence any tree over the tiles finds the largest keys."""
     rows = first + np.arange(n)
     chances = default_rng(n).random(n)
     whole = drawn(chances, rows, (seed, number))
@@ -51,7 +51,7 @@ def test_keys_do_not_depend_on_the_tile(seed, number, n, first, data):
 
 @pytest.mark.parametrize("draw", [(0, 0), (0, 1), (1, 0), (2**40, 3)])
 def test_keys_are_uniform_and_uncorrelated(draw):
-    """Neighbouring rows and their differences pass Kolmogorov and Smirnov's test."""
+    """Neighbouring rows and their differences pass the Kolmogorov–Smirnov test."""
     u = uniform(np.arange(50_000), draw)
     assert ((u > 0) & (u < 1)).all()
     assert kstest(u, "uniform").pvalue > 1e-4
@@ -59,8 +59,8 @@ def test_keys_are_uniform_and_uncorrelated(draw):
     assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 5 / np.sqrt(50_000)
 
 
-def test_rows_without_a_chance_come_last():
-    """They follow all rows with a positive chance, and no key is NaN."""
+def test_rows_with_zero_probability_come_last():
+    """They follow all rows with a positive probability, and no key is NaN."""
     chances = np.array([0.0, 1e-300, 1.0, 0.0, 1e-3])
     for draw in range(50):
         keys = drawn(chances, np.arange(5), (0, draw))
@@ -69,7 +69,7 @@ def test_rows_without_a_chance_come_last():
 
 
 @given(st.integers(1, 2000), st.integers(0, 2**32 - 1))
-def test_a_random_order_holds_every_row_once(n, seed):
+def test_a_random_order_contains_every_row_once(n, seed):
     """A part of it equals the same part of the complete order."""
     whole = random_order(n, default_rng(seed), np.arange(n))
     assert sorted(whole.tolist()) == list(range(n))
@@ -96,8 +96,8 @@ def test_the_first_part_of_a_random_order_is_spread_evenly(n):
     st.lists(st.integers(0, 40), max_size=4),
     st.randoms(),
 )
-def test_the_largest_errors_do_not_depend_on_tiles(errors, limit, cuts, random):
-    """They are the first ``limit`` by (−error, row), for any split and order of the parts."""
+def test_the_largest_errors_do_not_depend_on_the_tiles(errors, limit, cuts, random):
+    """They are the first ``limit`` rows by (−error, row), for any split and order of the parts."""
     n = len(errors)
     values = np.array(errors, dtype=float)
     rows = np.arange(n) + 100

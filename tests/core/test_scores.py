@@ -1,4 +1,4 @@
-"""Scores of numbers and classes against scipy, scikit-learn and their definitions."""
+"""Regression and classification scores equal those of SciPy, scikit-learn and their definitions."""
 
 from functools import reduce
 from operator import add
@@ -19,8 +19,8 @@ from partirvm.core.scores import LEVELS, ClassScores, Scores, auc, ranking
 
 
 def drawn(seed, n, k, *, ties=False, scale=2.0):
-    """Codes, probabilities and, for two classes, linear predictors, which are rounded to have
-    ties."""
+    """Draw codes, probabilities and, for two classes, linear predictors, which are rounded to
+    create ties."""
     rng = default_rng(seed)
     codes = rng.integers(k, size=n)
     f = rng.normal(scale=scale, size=(n, 1 if k == 2 else k))
@@ -41,7 +41,7 @@ rows = st.tuples(
 
 
 @given(rows)
-def test_class_scores_equal_those_of_scikit_learn(how):
+def test_class_scores_equal_scikit_learn(how):
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
     scores = ClassScores.of(codes.astype(np.float64), p, f)
@@ -69,12 +69,12 @@ def test_class_scores_equal_those_of_scikit_learn(how):
 
 
 def test_calibration_bins_are_closed_above():
-    """Confidence 0.6 = 9/15 is the last of its bin (Guo et al. 2017)."""
+    """Confidence 0.6 = 9/15 falls into the lower bin (Guo et al. 2017)."""
     p = np.array([[0.4, 0.6], [0.35, 0.65]])
     assert ClassScores.of(np.array([1, 0]), p).figures()["ece"] == pytest.approx((0.4 + 0.65) / 2)
 
 
-def test_a_wrong_certain_answer_costs_36_nats():
+def test_a_certain_wrong_prediction_costs_36_nats():
     found = ClassScores.of(np.array([0]), np.array([[0.0, 1.0]]), np.array([800.0])).figures()
     assert found["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
     assert (found["accuracy"], found["brier"], found["ece"]) == (0.0, 1.0, 1.0)
@@ -91,7 +91,7 @@ def same(one, other):
 
 
 @given(rows, st.data())
-def test_scores_do_not_depend_on_the_tree_of_tiles(how, data):
+def test_scores_do_not_depend_on_the_summation_tree(how, data):
     seed, n, k, ties, scale = how
     codes, p, f = drawn(seed, n, k, ties=ties, scale=scale)
     cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=6)))
@@ -112,15 +112,15 @@ def test_half_precision_hardly_changes_the_ranking(rng):
 
 
 def test_rankings_keep_the_order_of_scores():
-    """Zeros and tiny numbers are equal, as are those beyond half precision."""
+    """Zeros and tiny numbers are tied, as are numbers beyond half precision."""
     scores = np.array([-1e300, -2.0, -1.0, -1e-300, -0.0, 0.0, 1e-3, 1.0, 1e10, 1e300])
     found = ranking(scores, np.ones(10, bool))[1]
     assert_array_equal(found[found > 0], [1, 1, 1, 3, 1, 1, 2])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(0, 50))
-def test_scores_of_numbers_equal_those_of_scipys_normal(seed, n, cut):
-    """They are RMSE, NLPD, CRPS by its integral, interval score and coverage."""
+def test_regression_scores_equal_those_of_scipys_normal(seed, n, cut):
+    """These are RMSE, NLPD, CRPS by its integral, interval score and coverage."""
     rng = default_rng(seed)
     t = 5 + rng.normal(size=n)
     mean = 5 + rng.normal(size=n)
@@ -149,8 +149,8 @@ def test_scores_of_numbers_equal_those_of_scipys_normal(seed, n, cut):
     )  # half a step
 
 
-def test_intervals_may_have_other_multiples(rng):
-    """Wider intervals cover more and cost their width; the density does not change."""
+def test_intervals_may_use_other_multiples(rng):
+    """Wider intervals cover more and are penalised for their width; the density does not change."""
     t = rng.normal(size=200)
     zero = np.zeros(200)
     one = np.ones(200)

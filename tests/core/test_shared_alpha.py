@@ -1,4 +1,4 @@
-"""Several targets that share vectors and α, compared with dense formulas."""
+"""Several targets that share vectors and α are compared with dense formulas."""
 
 import naive
 import numpy as np
@@ -18,7 +18,8 @@ T = 3
 
 @st.composite
 def problems(draw):
-    """Noise columns, some of which explain targets with different noise, any α, β and weights."""
+    """Draw noise columns, some of which explain targets with different noise, any α, β and
+    weights."""
     rng = default_rng(draw(st.integers(0, 2**32 - 1)))
     N = 50
     M = 6
@@ -36,14 +37,14 @@ def state_of(Phi, t, alpha, beta, w=None):
 
 
 def evidence(Phi, t, alpha, beta, w=None):
-    """Σ_τ log N(t_τ | 0, C_τ), densely."""
+    """Return Σ_τ log N(t_τ | 0, C_τ) from dense matrices."""
     return sum(naive.log_evidence(Phi, t[:, k], alpha, beta[k], w) for k in range(T))
 
 
 @given(problems())
-def test_a_step_follows_the_formulas_of_shared_alpha(problem):
-    """α_i = Σγ_i/Σμ_i², β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖², their posteriors and the sum of
-    evidences."""
+def test_a_step_follows_the_formulas_for_shared_alpha(problem):
+    """α_i = Σγ_i/Σμ_i² and β_τ = (N − Σγ_τ)/‖t_τ − Φμ_τ‖²; posteriors and the sum of evidences are
+    checked too."""
     Phi, t, alpha, beta, w = problem
     start = state_of(Phi, t, alpha, beta, w)
     assert_allclose(start.posterior.log_evidence, evidence(Phi, t, alpha, beta, w), rtol=1e-9)
@@ -64,8 +65,8 @@ def test_a_step_follows_the_formulas_of_shared_alpha(problem):
 
 
 @given(problems())
-def test_the_gain_of_a_candidate_is_the_rise_of_the_evidence(problem):
-    """s and q of each target are dense, and the best α is that of a grid."""
+def test_the_gain_of_a_candidate_is_the_rise_in_evidence(problem):
+    """s and q of each target are computed densely, and the best α is found on a grid."""
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics
@@ -85,8 +86,8 @@ def test_the_gain_of_a_candidate_is_the_rise_of_the_evidence(problem):
     assert_allclose(optimum(s, q, joint=True)[1][0], best, rtol=1e-4, atol=1e-6)
 
 
-def test_a_candidate_may_gain_although_the_sum_of_q2_is_below_that_of_s():
-    """Target 0 gains ½(100 − 1 − log 100) alone at α = 1/99, target 1 loses ½ log((α + 10³)/α)."""
+def test_a_candidate_may_gain_although_the_sum_of_q2_is_below_the_sum_of_s():
+    """Target 0 alone gains ½(100 − 1 − log 100) at α = 1/99; target 1 loses ½ log((α + 10³)/α)."""
     s = np.array([[1.0, 1000.0]])
     q = np.array([[10.0, 0.0]])
     alpha, gain = priors.joint_optimum(s, q)

@@ -1,4 +1,4 @@
-"""The two solvers of a dense fit, and that "auto" ends no lower than either."""
+"""The two solvers of a dense fit; "auto" does not end lower than either."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ RULE = StopRule(1e-7, 500, thin=True)
 
 
 def bumps(seed, N=80, d=2):
-    """Gaussian columns about all rows, and a noisy target; wide ones for odd seeds."""
+    """Draw Gaussian columns about all rows, wide ones for odd seeds, and a noisy target."""
     rng = default_rng(seed)
     X = rng.normal(size=(N, d))
     t = np.sin(2 * X[:, 0]) + X[:, -1] ** 2 + 10 ** rng.uniform(-1.5, 0) * rng.normal(size=N)
@@ -26,7 +26,7 @@ def bumps(seed, N=80, d=2):
 
 
 def start_of(Phi, t):
-    """All columns have just entered, each at the α at which it would start alone."""
+    """Return a state of columns that have just entered, each at the α it would start with alone."""
     beta = 10 / t.var()
     statistics = statistics_of(Phi, t)
     s = beta * np.diagonal(statistics.gram)
@@ -37,7 +37,7 @@ def start_of(Phi, t):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_auto_is_no_worse_than_either_solver(seed):
-    """Its evidence is at least the fixed point's, and within 1e-3·N nats of that of single
+    """Its evidence is at least the fixed point's, and within 1e-3·N nats of that from single
     actions."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
@@ -53,7 +53,8 @@ def test_auto_is_no_worse_than_either_solver(seed):
 
 
 def test_columns_that_gain_only_as_a_pair_are_added():
-    """Near-parallel a and b and a target along a − b: neither gains alone, both gain ½βtᵀt nats."""
+    """Columns a and b are nearly parallel, the target is along a − b: neither gains alone, both
+    gain ½βtᵀt nats."""
     u, v, w = np.eye(6)[:3]
     gap = 0.05
     beta = 5e3
@@ -84,7 +85,7 @@ def test_fixed_noise_is_unchanged_and_each_step_is_reported():
 
 @pytest.mark.slow
 def test_auto_reaches_the_best_of_several_starts():
-    """For sinc with a wide kernel, α = 1/M² ends tens of nats above the usual start."""
+    """For sinc with a wide kernel, the start α = 1/M² ends tens of nats above the usual one."""
     rng = default_rng(1)
     X = rng.uniform(-3, 3, (100, 1))
     t = np.sinc(X[:, 0]) + 0.038 * rng.normal(size=100)
@@ -101,15 +102,15 @@ def test_auto_reaches_the_best_of_several_starts():
 
 
 def half_entered(seed, *, M=30):
-    """Columns at fixed α of which those after the first M have just entered."""
+    """Return columns at fixed α of which those after the first M have just entered."""
     Phi, t = bumps(seed)
     start = start_of(Phi, t)
     return Phi, t, replace(start, entered=start.labels >= M)
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.3])
-def test_other_columns_act_as_noise_of_the_new_ones(offset):
-    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t."""
+def test_other_columns_act_as_noise_for_the_new_ones(offset):
+    """With C = I/β + ΦA⁻¹Φᵀ of the other columns, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t."""
     Phi, t, state = half_entered(0)
     shift = np.where(state.entered, 0.0, offset)[:, None]
     begun = beside(replace(state, statistics=state.statistics.shift(shift)))
@@ -127,8 +128,8 @@ def test_other_columns_act_as_noise_of_the_new_ones(offset):
 
 
 def test_a_column_that_fails_given_the_others_does_not_join():
-    """Of orthogonal columns a is in, b gains ½βt² and begins at its entry α, c with φᵀt = 0
-    fails."""
+    """Of three orthogonal columns, a is in, b gains ½βt² and begins at its entry α, and c with φᵀt
+    = 0 fails."""
     Phi = np.eye(6)[:, :3]
     t = np.array([3.0, 3, 0, 0, 0, 0])
     state = replace(

@@ -1,4 +1,4 @@
-"""Gram statistics compared with all rows: splits, extension, columns taken, weights."""
+"""Gram statistics equal sums over all rows: splits, extension, selected columns, weights."""
 
 from functools import reduce
 from operator import add
@@ -21,7 +21,7 @@ weightings = st.sampled_from([None, "positive", "some zero"])
 
 
 def rows(seed, n, m, weighting, targets=1):
-    """A design (n, m), targets (n, T) and weights."""
+    """Draw a design (n, m), targets (n, T) and weights."""
     rng = default_rng(seed)
     w = None if weighting is None else rng.uniform(0.1, 5.0, size=n)
     if weighting == "some zero":
@@ -47,7 +47,7 @@ def assert_same(found, expected):
     st.integers(1, 3),
     st.lists(st.integers(0, 40), max_size=4),
 )
-def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts):
+def test_any_split_of_rows_gives_the_same_sums(seed, n, kept, new, weighting, targets, cuts):
     """The sums are Φ_keptᵀWΦ_new, Φ_newᵀWΦ_new, Φ_newᵀWt, tᵀWt, the number of rows and Σ log w."""
     Phi, t, w = rows(seed, n, kept + new, weighting, targets)
     blocks = []
@@ -72,8 +72,8 @@ def test_any_split_of_rows_adds_up(seed, n, kept, new, weighting, targets, cuts)
     assert_allclose(block.log_weight, np.log(present).sum(), **close)
 
 
-def test_a_sum_does_not_change_its_terms(rng):
-    """Tasks may run twice and nodes are shared."""
+def test_a_sum_does_not_modify_its_terms(rng):
+    """Tasks may run twice, and nodes are shared."""
     Phi, t, _ = rows(0, 12, 5, None)
     first, second = (
         GramBlock.of(Phi[some, :2], Phi[some, 2:], t[some]) for some in (slice(6), slice(6, None))
@@ -92,7 +92,7 @@ def test_a_sum_does_not_change_its_terms(rng):
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
 )
 def test_extending_equals_computing_at_once(seed, n, weighting, targets, groups):
-    """New columns of statistics with offset m see r = t − Φ_kept·m and have the offset zero."""
+    """New columns in statistics with offset m see r = t − Φ_kept·m, and have the offset zero."""
     Phi, t, w = rows(seed, n, sum(groups), weighting, targets)
     labels = np.arange(sum(groups)) * 7 + BIAS
     statistics = GramStatistics.empty(targets)
@@ -111,8 +111,8 @@ def test_extending_equals_computing_at_once(seed, n, weighting, targets, groups)
 
 
 @given(seeds, st.permutations(range(6)), st.integers(0, 6), st.booleans())
-def test_taking_columns_equals_computing_them_alone(seed, order, count, with_offset):
-    """A dropped column returns its offset to the target."""
+def test_taking_columns_equals_computing_only_these_columns(seed, order, count, with_offset):
+    """The offset of a dropped column returns to the target."""
     Phi, t, w = rows(seed, 20, 6, "positive", 2)
     offset = default_rng(seed).normal(size=(6, 2)) * with_offset
     columns = np.array(order[:count], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The tied RVM compared with dense formulas: sums, an update, and slopes of its evidence."""
+"""The tied RVM is compared with dense formulas: sums, an update, and the slopes of its evidence."""
 
 from dataclasses import replace
 from itertools import product
@@ -19,14 +19,14 @@ LABELS = np.array([BIAS, 3, 1, 4, 0])
 
 
 def numbers(rng, weighted):
-    """Columns Φ (40, 5), the first of ones, a noisy target, and weights that may be zero."""
+    """Draw columns Φ (40, 5), the first of ones, a noisy target, and weights that may be zero."""
     Phi = np.hstack([np.ones((40, 1)), rng.normal(size=(40, 4))])
     t = Phi @ rng.normal(size=5) + 0.5 * rng.normal(size=40)
     return Phi, t, rng.choice([0.0, 0.5, 2.0], size=40) if weighted else None
 
 
 def differences(function, Phi, step=1e-5):
-    """∂ function / ∂Φ_nm by central differences, of every element."""
+    """Return ∂ function / ∂Φ_nm for every element, by central differences."""
     found = np.empty_like(Phi)
     for at in product(*map(range, Phi.shape)):
         sides = []
@@ -39,8 +39,8 @@ def differences(function, Phi, step=1e-5):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_slopes_are_those_of_the_dense_evidence(rng, weighted):
-    """D_nm = ∂L/∂Φ_nm of eq. 15 at any α and β; a row without weight has none."""
+def test_slopes_equal_those_of_the_dense_evidence(rng, weighted):
+    """D_nm = ∂L/∂Φ_nm of eq. 15 at any α and β; slopes are zero in a row without weight."""
     Phi, t, w = numbers(rng, weighted)
     alpha = np.exp(rng.normal(size=5))
     beta = 2.3
@@ -72,7 +72,7 @@ def test_noise_and_alpha_are_within_their_bounds(rng):
 
 
 def random_statistics(K, J, T, rank=None):
-    """A random design of K kernel columns and J leading ones in mixed order, a target,
+    """Return a random design of K kernel columns and J leading ones in mixed order, a target, and
     statistics."""
     random = default_rng(0)
     Phi = random.normal(size=(60, K + J))
@@ -83,7 +83,7 @@ def random_statistics(K, J, T, rank=None):
     return Phi, t, statistics_of(Phi, t, labels=labels[random.permutation(K + J)])
 
 
-def test_statistics_that_are_not_finite_are_refused():
+def test_non_finite_statistics_are_refused():
     statistics = random_statistics(40, 1, 1, rank=10)[2]
     assert updates(statistics, Tied(1e-3, 1.0, 10.0), 1, 1.0)[1].determinedness.sum() < 12
     broken = replace(statistics, gram=np.full_like(statistics.gram, np.inf))
@@ -91,7 +91,7 @@ def test_statistics_that_are_not_finite_are_refused():
         updates(broken, Tied(1.0, 1.0), 1, 1.0)
 
 
-def test_slopes_have_the_precision_of_the_covariance(rng):
+def test_slopes_are_as_precise_as_the_covariance(rng):
     Phi, t, w = numbers(rng, True)
     mean, Sigma = naive.posterior(Phi, t, np.ones(5), 2.3, w)
     double, single = (

@@ -1,4 +1,4 @@
-"""Factors and inverses in tiles: correct, with the same bits for any number of threads."""
+"""Factors and inverses in tiles are correct and have the same bits for any number of threads."""
 
 import threading
 
@@ -14,12 +14,12 @@ from partirvm.core.posterior import JITTERS, factorise, posterior, root_of
 from partirvm.process import in_threads, on_threads
 
 M = module.LEAST + module.TILE + 37
-"""Columns of several tiles, the last of them smaller."""
+"""The number of columns: several tiles, the last of them smaller."""
 
 
 @pytest.fixture(scope="module")
 def positive():
-    """A symmetric positive matrix (M, M) whose diagonal spans six orders of magnitude."""
+    """Return a positive definite matrix (M, M) whose diagonal spans six orders of magnitude."""
     rng = default_rng(0)
     X = rng.normal(size=(M + 20, M)) * 10 ** rng.uniform(-1.5, 1.5, size=M)
     return X.T @ X + np.diag(rng.uniform(0.5, 1.0, size=M))
@@ -30,8 +30,8 @@ def factor(H, threads):
         return factorise(H.copy())
 
 
-def test_the_factor_of_a_large_matrix_and_its_inverse(positive):
-    """LLᵀ = SHS with unit diagonal, L lower triangular; LL⁻¹ = 1."""
+def test_factor_and_inverse_of_a_large_matrix_are_correct(positive):
+    """LLᵀ = SHS has a unit diagonal, L is lower triangular, and LL⁻¹ = 1."""
     L, scale = factor(positive, 2)
     assert_array_equal(L, np.tril(L))
     assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
@@ -42,8 +42,8 @@ def test_the_factor_of_a_large_matrix_and_its_inverse(positive):
     assert_allclose(L @ found, np.eye(M), atol=1e-8)
 
 
-def test_bits_do_not_depend_on_threads(positive):
-    """Of factor and posterior; the posterior follows the formulas."""
+def test_bits_do_not_depend_on_the_number_of_threads(positive):
+    """The bits of factor and posterior are compared; the posterior follows the formulas."""
     alone, _ = factor(positive, 1)
     rows = default_rng(4).normal(size=(100, M + 1))
     X = rows[:, 1:]
@@ -83,7 +83,7 @@ def test_equal_columns_need_jitter():
 
 
 def test_tiles_run_on_the_given_threads():
-    """Without threads, in the caller's; errors are raised in the caller."""
+    """Without threads, tiles run in the caller's thread; errors are raised in the caller."""
     both = threading.Barrier(2, timeout=10)
     with on_threads(2):
         names = in_threads(

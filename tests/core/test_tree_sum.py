@@ -1,4 +1,4 @@
-"""The fixed summation tree: no cut of the tiles and no order of arrival changes a bit."""
+"""The fixed summation tree: neither division nor arrival order of the tiles changes a bit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Word:
 
 
 def node(values, level, index):
-    """Node (level, index) as a task computes it: the sum of an aligned run."""
+    """Return node (level, index) as a task computes it: the sum of an aligned run."""
     run = values[index << level : (index + 1) << level]
     total = TreeSum(len(run))
     for position, value in enumerate(run):
@@ -33,7 +33,7 @@ def node(values, level, index):
 
 @st.composite
 def cuttings(draw):
-    """A number of tiles, their division into aligned runs, and an order in which these arrive."""
+    """Draw a number of tiles, their division into aligned runs, and an arrival order of these."""
     n = draw(st.integers(1, 40))
 
     def cut(level, index):
@@ -69,8 +69,8 @@ def test_an_incomplete_sum_is_refused(case, data):
 
 
 @given(st.integers(1, 200), st.integers(0, 8))
-def test_aligned_runs_hold_each_tile_once(n, level):
-    """Run i is tiles [i·2^level, (i + 1)·2^level) ∩ [0, n)."""
+def test_aligned_runs_contain_each_tile_once(n, level):
+    """Run i consists of the tiles [i·2^level, (i + 1)·2^level) ∩ [0, n)."""
     runs = list(aligned_runs(n, level))
     assert [tile for _, run in runs for tile in run] == list(range(n))
     assert all(run.start == index << level and len(run) <= 1 << level for index, run in runs)

@@ -1,4 +1,4 @@
-"""Updates of α and β against dense formulas: priors, pruning, gains, the end of a fit."""
+"""Updates of α and β equal dense formulas: priors, pruning, gains, the end of a fit."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def prior_of(numbers, **others):
 def state_of(
     Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, labels=None, prior=FLAT
 ):
-    """A fit of all columns at α and β."""
+    """Return a fit of all columns at α and β."""
     return HyperState(
         statistics_of(Phi, t, w, labels, offset),
         alpha,
@@ -53,7 +53,7 @@ def state_of(
 
 @st.composite
 def problems(draw, least=1):
-    """Noise columns, some of which explain the target, any α and β, with and without weights."""
+    """Draw noise columns, some of which explain the target, any α and β, and optional weights."""
     rng = default_rng(draw(seeds))
     M = draw(st.integers(least, 7))
     N = draw(st.integers(4 * M + 4, 60))
@@ -67,7 +67,7 @@ def problems(draw, least=1):
 
 
 def total(Phi, t, alpha, beta, numbers, w=None):
-    """log p(t | α, β) with the log priors of α and β."""
+    """Return log p(t | α, β) plus the log priors of α and β."""
     a, b, c, d = numbers
     return (
         naive.log_evidence(Phi, t, alpha, beta, w)
@@ -77,13 +77,13 @@ def total(Phi, t, alpha, beta, numbers, w=None):
 
 
 PRIORS = [(0.0, 0.0, 0.0, 0.0), (2.0, 0.5, 3.0, 1.0), (0.0, 0.01, 0.0, 5.0), (0.5, 0.0, 4.0, 0.0)]
-"""Shape and rate of the densities of α and of β."""
+"""Shape and rate of the prior densities of α and β."""
 
 
 @pytest.mark.parametrize("numbers", PRIORS)
 @given(problems(), st.booleans(), st.booleans())
 def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
-    """α_i = γ_i/μ_i², β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18); priors follow app. A."""
+    """α_i = γ_i/μ_i² and β = (N − Σγ)/‖t − Φμ‖² (eqs. 16 to 18); priors follow app. A."""
     Phi, t, alpha, beta, w = problem
     offset = np.linspace(-1, 1, len(alpha)) if with_offset else None
     start = state_of(
@@ -115,7 +115,7 @@ def test_a_step_is_mackays_update(numbers, problem, fixed_noise, with_offset):
 
 @given(problems(least=2))
 def test_a_column_is_pruned_if_it_gains_nothing_and_is_undetermined(problem):
-    """That is q_i² ≤ s_i without the column (Tipping & Faul 2003, eq. 20), and γ_i < FADED."""
+    """The conditions are q_i² ≤ s_i without it (Tipping & Faul 2003, eq. 20), and γ_i < FADED."""
     Phi, t, alpha, beta, w = problem
     M = len(alpha)
     gamma = naive.determinedness(Phi, t, alpha, beta, w)
@@ -136,7 +136,7 @@ def test_a_column_is_pruned_if_it_gains_nothing_and_is_undetermined(problem):
 
 @pytest.mark.parametrize("copies", [2, 20, 100])
 def test_similar_columns_are_not_all_pruned_at_once(rng, copies):
-    """Each fails q² > s because of the others; one alone would keep the evidence."""
+    """Each fails q² > s because of the others; a single one would keep the evidence."""
     column = rng.normal(size=80)
     Phi = column[:, None] + 1e-6 * rng.normal(size=(80, copies))
     t = 2 * column + 0.1 * rng.normal(size=80)
@@ -151,8 +151,8 @@ def test_similar_columns_are_not_all_pruned_at_once(rng, copies):
 
 
 @pytest.mark.parametrize("known", [0.0, 0.3])
-def test_the_noise_stops_at_its_floor(rng, known):
-    """σ² = NOISE_FLOOR × the target's mean square, or a known least noise, which is not
+def test_noise_has_a_floor(rng, known):
+    """σ² = NOISE_FLOOR × the target's mean square, or a known minimum noise, which is not
     reported."""
     Phi = rng.normal(size=(50, 3))
     t = Phi @ np.array([1.0, 2.0, -1.0])
@@ -173,9 +173,9 @@ def test_beta_is_positive_with_as_many_columns_as_rows():
 
 
 @given(problems(least=2), st.data())
-def test_the_gain_of_candidates_is_the_rise_of_the_evidence(problem, data):
-    """½[q²/s − 1 − log(q²/s)] at α = s²/(q² − s) (Tipping & Faul 2003); entry is at JOINING ×
-    it."""
+def test_the_gain_of_candidates_is_the_rise_in_evidence(problem, data):
+    """It is ½[q²/s − 1 − log(q²/s)] at α = s²/(q² − s) (Tipping & Faul 2003); columns enter at
+    JOINING times this α."""
     Phi, t, alpha, beta, w = problem
     M = data.draw(st.integers(0, len(alpha) - 1))
     offset = data.draw(st.sampled_from([None, np.linspace(-1, 1, M)]))
@@ -222,9 +222,9 @@ def test_the_gain_of_candidates_is_the_rise_of_the_evidence(problem, data):
         ),
     ],
 )
-def test_when_a_fit_is_over(rng, rule, changes, expected):
-    """N = 40, 3 vectors, 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends guarded fits
-    only."""
+def test_a_fit_ends_for_each_reason(rng, rule, changes, expected):
+    """N = 40, 3 vectors, 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends only guarded
+    fits."""
     noise = changes.get("noise", 0.1)
     Phi = rng.normal(size=(40, 3))
     t = Phi @ np.ones(3) + noise * rng.normal(size=40)
@@ -234,7 +234,7 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
 
 
 def test_thinning_deletes_columns_that_do_not_fade(rng):
-    """26 of 30 columns are noise; no column is left that gains at no α."""
+    """26 of 30 columns are noise; every remaining column gains at some α."""
     Phi = rng.normal(size=(200, 30))
     numbers = (0.0, 1e-3, 0.0, 0.0)
     t = Phi[:, [3, 8, 15, 22]] @ np.array([1.0, -2.0, 0.5, 1.5]) + 0.2 * rng.normal(size=200)
@@ -267,8 +267,8 @@ def test_a_fixed_precision_and_its_column_are_unchanged(rng):
     assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
 
-def test_an_update_of_classes_with_priors_and_a_fixed_precision(rng):
-    """α from the sums over outputs; the prior counts once per α."""
+def test_a_class_update_uses_priors_and_a_fixed_precision(rng):
+    """α follows from the sums over outputs; the prior counts once per α."""
     C = 3
     M = 4
     a = 2.0
@@ -294,8 +294,8 @@ def test_an_update_of_classes_with_priors_and_a_fixed_precision(rng):
 
 
 def test_thinning_deletes_uncorrelated_columns_that_fail(rng):
-    """They fail q² > s, are nearly uncorrelated, and the evidence does not fall: one of each group
-    of similar columns."""
+    """Such columns fail q² > s and are nearly uncorrelated, and the evidence does not fall: one is
+    deleted from each group of similar columns."""
     base = rng.normal(size=(80, 3))
     Phi = np.hstack(
         [base[:, [k]] + 1e-4 * rng.normal(size=(80, 6)) for k in range(3)]

@@ -77,11 +77,11 @@ def test_dask_chunks_may_have_unknown_sizes():
         ),
     ],
 )
-def test_rows_that_cannot_be_used_are_refused(arguments, message):
+def test_unusable_rows_are_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         as_source(*arguments)
 
 
-def test_data_refuse_a_separate_target(tmp_path):
+def test_data_refuses_a_separate_target(tmp_path):
     with pytest.raises(UsageError, match="y and weights are part of the dataset"):
         as_source(tmp_path / "d.zarr", Y)

@@ -1,4 +1,4 @@
-"""Labels beyond 2⁵³ are distinct wherever they come from, and masked values are refused."""
+"""Labels beyond 2⁵³ are distinct in every source, and masked values are refused."""
 
 from decimal import Decimal
 
@@ -15,11 +15,11 @@ from partirvm.data import as_source, ingest
 from partirvm.errors import DataError
 
 ODD = 2**53 + 1
-"""The smallest integer that float64 does not hold; 2**53 is next to it."""
+"""The smallest integer that float64 cannot represent; it is next to 2**53."""
 
 
 def table(column, dtype="int64"):
-    """Four rows of features a, b and a target y; row 2 of one column is odd."""
+    """Return four rows of features a, b and a target y; row 2 of one column is special."""
     values = {"a": [1, 2, 3, 5], "b": [3, 1, 4, 1], "y": [2, 7, 1, 8]}
     values[column][2] = ODD
     return pd.DataFrame(values).astype({column: dtype})
@@ -64,8 +64,8 @@ def test_labels_beyond_the_range_of_float64_are_distinct(kind, tmp_path):
     assert str(ODD) in map(str, data.columns.categories["b"])
 
 
-def test_a_label_of_csv_keeps_its_digits(tmp_path):
-    """Also next to labels that are numbers: it would be taken for its neighbour otherwise."""
+def test_a_csv_label_keeps_its_digits(tmp_path):
+    """This also holds next to numeric labels; otherwise it would be confused with its neighbour."""
     (tmp_path / "t.csv").write_text(f"a,y\n5,1\n{ODD},2\n0.12345678901234567890,3\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", categorical=["a"])
     assert set(data.columns.categories["a"]) == {"5", str(ODD), "0.12345678901234567890"}

@@ -1,4 +1,4 @@
-"""The external sort against ``numpy.argsort``, whatever the memory and the batches."""
+"""The external sort equals ``numpy.argsort`` for any memory limit and any batches."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,7 @@ from partirvm.data.writer import ExternalSorter
 
 
 def sort(keys, cuts, memory, high):
-    """Sorted records (key, number of arrival) that were added in batches which end at ``cuts``."""
+    """Return sorted records (key, arrival number) that were added in batches ending at ``cuts``."""
     records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
     with tempfile.TemporaryDirectory() as folder:
         spill = Path(folder, "spill")
@@ -49,7 +49,7 @@ def test_the_external_sort_is_stable(keys, cuts, memory, high):
     assert_array_equal(blocks[:, 0], np.sort(values))
 
 
-def test_sorted_blocks_fit_the_memory(tmp_path):
+def test_sorted_blocks_fit_in_memory(tmp_path):
     keys = default_rng(1).random((50_000, 1))
     with ExternalSorter(tmp_path / "spill", 1) as sorter:
         sorter.add(keys)

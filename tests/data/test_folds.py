@@ -1,4 +1,4 @@
-"""Training rows with the fold in the codes of embedded features, which depends on the row alone."""
+"""Training rows carry the fold in the codes of embedded features; it depends only on the row."""
 
 from dataclasses import replace
 
@@ -22,13 +22,14 @@ def rows(n=5000, L=12):
 
 
 def features(L=12):
-    """The second feature is embedded with folds, the third without."""
+    """Return features of which the second is embedded with folds, the third without."""
     tables = ((1, np.zeros((LEVEL_FOLDS + 1, L + 2, 2))), (2, np.zeros((1, L + 2, 1))))
     return replace(FeatureMap.plain(3), tables=tables)
 
 
-def test_a_row_has_the_same_fold_in_every_way_of_reading():
-    """In tiles, by number, in parts and in longer data; other columns do not change."""
+def test_a_row_has_the_same_fold_however_it_is_read():
+    """Rows are read in tiles, by number, in parts and in longer data; other columns do not
+    change."""
     X, y = rows()
     source = FoldedSource(as_source(X, y), features())
     inputs = np.concatenate([source.tile(number).X for number in range(source.n_tiles)])
@@ -47,7 +48,7 @@ def test_a_row_has_the_same_fold_in_every_way_of_reading():
     assert np.bincount(level_folds(np.arange(8000))).min() > 900
 
 
-def test_only_sources_of_embedded_features_have_folds():
+def test_only_sources_with_embedded_features_have_folds():
     X, y = rows(100)
     source = as_source(X, y)
     plain = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))

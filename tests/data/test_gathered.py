@@ -1,4 +1,4 @@
-"""Passes over gathered rows have the bits of passes over a source of just these rows."""
+"""Passes over gathered rows have the same bits as passes over a source of just these rows."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def passes():
 
 
 def bits(statistic):
-    """The bytes of each array of a statistic, but of the rows with the largest error."""
+    """Return the bytes of each array in a statistic, except the rows with the largest error."""
     if isinstance(statistic, np.ndarray):
         return statistic.tobytes()
     return [bits(np.asarray(value)) for name, value in vars(statistic).items() if name != "largest"]
@@ -59,7 +59,7 @@ def bits(statistic):
 @settings(max_examples=10, deadline=None)
 @given(chosen=st.sets(st.integers(0, N - 1), min_size=8), parts=st.integers(1, 4))
 def test_passes_over_gathered_rows_have_the_same_bits(weights, chosen, parts):
-    """For any subset, a subset of it, and all rows."""
+    """This holds for any subset, a subset of it, and all rows."""
     source = ArraySource(X, (T > 0).astype(float), weights, tile_rows=TILE)
     executor = LocalExecutor(2)
     rows = np.array(sorted(chosen))
@@ -83,8 +83,9 @@ def test_passes_over_gathered_rows_have_the_same_bits(weights, chosen, parts):
 
 
 @pytest.mark.parametrize("n", [127, 3000, 4096, 6145, 8000])
-def test_gathered_rows_are_an_even_number_of_tiles(n):
-    """Of at most ``PANEL_ROWS`` rows, so that two threads have equal work, unless there are few."""
+def test_gathered_rows_form_an_even_number_of_tiles(n):
+    """Tiles have at most ``PANEL_ROWS`` rows, and two threads share the work unless rows are
+    few."""
     source = ArraySource(np.arange(n)[:, None], np.zeros(n))
     rows = GatheredRows(source, np.arange(n), [source.gather(np.arange(n))])
     assert rows.tile_rows <= PANEL_ROWS

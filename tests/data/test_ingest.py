@@ -1,4 +1,4 @@
-"""Ingest stores all rows of every kind of source, in an order that depends on the seed alone."""
+"""Ingest stores all rows of every kind of source, in an order that depends only on the seed."""
 
 import tempfile
 from itertools import product
@@ -28,7 +28,7 @@ def rows(n=500, d=3, seed=0):
 
 
 def frame(n=500):
-    """Columns a, b, t of numbers, a column of text, one of integers, and weights."""
+    """Return columns a, b, t of numbers, a column of text, one of integers, and weights."""
     X, y = rows(n)
     number = np.arange(n)
     return pd.DataFrame(
@@ -44,7 +44,7 @@ def frame(n=500):
 
 
 def all_rows(data):
-    """X, t and the row numbers before shuffling of all tiles."""
+    """Return X, t and the row numbers before shuffling, from all tiles."""
     tiles = [data.tile(number) for number in range(data.n_tiles)]
     numbers = np.concatenate([data.original_rows(number) for number in range(data.n_tiles)])
     return (
@@ -55,7 +55,8 @@ def all_rows(data):
 
 
 def assert_holds(data, X, y, seed, weights=None):
-    """``data`` has these rows in the order of ``default_rng(seed).random(N)``, and moments."""
+    """Assert that ``data`` has moments and these rows in the order of
+    ``default_rng(seed).random(N)``."""
     order = (
         np.arange(len(X))
         if seed is None
@@ -115,7 +116,7 @@ TABLES = {
 
 @pytest.mark.parametrize("seed", [0, None])
 @pytest.mark.parametrize("write", TABLES.values(), ids=TABLES)
-def test_a_stored_table_has_all_rows_and_columns(write, seed, tmp_path):
+def test_stored_tables_have_all_rows_and_columns(write, seed, tmp_path):
     table = frame()
     data = ingest(
         write(tmp_path, table), tmp_path / "d.zarr", target="t", categorical=["colour"], weights="w", shuffle=seed,
@@ -200,7 +201,7 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path):
     ]
 
 
-def test_stored_moments_and_hashes_are_those_of_a_pass(tmp_path):
+def test_stored_moments_and_hashes_equal_those_of_a_pass(tmp_path):
     X, y = rows()
     data = ingest((X, y, np.abs(y)), tmp_path / "d.zarr", tile_rows=64)
     total = TreeSum(data.n_tiles)
@@ -281,7 +282,7 @@ def test_parts_of_a_table_are_joined_by_position(kind, target, tmp_path):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
-def test_labels_keep_the_type_that_the_source_states(labels, classes, kind, tmp_path):
+def test_labels_keep_the_type_declared_by_the_source(labels, classes, kind, tmp_path):
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": labels})
     data = ingest(
         TABLES[kind](tmp_path, table),
@@ -313,7 +314,7 @@ def test_a_test_set_gets_the_columns_and_codes_of_the_training_set(tmp_path):
     assert by_path.fingerprint() == second.fingerprint()
 
 
-def test_categories_of_numbers_match_between_kinds_of_files(tmp_path):
+def test_numeric_categories_match_between_file_formats(tmp_path):
     train = pd.DataFrame({"zone": [3, 7, 7, 5], "y": [0.5, 1.0, 2.0, 3.0]})
     first = ingest(train, tmp_path / "train.zarr", target="y", categorical=["zone"])
     assert first.columns.categories == {"zone": (3, 5, 7)}
@@ -322,7 +323,7 @@ def test_categories_of_numbers_match_between_kinds_of_files(tmp_path):
     assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
 
 
-def test_npz_names_its_columns(tmp_path):
+def test_npz_files_name_their_columns(tmp_path):
     X, y = rows(50)
     np.savez(
         tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50)
@@ -334,7 +335,7 @@ def test_npz_names_its_columns(tmp_path):
     assert_array_equal(data.tile(0).t[:, 0], 2 * y)
 
 
-def test_integers_of_a_csv_may_become_fractions_far_down(tmp_path):
+def test_integers_in_a_csv_may_become_fractions_in_later_rows(tmp_path):
     lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)

@@ -1,4 +1,4 @@
-"""Every wrong input has a message, and an ingest that fails leaves nothing behind."""
+"""Every wrong input gives a message, and a failed ingest leaves nothing behind."""
 
 import errno
 import gzip
@@ -139,7 +139,7 @@ WRONG = [
     [case[1:] for case in WRONG],
     ids=[case[0] for case in WRONG],
 )
-def test_wrong_input_has_a_short_message_and_leaves_nothing(
+def test_wrong_input_gives_a_short_message_and_leaves_nothing(
     make, options, error, message, tmp_path
 ):
     (tmp_path / "in").mkdir()
@@ -155,7 +155,7 @@ def test_wrong_input_has_a_short_message_and_leaves_nothing(
         assert source.name in text
 
 
-def test_checksums_of_parquet_pages_are_verified(tmp_path):
+def test_parquet_page_checksums_are_verified(tmp_path):
     values = default_rng(0).random(1000)
     place = tmp_path / "t.parquet"
     table = pa.table({"a": values, "y": values})
@@ -167,15 +167,15 @@ def test_checksums_of_parquet_pages_are_verified(tmp_path):
         ingest(place, tmp_path / "d.zarr", target="y")
 
 
-def test_text_of_many_values_is_left_out(tmp_path):
-    """If each row has another value; a note tells how to use the column."""
+def test_text_columns_with_many_values_are_left_out(tmp_path):
+    """Each row has another value; a note explains how to use the column."""
     table = {"a": list(map(str, range(60))), "b": ["u", "v"] * 30, "y": range(60)}
     data = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
     assert data.columns.features == ("b",)
     assert data.notes["a"].startswith("text of 60 different values, left out")
 
 
-def test_more_labels_than_attributes_hold_are_refused(tmp_path):
+def test_more_labels_than_attributes_can_hold_are_refused(tmp_path):
     """Every process reads all attributes of DATA."""
     table = {
         "x": range(20_000),
@@ -187,7 +187,7 @@ def test_more_labels_than_attributes_hold_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_existing_data_are_kept_by_a_failed_ingest(tmp_path):
+def test_a_failed_ingest_keeps_existing_data(tmp_path):
     ingest((X, Y), tmp_path / "d.zarr")
     before = ZarrSource(tmp_path / "d.zarr").fingerprint()
     with pytest.raises(ExistsError, match="overwrite=True"):
@@ -197,7 +197,7 @@ def test_existing_data_are_kept_by_a_failed_ingest(tmp_path):
     assert ZarrSource(tmp_path / "d.zarr").fingerprint() == before
 
 
-def test_only_data_are_overwritten(tmp_path):
+def test_only_data_is_overwritten(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").write_text("a picture")
     with pytest.raises(ExistsError, match="is not a partirvm dataset"):
@@ -212,7 +212,7 @@ def test_only_data_are_overwritten(tmp_path):
 @pytest.mark.parametrize(
     "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"]
 )
-def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
+def test_a_store_failure_is_a_storage_error_and_leaves_nothing(
     number, message, where, tmp_path, monkeypatch
 ):
     def refuse(*arguments, **options):
@@ -227,7 +227,7 @@ def test_an_error_of_the_store_is_a_storage_error_and_leaves_nothing(
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 @pytest.mark.parametrize("phase", ["read", "write"])
 @pytest.mark.parametrize("url", ["{folder}/out/d.zarr", "memory://{folder}/d.zarr"])
-def test_an_interrupted_ingest_leaves_nothing(error, phase, url, tmp_path):
+def test_an_interrupted_ingest_leaves_nothing_behind(error, phase, url, tmp_path):
     def interrupt(now, done, total):
         if now == phase:
             raise error
@@ -275,7 +275,7 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path):
     data.verify()
 
 
-def test_every_spelling_of_a_path_has_the_same_lease(tmp_path, monkeypatch):
+def test_every_spelling_of_a_path_uses_the_same_lease(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for spelling in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
         with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelling):
@@ -283,8 +283,8 @@ def test_every_spelling_of_a_path_has_the_same_lease(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path):
-    """Another writer has published after this one last checked its lease."""
+def test_a_writer_that_resumes_too_late_publishes_nothing(tmp_path):
+    """Another writer published after this one last checked its lease."""
     place = tmp_path / "d.zarr"
     folder = Folder("d", tmp_path / "d.zarr")
     before = ingest((X, Y), place).fingerprint()

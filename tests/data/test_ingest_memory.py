@@ -1,4 +1,4 @@
-"""Ingest keeps its memory limit: measured in a process, and by the arithmetic of its budget."""
+"""Ingest keeps to its memory limit: measured in a process, and computed from its budget."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ print(status, peak, 'pandas' in sys.modules)
 
 
 def tables(rows):
-    """Rows of 16 features and a target, in tables of at most 100,000."""
+    """Yield rows of 16 features and a target, in tables of at most 100,000 rows."""
     rng = default_rng(0)
     for start in range(0, rows, BLOCK):
         columns = rng.standard_normal((17, min(BLOCK, rows - start)))
@@ -53,7 +53,8 @@ def csv(path, rows):
 
 
 def ingested(source, data, limit):
-    """Status, VmHWM in MiB, whether pandas was imported, and stderr of a process that ingests."""
+    """Return status, VmHWM in MiB, whether pandas was imported, and stderr of a process that
+    ingests."""
     arguments = [
         "ingest",
         source,
@@ -81,8 +82,8 @@ def digest(data):
         [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]
     ),
 )
-def test_an_ingest_keeps_its_memory_limit(write, ending, tmp_path):
-    """400,000 × 17 numbers, 52 MiB; the bytes of DATA do not depend on the limit."""
+def test_an_ingest_keeps_to_its_memory_limit(write, ending, tmp_path):
+    """The table has 400,000 × 17 numbers, 52 MiB; the bytes of DATA do not depend on the limit."""
     source = tmp_path / f"t.{ending}"
     write(source, 400_000)
     limits = (192, 512) if write is many_groups else (192,)
@@ -95,8 +96,8 @@ def test_an_ingest_keeps_its_memory_limit(write, ending, tmp_path):
 
 
 @pytest.mark.slow
-def test_too_low_a_memory_limit_is_refused(tmp_path):
-    """The message has the need, the limit and the options to change; nothing is written."""
+def test_a_memory_limit_that_is_too_low_is_refused(tmp_path):
+    """The message gives the need, the limit and the options to change; nothing is written."""
     one_group(tmp_path / "t.parquet", 30_000)
     status, _, _, stderr = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
     assert status == 2
@@ -106,7 +107,7 @@ def test_too_low_a_memory_limit_is_refused(tmp_path):
 
 
 def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
-    """Such as one of huge pages of a Parquet file, whose size its metadata do not tell."""
+    """An example is a batch of huge Parquet pages, whose size the metadata do not give."""
     used = [0, 0, 513 * MiB]
     monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
     with pytest.raises(MemoryLimitError, match="exceeded memory_limit"):
@@ -118,8 +119,9 @@ def test_a_batch_beyond_the_memory_limit_ends_the_ingest(tmp_path, monkeypatch):
     limit=st.integers(1, 4096), base=st.integers(0, 1024), held=st.integers(0, 1024), width=st.integers(3, 5000),
     tile_rows=st.sampled_from([1, 64, 2048, 8192, 16384]), most=st.sampled_from([4 * MiB, 64 * MiB]),
 )  # fmt: skip
-def test_a_budget_that_is_not_refused_fits_the_limit(limit, base, held, width, tile_rows, most):
-    """By the formulas of reading and writing; it is refused only if the least needs do not fit."""
+def test_an_accepted_budget_fits_the_limit(limit, base, held, width, tile_rows, most):
+    """This follows from the formulas for reading and writing; a limit is refused only if the
+    minimum does not fit."""
     with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
         budget = Budget(limit * MiB)
     reader = SimpleNamespace(name="t", most_batch=most)

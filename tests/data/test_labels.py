@@ -1,4 +1,4 @@
-"""Labels of every type become codes and back; class weights follow scikit-learn."""
+"""Labels of every type are converted to codes and back; class weights follow scikit-learn."""
 
 import dask.array as da
 import numpy as np
@@ -20,7 +20,7 @@ KINDS = {
 
 
 def in_every_store(labels, folder):
-    """The same labels in memory, in Zarr and in Dask, in blocks of two."""
+    """Return the same labels in memory, in Zarr and in Dask, in blocks of two."""
     dask = da.from_array(labels, chunks=2)
     if labels.dtype.kind == "O":
         return [labels, dask]
@@ -37,8 +37,9 @@ def in_every_store(labels, folder):
 
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 @pytest.mark.parametrize("kind", KINDS)
-def test_classes_and_codes_are_those_of_numpy(tmp_path, kind):
-    """``np.unique`` with its inverse, in the dtype of y; slices of coded arrays are codes, too."""
+def test_classes_and_codes_equal_those_of_numpy(tmp_path, kind):
+    """They equal ``np.unique`` with its inverse, in the dtype of y; slices of codes are codes,
+    too."""
     labels = KINDS[kind]
     expected, inverse = np.unique(labels, return_inverse=True)
     for y in in_every_store(labels, tmp_path):
@@ -53,7 +54,7 @@ def test_classes_and_codes_are_those_of_numpy(tmp_path, kind):
 
 
 def test_invalid_labels_are_refused(tmp_path):
-    """Continuous numbers, missing labels, mixed types, one class, missing chunks."""
+    """These are continuous numbers, missing labels, mixed types, one class, and missing chunks."""
     for y, message in (
         ([0.5, 1.0], "continuous"),
         ([np.inf, 1.0], "infinity"),
@@ -82,7 +83,7 @@ def test_invalid_labels_are_refused(tmp_path):
 
 
 def test_labels_survive_json():
-    """Labels that JSON would make equal are refused."""
+    """Labels that would become equal in JSON are refused."""
     assert plain_labels(np.array([0.0, 1.0])) == (0, 1)
     assert [type(label) for label in plain_labels(np.array([False, True]))] == [bool, bool]
     for kind, labels in KINDS.items():
@@ -93,8 +94,8 @@ def test_labels_survive_json():
         plain_labels(np.array([1, "1"], dtype=object))
 
 
-def test_class_weights_are_scikit_learns():
-    """ "balanced" and a mapping, where labels that are missing have weight 1."""
+def test_class_weights_follow_scikit_learn():
+    """They are "balanced" or a mapping, in which missing labels have weight 1."""
     labels = KINDS["str"][[0, 0, 0, 1, 2, 3, 4]]
     classes, counts = np.unique(labels, return_counts=True)
     for weights in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
@@ -107,7 +108,7 @@ def test_class_weights_are_scikit_learns():
 
 
 def test_invalid_class_weights_are_refused():
-    """Unknown labels, negative and all-zero weights, other texts."""
+    """These are unknown labels, negative and all-zero weights, and other strings."""
     for weights, message in (
         ({"d": 1.0}, "names 'd', but the classes are 'a', 'b'"),
         ({"a": -1.0}, "of 'a' is -1.0"),

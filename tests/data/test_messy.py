@@ -1,4 +1,4 @@
-"""Messy tables: one ingest with ``--auto``, one fit, a report and predictions of the same file."""
+"""Messy tables: one ingest with ``--auto``, a fit, a report, and predictions for the same file."""
 
 import shlex
 

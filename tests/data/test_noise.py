@@ -1,4 +1,4 @@
-"""Relative noise of rows from a column: weights of 1/noise²."""
+"""A column with the relative noise of rows becomes weights 1/noise²."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ NOISE = np.linspace(0.5, 3, 10)
 WEIGHTS = np.array([0.0, 2, 1, 1, 1, 1, 1, 1, 1, 3])
 
 
-def test_a_column_of_noise_becomes_weights(tmp_path):
-    """Together with weights, for classes or if it is not positive, it is refused."""
+def test_a_noise_column_becomes_weights(tmp_path):
+    """It is refused if it is not positive, for classes, and together with weights."""
     table = tmp_path / "rows.csv"
     lines = [f"{x[0]},{y},{r},{w}" for x, y, r, w in zip(X, Y, NOISE, WEIGHTS, strict=True)]
     table.write_text("\n".join(["x,y,r,w", *lines]))

@@ -1,4 +1,4 @@
-"""Dask collections that are persisted on a cluster: their rows are fetched through its client."""
+"""Rows of Dask collections that are persisted on a cluster are fetched through its client."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ WEIGHTS = 1 + np.arange(300) % 3
 
 @pytest.fixture(scope="module")
 def private_cluster():
-    """A cluster for tests that close clients: clients of one cluster share its event loop."""
+    """Yield a cluster for tests that close clients: clients of one cluster share its event loop."""
     with cluster(1) as client:
         yield client.cluster
 
@@ -39,7 +39,7 @@ def client(request, private_cluster):
 
 
 def persisted(client):
-    """X and y on the cluster, X with a step after ``persist``, and weights that are not there."""
+    """Return persisted X and y, X with a step after ``persist``, and weights not persisted."""
     inputs, targets = client.persist(
         [da.from_array(X / 2, chunks=(90, 1)), da.from_array(Y, chunks=70)]
     )
@@ -59,14 +59,14 @@ def test_persisted_arrays_are_read_by_several_threads(client):
             assert_array_equal(tile.X, expected.tile(number).X)
 
 
-def test_a_task_reads_a_part_on_a_cluster_of_one_thread(client):
+def test_a_task_reads_a_part_on_a_single_threaded_cluster(client):
     source = source_of(client)
     for sent in (source.part([3, 4]), source.part([1, 3]).part([3])):
         inputs = client.submit(lambda held: held.tile(3).X, sent, pure=False).result(timeout=120)
         assert_array_equal(inputs, X[96:128])
 
 
-def test_a_part_needs_no_client(client):
+def test_reading_a_part_needs_no_client(client):
     part = pickle.loads(pickle.dumps(source_of(client).part([2])))
     client.close()
     assert_array_equal(part.tile(2).X, X[64:96])

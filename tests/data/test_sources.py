@@ -1,4 +1,4 @@
-"""Every source: tiles cut the rows exactly, gathering keeps the order, parts and pickles agree."""
+"""Sources: tiles cut the rows exactly, gathering keeps the order, parts and pickles agree."""
 
 import pickle
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ TILE = 16
 
 @dataclass
 class Case:
-    """A source, and the numbers of the rows that it must have, in its order."""
+    """A source, and the numbers of the rows that it must contain, in order."""
 
     source: Any
     order: np.ndarray
@@ -71,7 +71,8 @@ def ingested(folder, *parts, order=SHUFFLED, **options):
 
 
 def class_weighted(folder):
-    """Codes are targets up to 2N; class weights of 1 and 1.5 complete the weights of the rows."""
+    """Return a source with codes up to 2N as targets; class weights 1 and 1.5 multiply row
+    weights."""
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
     case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
     return Case(case.source.with_class_weights(of_class), SHUFFLED)
@@ -117,7 +118,7 @@ def assert_same_tile(tile, expected):
 
 
 def test_tiles_cut_the_rows_exactly(case):
-    """They are contiguous, read-only float64."""
+    """The tiles are contiguous, read-only float64 arrays."""
     source = case.source
     (X, y, weights) = arrays()
     assert isinstance(source, Source)
@@ -148,8 +149,8 @@ def test_tiles_cut_the_rows_exactly(case):
 ROWS = [[], [106], [3, 3, 100, 0, 17, 16], list(range(N))[::-1]]
 
 
-def test_gathered_rows_have_the_requested_order(case):
-    """Inputs and weights; rows that do not exist are refused."""
+def test_gathered_rows_are_in_the_requested_order(case):
+    """Inputs and weights are gathered; rows that do not exist are refused."""
     part = pickle.loads(pickle.dumps(case.source.part(range(7))))
     for source, rows in product((case.source, part), ROWS):
         order = case.order[np.array(rows, dtype=int)]
@@ -181,7 +182,7 @@ def test_a_part_reads_the_same_tiles_in_another_process(case):
 
 
 def test_pickled_parts_are_small(tmp_path):
-    """A part of arrays in memory or of Dask holds its rows; DATA are pickled as an address."""
+    """A part of arrays in memory or of Dask contains its rows; DATA is pickled as an address."""
     source = ArraySource(np.zeros((100_000, 4)), np.zeros(100_000))
     assert len(pickle.dumps(source.part([3]))) < 1.1 * source.tile_rows * 5 * 8
     chunks = da.from_array(np.zeros((100_000, 4)), chunks=(1000, 4))

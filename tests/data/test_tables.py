@@ -1,4 +1,4 @@
-"""Tables with gaps, dates, booleans and text become features, and later tables the same ones."""
+"""Tables with gaps, dates, booleans and text become features, the same for later tables."""
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.
 
 
 def messy():
-    """One column of each kind."""
+    """Return a table with one column of each kind."""
     number = np.arange(N)
     return pd.DataFrame(
         {
@@ -28,7 +28,7 @@ def messy():
 
 
 def stored(data):
-    """X of all rows, in the order of the source."""
+    """Return X of all rows, in the order of the source."""
     tile = data.tile(0)
     order = data.original_rows(0)
     return tile.X[np.argsort(order)]
@@ -44,7 +44,8 @@ KINDS = {
 
 
 def expected():
-    """Features by formulas: sorted levels, days since 2000, waves of a week and a year, 0 and 1."""
+    """Return features by formula: sorted levels, days since 2000, weekly and yearly waves, 0 and
+    1."""
     table = messy()
     codes = table["Stadt Ü"].map({"Bern": 0.0, "Köln": 1.0, "Ulm": 2.0})
     days = (table["wann"] - pd.Timestamp("2000-01-01")).dt.total_seconds() / 86400
@@ -55,8 +56,8 @@ def expected():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
-    """The step of 1.9 days is coarser than half a day, so that there is no cycle of a day."""
+def test_a_messy_table_needs_only_a_target(kind, tmp_path):
+    """The step of 1.9 days is coarser than half a day, so that there is no daily cycle."""
     data = ingest(KINDS[kind](tmp_path, messy()), tmp_path / "d.zarr", target="y")
     assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
     assert data.columns.given == ("Stadt Ü", "offen", "wann", "gap")
@@ -78,7 +79,7 @@ def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_rows_get_the_same_features(kind, tmp_path):
-    """Rows to predict and appended rows have the cycles and levels of the training rows."""
+    """Rows to predict and appended rows get the cycles and levels of the training rows."""
     data = ingest(messy(), tmp_path / "d.zarr", target="y", shuffle=None)
     later = messy().head(3).assign(**{"Stadt Ü": ["Bern", "Wien", None]})
     features = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
@@ -91,8 +92,9 @@ def test_later_rows_get_the_same_features(kind, tmp_path):
     assert both.moments.inputs.missing[0] == 101
 
 
-def test_frames_of_other_types_and_order_are_the_same_rows():
-    """Text for numbers and dates, nullable types, other order; missing columns are named."""
+def test_frames_with_other_types_and_order_give_the_same_rows():
+    """Numbers and dates may be text, types nullable, the order different; errors name missing
+    columns."""
     rows, columns = frame_rows(messy().drop(columns="y"))
     assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
     assert_array_equal(frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows)
@@ -160,7 +162,7 @@ def test_columns_that_may_be_codes_or_row_numbers_are_reported(tmp_path):
 
 @pytest.mark.parametrize("classes", [False, True])
 def test_rows_without_a_target_are_left_out_on_request(classes, tmp_path):
-    """The others keep their order, and their numbers have no gaps."""
+    """The other rows keep their order and are numbered without gaps."""
     table = (
         messy()
         .drop(columns="wann")

@@ -1,4 +1,4 @@
-"""Rows without a target: ingested like the data of a training, for prediction only."""
+"""Rows without a target are ingested like training data, but only for prediction."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ N = 300
 
 
 def table(n=N, *, target=True):
-    """Rows of a number, a category and a target."""
+    """Return rows of a number, a category and a target."""
     rng = default_rng(n)
     zone = np.array(["n", "s", "w"])[np.arange(n) % 3]
     rows = pd.DataFrame({"a": rng.normal(size=n), "zone": zone, "fare": rng.normal(size=n)})
@@ -60,8 +60,8 @@ def test_one_row_without_a_target_is_enough(train, tmp_path):
     assert ingest(pd.concat([rows, rows]), tmp_path / "two.zarr", like=train).n_rows == 2
 
 
-def test_rows_with_the_target_are_stored_with_it(train, tmp_path):
-    """Also like data without a target, or with y for a target of another name."""
+def test_a_target_column_is_stored_with_the_rows(train, tmp_path):
+    """This includes storing like data without a target, and y for a target of another name."""
     new = ingest(table(target=False), tmp_path / "new.zarr", like=train)
     assert ingest(table(50), tmp_path / "labelled.zarr", like=new).n_targets == 1
     pair = table(50, target=False), pd.Series(np.arange(50.0), name="y")

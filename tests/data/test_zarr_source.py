@@ -92,7 +92,7 @@ def test_damaged_chunks_are_named(damage, array, folder):
         ({"parts": []}, MissingDataError, "part 000000 of the data"),
     ],
 )
-def test_other_formats_of_data_are_refused(change, error, message, folder):
+def test_data_in_other_formats_is_refused(change, error, message, folder):
     (path,) = folder.glob("rows-*/attributes/group.json")
     head = read_json(Folder("", path.parent), path.name)
     path.write_bytes(to_json(path.name, {**head, **change}))
@@ -100,7 +100,7 @@ def test_other_formats_of_data_are_refused(change, error, message, folder):
         ZarrSource(folder)
 
 
-def test_values_that_were_changed_in_place_are_noticed(folder):
+def test_values_changed_in_place_are_detected(folder):
     (place,) = folder.glob("rows-*/X")
     array = zarr.open_array(str(place), mode="r+")
     array[40, 1] = 1e6
@@ -109,7 +109,7 @@ def test_values_that_were_changed_in_place_are_noticed(folder):
         data.verify()
 
 
-def test_replaced_data_are_noticed_by_earlier_readers(folder):
+def test_replaced_data_is_detected_by_earlier_readers(folder):
     old = ZarrSource(folder)
     known = old.fingerprint()
     sent = pickle.dumps(old)
@@ -128,7 +128,7 @@ def foreign_array(folder):
     return array
 
 
-def test_missing_shards_of_foreign_arrays_are_noticed(tmp_path):
+def test_missing_shards_of_foreign_arrays_are_detected(tmp_path):
     array = zarr.open_group(str(tmp_path / "own.zarr"), mode="a").create_array(
         "X", shape=(100, 2), dtype="f8", chunks=(10, 2), shards=(30, 2), fill_value=0.0
     )
@@ -139,7 +139,7 @@ def test_missing_shards_of_foreign_arrays_are_noticed(tmp_path):
     assert_array_equal(as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:])
 
 
-def test_undecodable_chunks_of_foreign_arrays_are_noticed(tmp_path):
+def test_undecodable_chunks_of_foreign_arrays_are_detected(tmp_path):
     source = ArraySource(foreign_array(tmp_path), np.arange(100), tile_rows=50)
     truncate(tmp_path / "own.zarr" / "X" / "c" / "3" / "0")
     source.tile(0)

@@ -1,4 +1,4 @@
-"""The commands of deploy/README.md, and processes that run them on this machine."""
+"""The commands in deploy/README.md, and processes that run them on this machine."""
 
 import contextlib
 import os
@@ -19,14 +19,14 @@ DEPLOY = ROOT / "deploy"
 
 
 def commands(section):
-    """The lines of all code blocks of a section of the README."""
+    """Return the lines of all code blocks in a section of the README."""
     text = DEPLOY.joinpath("README.md").read_text()
     blocks = text.split(f"\n## {section}\n")[1].split("\n## ")[0].split("```")[1::2]
     return [line for block in blocks for line in block.strip().splitlines()]
 
 
 def environment(**more):
-    """This environment without settings of Dask, with this Python and checkout first."""
+    """Return this environment without Dask settings, with this Python and checkout first."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), plain["PATH"]])
     package = os.pathsep.join([str(ROOT), *filter(None, [plain.get("PYTHONPATH")])])
@@ -42,7 +42,7 @@ def table(path):
 
 
 def prepared(folder):
-    """A folder in which the commands of the README find deploy/, trips.csv and trips.zarr."""
+    """Return a folder in which the README's commands find deploy/, trips.csv and trips.zarr."""
     folder.joinpath("deploy").symlink_to(DEPLOY)
     table(folder / "trips.csv")
     ingest(folder / "trips.csv", folder / "trips.zarr", target="fare")
@@ -50,7 +50,7 @@ def prepared(folder):
 
 
 class Processes:
-    """Servers that run until the end, with their outputs in files."""
+    """Servers that run until the test ends, with their output in files."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -65,11 +65,11 @@ class Processes:
         return process
 
     def logs(self):
-        """The output of all servers."""
+        """Return the output of all servers."""
         return "\n".join(log.read_text() for log in sorted(self.folder.glob("server*.log")))
 
     def stop(self):
-        """Terminate all as Docker does, the last one first, and then kill them."""
+        """Terminate all servers as Docker does, the last one first, and then kill them."""
         for process in reversed(self._running):
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -82,7 +82,7 @@ class Processes:
 
 @contextlib.contextmanager
 def processes(folder):
-    """Servers for the length of the block."""
+    """Run servers for the duration of the block."""
     servers = Processes(folder)
     try:
         yield servers
@@ -91,7 +91,7 @@ def processes(folder):
 
 
 def run(command, folder, env):
-    """Run a command, a line for the shell or a list of words, to its end."""
+    """Run a command, given as a shell line or a list of words, to its end."""
     words = ["bash", "-c", command] if isinstance(command, str) else list(command)
     return subprocess.run(
         words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE
@@ -99,7 +99,7 @@ def run(command, folder, env):
 
 
 def replaced(words, replacements):
-    """The words of a command with names, ports and paths of this machine."""
+    """Return the words of a command with names, ports and paths of this machine."""
     local = []
     for word in words:
         for old, new in replacements.items():
@@ -109,7 +109,7 @@ def replaced(words, replacements):
 
 
 def split(line):
-    """The variables before a command, and its words."""
+    """Return the variables before a command, and its words."""
     words = shlex.split(line)
     variables = {}
     while "=" in words[0]:

@@ -1,4 +1,4 @@
-"""The compose file: its commands as processes of this machine, and the limits of its services."""
+"""The compose file: its commands run as local processes, and its services have limits."""
 
 import psutil
 import pytest
@@ -17,7 +17,7 @@ SERVERS = ("scheduler", "worker")
 
 
 class Machine:
-    """The project on this machine: containers are processes, a volume is a folder."""
+    """The project on this machine, with processes as containers and a folder as the volume."""
 
     def __init__(self, folder, servers):
         self.folder = folder
@@ -27,7 +27,7 @@ class Machine:
         folder.joinpath("data").mkdir()
 
     def __call__(self, line):
-        """Do what a `docker compose` line tells; what its command printed."""
+        """Run a `docker compose` line; return what its command printed."""
         words = split(line)[1]
         assert words[:4] == ["docker", "compose", "--file", "deploy/compose.yaml"]
         verb, *rest = words[4:]
@@ -70,14 +70,14 @@ class Machine:
         return run(check, self.folder, environment()).returncode
 
     def names(self, http=""):
-        """What containers call things, and what they are on this machine."""
+        """Return the names that containers use, and their equivalents on this machine."""
         scheduler = f"127.0.0.1:{self.port}"
         names = {"scheduler:8786": scheduler, "8786": self.port, "8787": http}
         return names | {"/data": str(self.folder / "data")}
 
 
 @pytest.mark.slow
-def test_the_compose_commands_of_the_readme_fit_a_model(tmp_path):
+def test_the_readmes_compose_commands_fit_a_model(tmp_path):
     """Health checks pass while the servers run, and fail without them."""
     table(tmp_path / "trips.csv")
     with processes(tmp_path) as servers:
@@ -100,7 +100,7 @@ def test_the_compose_commands_of_the_readme_fit_a_model(tmp_path):
 
 
 def cmdline(process):
-    """The words that started a process; none if it has ended."""
+    """Return the words that started a process; none if it has ended."""
     try:
         return process.cmdline()
     except psutil.Error:
@@ -108,13 +108,13 @@ def cmdline(process):
 
 
 def worker_options():
-    """The options of the worker's command, as `dask worker` reads them."""
+    """Return the options of the worker's command, as `dask worker` reads them."""
     program, verb, *options = SERVICES["worker"]["command"]
     assert (program, verb) == ("dask", "worker")
     return dask_worker.make_context("worker", options).params
 
 
-def test_the_worker_fits_its_container():
+def test_the_worker_fits_in_its_container():
     """Its threads and memory are within the limits of the container."""
     worker = SERVICES["worker"]
     options = worker_options()
@@ -127,7 +127,7 @@ def test_the_worker_fits_its_container():
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_is_bounded(name):
+def test_every_service_has_limits(name):
     service = SERVICES[name]
     assert service["image"] == f"partirvm:{partirvm.__version__}"
     assert service["mem_limit"] == service["memswap_limit"]

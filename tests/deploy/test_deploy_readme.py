@@ -18,7 +18,7 @@ def test_every_section_with_commands_has_a_test():
     )
 
 
-def test_the_extra_has_what_the_scripts_import():
+def test_the_extra_contains_the_packages_that_the_scripts_import():
     extras = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]

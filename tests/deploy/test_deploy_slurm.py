@@ -1,4 +1,4 @@
-"""The Slurm launcher: its scripts as Slurm reads them, and runs where sbatch starts jobs here."""
+"""The Slurm launcher: its scripts as Slurm reads them, and runs with sbatch starting local jobs."""
 
 import json
 import os
@@ -36,7 +36,7 @@ os.killpg(int(sys.argv[1]), signal.SIGTERM)
 
 
 class Slurm:
-    """A folder to submit from, with sbatch and scancel for this machine."""
+    """A folder for submitting jobs, with local replacements for sbatch and scancel."""
 
     def __init__(self, folder):
         self.folder = prepared(folder)
@@ -48,27 +48,27 @@ class Slurm:
         self.command("scancel", SCANCEL)
 
     def command(self, name, text):
-        """Write a command."""
+        """Write a replacement for a command."""
         path = self.folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
 
     def __call__(self, line):
-        """Run a line of the shell to its end."""
+        """Run a shell line to its end."""
         return run(line, self.folder, self.env)
 
     def jobs(self):
-        """The process groups of running jobs."""
+        """Return the process groups of running jobs."""
         return [
             pid for path in self.folder.glob("spool/*/pid") if alive(pid := int(path.read_text()))
         ]
 
     def logs(self):
-        """The output of all jobs."""
+        """Return the output of all jobs."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("spool/*/log")))
 
     def rounds(self, job):
-        """The number of finished rounds of a fit."""
+        """Return the number of finished rounds of a fit."""
         events = [
             json.loads(path.read_text())
             for path in self.folder.joinpath(job).glob("events/0*.json")
@@ -77,7 +77,7 @@ class Slurm:
 
 
 def alive(group):
-    """Whether a process group has a member that is not a zombie."""
+    """Return True if a process group has a member that is not a zombie."""
     output = subprocess.run(
         ["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True
     ).stdout
@@ -89,7 +89,7 @@ def alive(group):
 
 @pytest.fixture
 def slurm(tmp_path):
-    """A folder to submit from, whose jobs end with the test."""
+    """Yield a folder for submitting jobs, which end with the test."""
     launcher = Slurm(tmp_path)
     yield launcher
     for group in launcher.jobs():
@@ -97,8 +97,8 @@ def slurm(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_slurm_commands_of_the_readme_fit_the_same_model(slurm):
-    """To the bit, on workers that are submitted as jobs; no job is left."""
+def test_the_readmes_slurm_commands_fit_the_same_model(slurm):
+    """Bits are equal although workers are submitted as jobs; no job is left."""
     install, batch, direct = commands("Slurm")
     assert install == 'pip install ".[deploy]"'
     submitted = slurm(batch)
@@ -118,8 +118,8 @@ def test_the_slurm_commands_of_the_readme_fit_the_same_model(slurm):
 
 
 @pytest.mark.slow
-def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
-    """The signal of fit.sbatch stops the fit, whose model predicts."""
+def test_a_batch_job_that_runs_out_of_time_keeps_the_model(slurm):
+    """The signal from fit.sbatch stops the fit, whose model can predict."""
     script = DEPLOY.joinpath("fit.sbatch").read_text()
     directives = dict(re.findall(r"^#SBATCH --(\S+)=(\S+)$", script, re.MULTILINE))
     assert set(directives) == {"job-name", "output", "cpus-per-task", "mem", "time", "signal"}
@@ -135,8 +135,8 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
 
 
 @pytest.mark.slow
-def test_the_script_of_a_worker_has_the_options(slurm):
-    """As Slurm and `dask worker` read them; sbatch is not needed."""
+def test_the_worker_script_contains_the_options(slurm):
+    """They are read as by Slurm and `dask worker`; sbatch is not needed."""
     slurm.env["PATH"] = environment()["PATH"]
     options = (
         "--threads 8 --memory 16GiB --time 02:00:00 --partition long --account sun --logs out "

@@ -1,4 +1,4 @@
-"""A TLS cluster by the commands of the README: only clients with its certificates may use it."""
+"""A TLS cluster started by the README's commands accepts only clients with its certificates."""
 
 import shutil
 import socket
@@ -22,7 +22,7 @@ FILES = ("ca.pem", "cert.pem", "key.pem", "tls.yaml")
 
 
 class Cluster:
-    """The scheduler and the worker of the README, with a free port."""
+    """The README's scheduler and worker, with a free port."""
 
     def __init__(self, folder, servers):
         self.folder = prepared(folder)
@@ -40,13 +40,13 @@ class Cluster:
         wait_for(lambda: "Register worker addr: tls://" in servers.logs(), "a worker over TLS")
 
     def here(self, words):
-        """Words of a command, with this cluster's port."""
+        """Return the words of a command, with this cluster's port."""
         return replaced(words, {"localhost:8786": f"127.0.0.1:{self.port}"})
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A running cluster, its certificates, those of another authority, and a mixture."""
+    """Yield a running cluster, its certificates, those of another authority, and a mixture."""
     folder = tmp_path_factory.mktemp("tls")
     with processes(folder) as servers:
         running = Cluster(folder, servers)
@@ -54,7 +54,7 @@ def cluster(tmp_path_factory):
         mixed = folder / "mixed"
         script = [sys.executable, "deploy/certificates.py", "other"]
         assert run(script, folder, environment()).returncode == 0
-        # trusts the cluster, and shows it a certificate of the other authority
+        # trusts the cluster, but presents a certificate of the other authority
         shutil.copytree(other / "client", mixed)
         shutil.copy(folder / "certificates" / "client" / "ca.pem", mixed)
         text = mixed.joinpath("tls.yaml").read_text()
@@ -63,8 +63,8 @@ def cluster(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_fit_over_tls_has_the_bits_of_a_local_one(cluster):
-    """By the commands of the README."""
+def test_a_fit_over_tls_has_the_same_bits_as_a_local_fit(cluster):
+    """The fit uses the README's commands."""
     variables, words = split(cluster.fit)
     done = run(cluster.here(words), cluster.folder, environment(**variables))
     assert done.returncode == 0, done.stderr
@@ -82,7 +82,7 @@ REFUSED += [(name, "tls") for name in (None, "mixed", "nowhere")]
 
 @pytest.mark.parametrize(("config", "scheme"), some(REFUSED, ()))
 def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
-    """With advice, and nothing is written."""
+    """The error gives advice, and nothing is written."""
     environ = environment()
     if config == "nowhere":
         shutil.copy(DEPLOY / "tls.yaml", cluster.folder / "nowhere.yaml")
@@ -101,7 +101,7 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
 
 @pytest.mark.parametrize("shown", [None, "other/client", "certificates/client"])
 def test_the_scheduler_requires_a_certificate(cluster, shown):
-    """Whatever the client checks, it answers only to a certificate of the cluster."""
+    """The scheduler answers only to the cluster's certificates, whatever the client checks."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -120,7 +120,7 @@ def test_the_scheduler_requires_a_certificate(cluster, shown):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """Certificates of the script."""
+    """Return certificates made by the script."""
     folder = tmp_path_factory.mktemp("certificates")
     command = [sys.executable, DEPLOY / "certificates.py", folder, "--days", "30"]
     subprocess.run(command, check=True, capture_output=True)
@@ -128,7 +128,7 @@ def certificates(tmp_path_factory):
 
 
 def test_certificates_are_private_and_expire(certificates):
-    """Mode 0600, 256-bit keys, 30 days, one authority that signed nothing else."""
+    """They have mode 0600, 256-bit keys, 30 days, and an authority that signed nothing else."""
     assert sorted(
         path.relative_to(certificates).as_posix() for path in certificates.rglob("*.*")
     ) == sorted(f"{role}/{name}" for role in ROLES for name in FILES)
@@ -159,7 +159,7 @@ def test_certificates_are_private_and_expire(certificates):
 
 
 def test_certificates_are_overwritten_only_on_request(certificates, tmp_path):
-    """Even if only one of the files exists; new files have mode 0600 again."""
+    """This holds even if only one of the files exists; new files have mode 0600 again."""
     script = [sys.executable, str(DEPLOY / "certificates.py")]
     one = tmp_path / "worker" / "key.pem"
     one.parent.mkdir()

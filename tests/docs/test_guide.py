@@ -1,6 +1,6 @@
-"""The snippets of the guide run as they are printed, in order, in an empty folder.
+"""The guide's snippets run as printed, in order, in an empty folder.
 
-Blocks ``python`` of a chapter share a namespace; of blocks ``sh`` the lines of ``partirvm`` run.
+The ``python`` blocks of a chapter share a namespace; in ``sh`` blocks the ``partirvm`` lines run.
 ``<!-- not run: reason -->`` before a block excludes it, ``<!-- needs NAME -->`` names a package.
 """
 
@@ -26,7 +26,7 @@ CHAPTERS = {
 
 SLOW = {"coming_from", "data", "ecosystem", "jobs", "kernels", "memory", "notebooks", "settings"}
 SLOW |= {"strategies", "targets", "uncertainty", "updates"}
-"""Chapters whose calls occur in other chapters, too."""
+"""Chapters whose calls also occur in other chapters."""
 
 BLOCK = re.compile(
     r"(?P<mark><!-- (not run: [^\n]+|needs (?P<package>\w+)) -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$",
@@ -43,7 +43,7 @@ class Block(NamedTuple):
 
 
 def blocks(text):
-    """Return the snippets of a chapter that run.
+    """Return those snippets of a chapter that are run.
 
     >>> blocks("```python\\na = 1\\n```\\n<!-- not run: slow -->\\n```sh\\nls\\n```\\n")
     [Block(language='python', text='a = 1\\n', line=1)]

@@ -1,4 +1,4 @@
-"""The README: its links are files, and its Python prints what the text says."""
+"""The README: its links point to files, and its Python code prints what the text says."""
 
 import re
 import subprocess
@@ -9,15 +9,16 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text()
 
 
-def test_links_and_pictures_of_the_readme_exist():
+def test_links_and_images_in_the_readme_exist():
     """Links to other sites are not checked."""
     targets = re.findall(r"\]\(((?!https?:|#)[^)#]+)", TEXT)
     assert len(targets) > 10
     assert not [target for target in targets if not (ROOT / target).exists()]
 
 
-def test_the_python_of_the_readme_runs(tmp_path):
-    """Features 0 to 4 have an effect by the formula of Friedman#1, features 5 to 9 have none."""
+def test_the_readmes_python_code_runs(tmp_path):
+    """By the formula of Friedman#1, features 0 to 4 have an effect and features 5 to 9 have
+    none."""
     (block,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True

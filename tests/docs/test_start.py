@@ -1,4 +1,4 @@
-"""The page for newcomers: its Python and its commands run in their order."""
+"""The page for newcomers: its Python code and commands run in order."""
 
 import re
 import shlex
@@ -13,13 +13,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "start.md"
 
 
 def without_numbers(text):
-    """The words of an output without numbers, dates, times and sizes."""
+    """Return the words of an output without numbers, dates, times and sizes."""
     return re.sub(r"[-−]?\d[\d,.]*( [KMG]iB| m?s\b| [A-Z][a-z]{2}\b)?", "#", text).split()
 
 
 @pytest.mark.slow
 def test_the_page_for_newcomers_runs(tmp_path, monkeypatch, capsys):
-    """Each output has the words of the page."""
+    """Each output has the same words as the page."""
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(
         r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL

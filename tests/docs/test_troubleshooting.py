@@ -1,4 +1,4 @@
-"""The page on troubleshooting has every advice, warning and note of the sources."""
+"""The troubleshooting page covers all advice, warnings and notes in the source code."""
 
 import ast
 import re
@@ -18,11 +18,11 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 import messages  # noqa: E402
 
 INDIRECT = {("fit/remarks.py", "remark"), ("fit/remarks.py", "reason.advice")}
-"""Warnings whose text is made elsewhere."""
+"""Warnings whose text is built elsewhere."""
 
 
 def plain(text):
-    """Text without marks of Markdown and line breaks."""
+    """Return text without Markdown marks and line breaks."""
     return re.sub(r"\s+", " ", re.sub(r"^> ?", "", text, flags=re.MULTILINE)).replace("\\", "")
 
 
@@ -30,7 +30,7 @@ PAGE = plain((DOCS / "troubleshooting.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("member", [*Termination, *Status], ids=str)
-def test_every_advice_is_explained(member):
+def test_all_advice_is_explained(member):
     assert member.advice in PAGE
 
 
@@ -50,15 +50,15 @@ def test_every_warning_and_note_of_a_plan_is_explained():
     assert [text for text in texts if text not in PAGE] == []
 
 
-def test_every_class_of_warnings_has_a_section():
+def test_every_warning_class_has_a_section():
     kinds = [kind.__name__ for kind in errors.PartirvmWarning.__subclasses__()]
     assert len(kinds) == 6
     text = (DOCS / "troubleshooting.md").read_text("utf-8")
     assert [name for name in kinds if f"### {name}" not in text] == []
 
 
-def test_every_class_of_errors_is_listed():
-    """By one directive for each class with a message."""
+def test_every_error_class_is_listed():
+    """There is one directive for each class with a message."""
     listed = re.findall(
         r"```\{error-messages\} (\w+)", (DOCS / "troubleshooting.md").read_text("utf-8")
     )

@@ -1,4 +1,4 @@
-"""``predict(X, augment=…)``: RVM* against a dense one, near the data and far from them."""
+"""``predict(X, augment=…)``: RVM* equals a dense one, near the data and far from them."""
 
 import re
 from dataclasses import replace
@@ -18,7 +18,8 @@ FAR = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWa
 
 
 def dense(model, X, y, tested, w=None, blocks=None):
-    """Mean and deviation of each test row by a dense RVM with one more column, in y's units."""
+    """Return the mean and standard deviation at each test row from a dense RVM with one extra
+    column, in y's units."""
     fitted = model.model_
     s = fitted.design.scaling
     gamma = np.asarray(fitted.design.kernels[0].gamma)
@@ -43,7 +44,7 @@ def dense(model, X, y, tested, w=None, blocks=None):
 
 
 def plain_variance(fitted, tested):
-    """The predicted variance without the additional column, in the model's unit."""
+    """Return the predicted variance without the additional column, in the model's unit."""
     return (
         replace(fitted, reach=0.0).predict(tested, return_std=True)[1] ** 2
         / fitted.design.scaling.t_scale[0] ** 2
@@ -54,8 +55,9 @@ def plain_variance(fitted, tested):
 @pytest.mark.parametrize(
     ("standardize", "unit"), [(True, 1.0), (True, 1e6), (False, 1.0), (False, 1e4)]
 )
-def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, unit, weighted):
-    """In any unit of targets and inputs, with weights and zero weights, in more than one piece."""
+def test_predictions_equal_those_of_a_dense_rvm_with_one_extra_column(standardize, unit, weighted):
+    """Targets and inputs have any unit, rows have weights, some zero, and come in more than one
+    piece."""
     X, y = plane(150, d=2)
     X = 3 * X
     y = unit * y
@@ -76,7 +78,7 @@ def test_predictions_are_those_of_a_dense_rvm_with_one_column_more(standardize, 
 @FAR
 @pytest.mark.parametrize("standardize", [True, False])
 def test_the_deviation_grows_away_from_the_data(standardize):
-    """Far away it is √(σ² + var(t)), not √var(t); among the data both agree."""
+    """Far away it is √(σ² + var(t)), not √var(t); near the data both agree."""
     X, y = sinc(noise=0.1)
     y = 1000 * (y - y.mean())
     gamma = 3.0 if standardize else 0.1
@@ -100,7 +102,7 @@ def test_the_deviation_grows_away_from_the_data(standardize):
 
 
 def test_augmenting_rows_may_have_any_form_and_order(tmp_path):
-    """Reversed, as DATA or as Dask arrays they give the same predictions to rounding."""
+    """Reversed rows, DATA and Dask arrays give the same predictions up to rounding."""
     import dask.array as da
 
     X, y = plane(600, d=2)
@@ -118,8 +120,8 @@ def test_augmenting_rows_may_have_any_form_and_order(tmp_path):
             assert_allclose(prediction, (mean, std), rtol=1e-10)
 
 
-def test_of_several_kernels_the_first_is_augmented():
-    """The additional column of a model with wide and narrow functions is a wide one."""
+def test_the_first_of_several_kernels_is_augmented():
+    """A model with wide and narrow functions gets a wide additional column."""
     X, y = plane(200, d=2)
     model = RVMRegressor(kernel=Several((Gaussian(0.3), Gaussian(4.0))), random_state=0).fit(X, y)
     tested = X[:20] + 1.5
@@ -139,7 +141,7 @@ def test_augmenting_a_constant_target_adds_no_variance():
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_augmenting_rows_that_were_not_fitted_are_refused():
+def test_augmenting_rows_that_differ_from_the_training_rows_are_refused():
     X, y = plane(200, d=2)
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     for again, error, message in [

@@ -1,4 +1,4 @@
-"""Callbacks hear each pass and round and may end a fit; ``verbose`` shows progress."""
+"""Callbacks are called for each pass and round and may end a fit; ``verbose`` shows progress."""
 
 import pickle
 
@@ -28,7 +28,7 @@ def rows(n=400):
 
 
 class Listener(FitCallback):
-    """Records what it hears, and ends the fit after ``last`` rounds."""
+    """Records the calls it receives, and ends the fit after ``last`` rounds."""
 
     def __init__(self, last=None):
         self.calls = []
@@ -51,7 +51,7 @@ class Listener(FitCallback):
         self.calls.append(termination)
 
 
-def test_callbacks_hear_each_step_in_order():
+def test_callbacks_are_called_for_each_step_in_order():
     listener = Listener()
     model = RVMRegressor(**ROUNDS).set_callbacks(listener).fit(*rows())
     assert listener.calls[0] == "plan"
@@ -70,8 +70,8 @@ def test_callbacks_do_not_change_the_bits_of_a_fit(capsys):
     assert all(text in err for text in ("400 rows × 1 feature", "candidates", "last"))
 
 
-def test_a_callback_ends_a_fit_with_the_model_of_the_round():
-    """No later round runs, and the estimator predicts."""
+def test_a_fit_ended_by_a_callback_has_the_model_of_that_round():
+    """No later round runs, and the estimator can predict."""
     listener = Listener(last=1)
     X, y = rows()
     model = RVMRegressor(**ROUNDS).set_callbacks(listener).fit(X, y)
@@ -93,6 +93,6 @@ def test_clones_keep_callbacks_and_pickles_do_not():
     assert len(listener.calls) > calls
 
 
-def test_an_object_that_is_no_callback_is_refused():
+def test_an_object_that_is_not_a_callback_is_refused():
     with pytest.raises(UsageError, match=r"derive its class from partirvm\.FitCallback"):
         RVMRegressor().set_callbacks(print)

@@ -1,4 +1,4 @@
-"""Data that are hard for a classifier: finite probabilities, and only expected warnings."""
+"""Data that are hard to classify give finite probabilities and only expected warnings."""
 
 import re
 import warnings
@@ -23,7 +23,7 @@ FAR = ".*are far from every"
 
 
 def fitted(X, y, *expected, weights=None, **options):
-    """A classifier of finite numbers, whose fit warned only of ``expected``."""
+    """Return a classifier with finite numbers, whose fit gave only ``expected`` warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = RVMClassifier(**{"random_state": 0, "gamma": 0.5, **options}).fit(
@@ -42,7 +42,7 @@ def fitted(X, y, *expected, weights=None, **options):
 
 
 def probabilities(model, X):
-    """Probabilities, finite and with sum one; rows far from all vectors are allowed."""
+    """Return probabilities, finite and with sum one; rows far from all vectors are allowed."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", FAR)
         p = model.predict_proba(X)
@@ -52,12 +52,12 @@ def probabilities(model, X):
 
 
 def accuracy(model, X, y):
-    """The fraction of rows whose class is the most probable one."""
+    """Return the fraction of rows whose class is the most probable one."""
     return np.mean(model.classes_[probabilities(model, X).argmax(axis=1)] == y)
 
 
 def log_loss(model, X, y):
-    """The mean of −log p of the right class."""
+    """Return the mean of −log p of the true class."""
     p = probabilities(model, X)[np.arange(len(X)), np.searchsorted(model.classes_, y)]
     return -np.log(np.maximum(p, 1e-300)).mean()
 
@@ -74,8 +74,9 @@ def log_loss(model, X, y):
         },
     ),
 )
-def test_separable_classes_are_all_right_with_bounded_weights(strategy, likelihood):
-    """Groups are twenty deviations apart; weights are no larger than what saturates the link."""
+def test_separable_classes_are_classified_correctly_with_bounded_weights(strategy, likelihood):
+    """Groups are twenty deviations apart; weights are no larger than needed to saturate the
+    link."""
     places = [[0, 0], [20, 0], [0, 20]][: 2 if likelihood is None else 3]
     X, y = make_blobs(150, centers=places, random_state=0)
     options = {} if strategy == "basic" else {"partition_size": 50}
@@ -92,7 +93,7 @@ def test_separable_classes_are_all_right_with_bounded_weights(strategy, likeliho
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("K", some([2, 3], {3}))
 def test_one_row_of_each_class_gives_finite_probabilities(strategy, K):
-    """No class is far more probable at a row than the class of this row."""
+    """At a training row, no class is far more probable than the row's class."""
     X = np.array([[0.0, 0.0], [3.0, 1.0], [0.0, 3.0]])[:K]
     y = np.arange(K)
     options = {} if strategy == "basic" else {"partition_size": 2}
@@ -104,7 +105,8 @@ def test_one_row_of_each_class_gives_finite_probabilities(strategy, K):
 
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
-    """3 of 10,000 rows: candidates of the first round, and predicted where they are."""
+    """It has 3 of 10,000 rows: they are candidates in the first round, and are predicted
+    correctly."""
     rng = default_rng(6)
     X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
     y = np.r_[np.zeros(9997, int), np.ones(3, int)]
@@ -117,7 +119,8 @@ def test_a_rare_class_is_found(selection):
 
 @pytest.mark.slow
 def test_a_thousand_classes_need_memory_unless_pooled():
-    """1,000 posteriors of 201 columns need more than 1 GiB; pooled classes share one posterior."""
+    """Posteriors of 1,000 classes with 201 columns need more than 1 GiB; pooled classes share one
+    posterior."""
     K = 1000
     M = 201
     X = default_rng(0).normal(size=(K, 3)).repeat(2, axis=0)

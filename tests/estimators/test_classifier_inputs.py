@@ -1,4 +1,4 @@
-"""Labels of every type, every kind of input, class weights, and inputs that are refused."""
+"""Labels of every type, every kind of input, class weights, and refused inputs."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -19,12 +19,12 @@ OPTIONS = {"gamma": 0.8, "strategy": "basic", "random_state": 0}
 
 
 def moons(n=120):
-    """Two noisy half moons, and class codes."""
+    """Return two noisy half moons, and class codes."""
     return make_moons(n, noise=0.25, random_state=0)
 
 
 def blobs(n=120):
-    """Three overlapping groups, and class codes."""
+    """Return three overlapping groups, and class codes."""
     return make_blobs(n, centers=[[0, 0], [3, 0], [0, 3]], random_state=1)
 
 
@@ -39,7 +39,7 @@ LABELS = {
 
 @pytest.mark.parametrize("kind", LABELS)
 def test_predicted_labels_have_the_type_of_y(kind):
-    """The model does not depend on the names of the classes."""
+    """The model does not depend on the class names."""
     X, codes = moons()
     y = LABELS[kind][codes]
     model = RVMClassifier(**OPTIONS).fit(X, y)
@@ -52,7 +52,7 @@ def test_predicted_labels_have_the_type_of_y(kind):
 
 
 def test_two_classes_follow_the_formulas():
-    """f = Σ w k(x, z) + bias from the attributes, its sigmoid, its sign, and logarithms."""
+    """From the attributes follow f = Σ w k(x, z) + bias, its sigmoid, its sign, and logarithms."""
     X, codes = moons()
     model = RVMClassifier(**OPTIONS, standardize=False, moderate=False).fit(X, codes)
     Z = model.relevance_vectors_
@@ -67,7 +67,7 @@ def test_two_classes_follow_the_formulas():
 
 @pytest.mark.parametrize("likelihood", ["multinomial", "pooled"])
 def test_three_classes_follow_the_formulas(likelihood):
-    """One predictor for each class; softmax, of pooled classes after the ramp."""
+    """There is one predictor for each class, and a softmax, for pooled classes after the ramp."""
     X, codes = blobs()
     model = RVMClassifier(**OPTIONS, standardize=False, moderate=False, likelihood=likelihood).fit(
         X, codes
@@ -85,7 +85,7 @@ def test_three_classes_follow_the_formulas(likelihood):
 
 
 def inputs_of_each_kind(X, y, folder):
-    """The same rows as every kind of input, in the same order."""
+    """Return the same rows as every kind of input, in the same order."""
     group = zarr.open_group(str(folder / "own.zarr"), mode="w")
     for name, values in (("X", X), ("y", y)):
         options = {"chunks": (40, *values.shape[1:]), "config": {"write_empty_chunks": True}}
@@ -108,7 +108,7 @@ def inputs_of_each_kind(X, y, folder):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 def test_every_kind_of_input_gives_the_same_model(tmp_path):
-    """Every row is a candidate, so that the order of rows does not matter."""
+    """Every row is a candidate, so that the order of the rows does not matter."""
     X, codes = moons(60)
     labels = np.array(["no", "yes"])
     y = labels[codes]
@@ -124,8 +124,8 @@ def test_every_kind_of_input_gives_the_same_model(tmp_path):
 
 
 @pytest.mark.slow
-def test_class_weights_are_sample_weights(tmp_path):
-    """ "balanced" and a dictionary, in memory and of DATA, are factors of sample weights."""
+def test_class_weights_multiply_sample_weights(tmp_path):
+    """ "balanced" and a dictionary, in memory and for DATA, are factors of sample weights."""
     X, codes = moons()
     keep = (codes == 0) | (np.arange(len(codes)) % 4 == 0)
     X = X[keep]
@@ -150,8 +150,9 @@ def test_class_weights_are_sample_weights(tmp_path):
     assert weighted.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 
 
-def test_inputs_that_no_classifier_takes_are_refused(tmp_path):
-    """Numbers as classes and classes as numbers, one class, unknown labels, weights of sum zero."""
+def test_inputs_that_no_classifier_accepts_are_refused(tmp_path):
+    """These are numeric targets as classes and the reverse, one class, unknown labels, and weights
+    of sum zero."""
     X, codes = moons()
     numbers = ingest((X, X[:, 0]), tmp_path / "n.zarr").url
     classes = ingest((X, codes), tmp_path / "c.zarr", classes=True).url

@@ -1,4 +1,4 @@
-"""Basis functions with and without kernels, through the estimators, against dense formulas."""
+"""Estimators with basis functions, with and without kernels, equal dense formulas."""
 
 import naive
 import numpy as np
@@ -16,7 +16,7 @@ QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 
 
 def rows(n=N, seed=3):
-    """A target with a linear trend in two of three features and a bend in the last."""
+    """Return a target with a linear trend in two of three features and a bend in the last."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, 3)) * [1.0, 2.0, 0.5] + 3.0
     y = 5 + 2 * X[:, 0] - X[:, 1] + np.sin(6 * X[:, 2]) + 0.1 * rng.standard_normal(n)
@@ -24,18 +24,19 @@ def rows(n=N, seed=3):
 
 
 def squares(X):
-    """Two basis functions."""
+    """Return two basis functions."""
     return np.column_stack([X[:, 0] ** 2, X[:, 1] * X[:, 2]])
 
 
 def scaled(model, X):
-    """Inputs as the model sees them, by definition."""
+    """Return inputs as the model sees them, by definition."""
     scaling = model.model_.design.scaling
     return (X - scaling.x_shift) / scaling.x_scale
 
 
 def dense_design(model, X, functions):
-    """Ones, basis functions and kernels, as far as the model has them, by their labels."""
+    """Return those ones, basis functions and kernels that the model has, selected by their
+    labels."""
     design = model.model_.design
     x = scaled(model, X)
     leading = [
@@ -78,8 +79,9 @@ CASES = {
 @QUIET
 @pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
 @pytest.mark.parametrize("case", CASES)
-def test_predictions_and_evidence_follow_the_formulas_of_the_design(case):
-    """Mean and variance at the final α and β (Tipping's eqs. 12, 13, 20–22), evidence (eq. 15)."""
+def test_predictions_and_evidence_follow_the_formulas_for_the_design(case):
+    """Mean and variance at the final α and β follow Tipping's eqs. 12, 13 and 20–22, the evidence
+    eq. 15."""
     options, functions = CASES[case]
     X, y = rows()
     new = X[:20] + 0.01
@@ -92,7 +94,7 @@ def test_predictions_and_evidence_follow_the_formulas_of_the_design(case):
     assert_allclose(deviation, dense.scale * np.sqrt(variance), rtol=1e-5)
     evidence = naive.log_evidence(*dense.problem) - N * np.log(dense.scale)
     assert_allclose(model.log_evidence_, evidence, rtol=1e-6)
-    # attributes: the bias and every function in their order, then kernels
+    # attributes: the bias and all functions in their order, then kernels
     labels = [-1, *(-2 - np.arange(len(model.basis_names_) - 1))]
     weights = dict(zip(labels, model.basis_weights_, strict=True))
     leading = fitted.design.leading
@@ -112,7 +114,7 @@ def test_predictions_and_evidence_follow_the_formulas_of_the_design(case):
 
 @QUIET
 def test_polynomials_alone_are_sparse_linear_regression():
-    """The monomials of the truth are selected; relevance is the loss of evidence without one."""
+    """The true monomials are selected; relevance is the loss of evidence without a function."""
     rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 3))
     y = 1 + X[:, 0] - 2 * X[:, 0] * X[:, 1] + 0.3 * X[:, 2] ** 2 + 0.2 * rng.standard_normal(200)
@@ -123,7 +125,7 @@ def test_polynomials_alone_are_sparse_linear_regression():
     names = np.array(["bias", *monomials.fit(X).get_feature_names_out()])
     x = (X - X.mean(axis=0)) / X.std(axis=0)
     t = (y - y.mean()) / y.std()
-    F = PolynomialFeatures(2).fit_transform(x)  # the constant first, as the bias is
+    F = PolynomialFeatures(2).fit_transform(x)  # the constant comes first, like the bias
     strong = np.flatnonzero(model.basis_relevance_ > 3)
     assert {"x0", "x0 x1"} <= set(names[strong])
 
@@ -141,8 +143,8 @@ def test_polynomials_alone_are_sparse_linear_regression():
 @pytest.mark.filterwarnings("ignore:.*far from every relevance vector")
 @pytest.mark.parametrize("kernel", [{"kernel": None}, {"gamma": 1.0}], ids=["alone", "added"])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_weights_of_classes_are_the_mode(kernel, classes):
-    """At their α (Tipping 2001, §3), of the design with its linear columns."""
+def test_weight_vectors_of_classes_are_the_mode(kernel, classes):
+    """They are the mode at their α (Tipping 2001, §3) for the design with its linear columns."""
     X, y = rows(90)
     codes = np.digitize(
         y - 5 - np.sin(6 * X[:, 2]), np.quantile(y - 5, [0.5] if classes == 2 else [0.3, 0.7])

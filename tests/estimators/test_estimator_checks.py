@@ -1,4 +1,4 @@
-"""Both estimators keep scikit-learn's rules: checks, clones, pickles, seeds, row weights."""
+"""Both estimators follow scikit-learn's rules: checks, clones, pickles, seeds, row weights."""
 
 import gc
 import pickle
@@ -33,7 +33,7 @@ MAY_FAIL = {
         "probabilities still move by 1e-6, and the check asks for 1e-7; see the next test"
     ),
 }
-"""Checks that an RVM need not pass, each with its reason."""
+"""Checks that an RVM need not pass, each with a reason."""
 
 ROUNDS = {"strategy": "working-set", "partition_size": 20, "max_rounds": 2}
 
@@ -45,7 +45,7 @@ LEARNED = RVMRegressor(random_state=0), RVMClassifier(random_state=0)
 
 
 def run_check(estimator, check):
-    """Run a check of scikit-learn, which must pass or have a reason to fail."""
+    """Run a check from scikit-learn, which must pass or have a reason to fail."""
     try:
         check(estimator)
     except (AssertionError, UsageError):
@@ -59,8 +59,8 @@ def run_check(estimator, check):
 @pytest.mark.usefixtures("quick_learning")
 @QUIET
 @parametrize_with_checks([*QUICK])
-def test_scikit_learns_checks(estimator, check):
-    """All of ``sklearn.utils.estimator_checks``, with a given width."""
+def test_scikit_learns_checks_pass(estimator, check):
+    """All checks in ``sklearn.utils.estimator_checks`` run with a given width."""
     run_check(estimator, check)
 
 
@@ -68,7 +68,7 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.usefixtures("quick_learning")
 @QUIET
 @parametrize_with_checks([*LEARNED, RVMClassifier(**ROUNDS, gamma=0.5, random_state=0)])
-def test_scikit_learns_checks_of_learned_kernels_and_rounds(estimator, check):
+def test_scikit_learns_checks_with_learned_kernels_and_rounds(estimator, check):
     run_check(estimator, check)
 
 
@@ -76,19 +76,19 @@ def test_scikit_learns_checks_of_learned_kernels_and_rounds(estimator, check):
 @pytest.mark.parametrize(
     "options", some([{}, {**ROUNDS, "likelihood": "multinomial"}], [{}]), ids=["basic", "rounds"]
 )
-def test_a_row_of_weight_two_is_two_rows_of_classes(options):
-    """scikit-learn's check of it passes for a fit that does not stop early."""
+def test_a_row_of_weight_two_equals_two_rows_for_classes(options):
+    """scikit-learn's check of this passes for a fit that does not stop early."""
     estimator = RVMClassifier(gamma="scale", tol=1e-13, random_state=0, **options)
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
 
 
-def test_a_clone_has_the_client_and_a_pickle_has_none():
+def test_clones_keep_the_client_and_pickles_do_not():
     model = RVMRegressor(client=object())
     assert clone(model).client is model.client
     assert pickle.loads(pickle.dumps(model)).client is None
 
 
-def test_a_fitted_estimator_does_not_refer_to_its_rows():
+def test_a_fitted_estimator_does_not_reference_its_rows():
     """Nothing keeps X or y alive, and without local residuals a pickle is small."""
     X, y = plane(3000, d=20)
     X = X.copy()

@@ -1,4 +1,4 @@
-"""Every kernel through the estimators: by name, by value, by function, and in stored models."""
+"""Every kernel in the estimators: by name, by value, by function, and in stored models."""
 
 import numpy as np
 import pytest
@@ -14,11 +14,11 @@ from partirvm.model.files import save_model
 QUIET = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
-"""Few iterations: the formula holds wherever a fit stops."""
+"""Few iterations suffice: the formula holds wherever a fit stops."""
 
 
 def rows(n=80):
-    """Inputs of which the last is a category, and noisy targets."""
+    """Return inputs whose last column is a category, and noisy targets."""
     rng = default_rng(5)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     f = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + np.array([0.0, 1.5, -0.7])[X[:, 2].astype(int)]
@@ -26,7 +26,7 @@ def rows(n=80):
 
 
 def mean_of(model, twin, X):
-    """Σ_m w_m k(x, z_m) + bias by definition, in the target's units."""
+    """Return Σ_m w_m k(x, z_m) + bias by definition, in the target's units."""
     scaling = model.design.scaling
     bias = int(model.design.bias)
     K = twin(scaling.inputs(X), scaling.inputs(model.design.centres))
@@ -37,7 +37,7 @@ def mean_of(model, twin, X):
 @QUIET
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
-    """A stored model predicts the same bits; one whose kernel is a lambda cannot be stored."""
+    """A stored model predicts the same bits; a model whose kernel is a lambda cannot be stored."""
     X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
     mean, std = model.predict(X, return_std=True)
@@ -57,7 +57,7 @@ def test_predictions_of_every_kernel_follow_its_formula(case, tmp_path):
 
 @QUIET
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_the_kernel_with_its_defaults(name):
+def test_a_kernel_name_means_the_kernel_with_its_defaults(name):
     """ "scale" is 1/(d·var) of the scaled inputs; a kernel without gamma refuses it."""
     X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}

@@ -1,4 +1,4 @@
-"""Data frames of pandas, Arrow, polars and Dask: names and categories, and faults by name."""
+"""Data frames of pandas, Arrow, polars and Dask: names and categories; errors name the column."""
 
 import dask.dataframe as dd
 import numpy as np
@@ -20,7 +20,7 @@ DAYS = pd.date_range("2020-01-01", periods=60)
 
 
 def table(n=60):
-    """A frame of two numbers and a category, and a target that depends on all three."""
+    """Return a frame of two numbers and a category, and a target that depends on all three."""
     X, y = plane(n, d=2)
     kinds = np.array(["low", "high", "mid"])[np.arange(n) % 3]
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": pd.Categorical(kinds)})
@@ -28,7 +28,7 @@ def table(n=60):
 
 
 def polars():
-    """polars, a dependency of the tests alone, where it is installed."""
+    """Return polars, which only the tests depend on, if it is installed."""
     return pytest.importorskip("polars")
 
 
@@ -38,7 +38,7 @@ FRAMES["dask"] = lambda frame: dd.from_pandas(frame, npartitions=2)
 
 @pytest.mark.parametrize("library", FRAMES)
 def test_frames_of_every_library_give_the_same_bits(library):
-    """Names and levels are those of the pandas frame, too."""
+    """Names and levels equal those of the pandas frame, too."""
     frame, y = table()
     converted = FRAMES[library](frame)
     t = FRAMES[library](pd.DataFrame({"y": y}))["y"]
@@ -59,7 +59,7 @@ def test_frames_of_every_library_give_the_same_bits(library):
 
 
 def test_polars_series_are_targets_and_enums_are_categories():
-    """An enumeration keeps levels that no row has."""
+    """An enumeration keeps levels that occur in no row."""
     pl = polars()
     frame, y = table()
     converted = pl.DataFrame(frame[["a", "b"]]).with_columns(
@@ -109,8 +109,8 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 )
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_rows_that_cannot_be_used_are_named(estimator, X, message):
-    """At the fit and at prediction, by an error that is a ValueError or a MemoryError, too."""
+def test_unusable_rows_are_named(estimator, X, message):
+    """The fit and the prediction raise an error that is also a ValueError or a MemoryError."""
     y = np.arange(60) >= 30
     model = estimator(**OPTIONS, memory_limit="900MiB").fit(NUMBERS, y)
     for attempt in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
@@ -142,8 +142,8 @@ NONE = ["u", "v"] * 29 + ["u", None]
         ),
     ],
 )
-def test_labels_that_cannot_be_used_are_named(y, message):
-    """In training and in validation rows."""
+def test_unusable_labels_are_named(y, message):
+    """They occur in training and in validation rows."""
     model = RVMClassifier(**OPTIONS)
     with pytest.raises(DataError, match=message):
         model.fit(NUMBERS, y)
@@ -178,14 +178,14 @@ def test_labels_that_cannot_be_used_are_named(y, message):
         ),
     ],
 )
-def test_numbers_that_cannot_be_used_are_named(rows, message):
+def test_unusable_numbers_are_named(rows, message):
     with pytest.raises(DataError, match=message):
         RVMRegressor(**OPTIONS).fit(**{"X": NUMBERS, "y": np.arange(60), **rows})
 
 
 @pytest.mark.parametrize("labels", [[3, 7], [True, False], [0.0, 1.0]])
 def test_object_labels_of_one_type_get_that_type(labels):
-    """The model is that of the same labels in a typed array."""
+    """The model equals that for the same labels in a typed array."""
     y = np.array(labels)[(np.arange(60) >= 30).astype(int)]
     expected = RVMClassifier(**OPTIONS).fit(NUMBERS, y)
     for objects in (y.astype(object), y.tolist(), pd.Series(y, dtype=object)):
@@ -196,7 +196,7 @@ def test_object_labels_of_one_type_get_that_type(labels):
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
-    """With the columns of the ingested frame; an array, which has no dates, is refused."""
+    """Frames have the columns of the ingested frame; an array, which has no dates, is refused."""
     days = pd.date_range("2020-01-01", periods=60, freq="6h")
     frame = pd.DataFrame({"a": np.arange(60.0), "day": days})
     y = np.sin(2 * np.pi * days.hour / 24) + default_rng(0).normal(0, 0.3, 60)

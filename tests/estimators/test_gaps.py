@@ -1,4 +1,4 @@
-"""Missing values: an indicator and the mean in training, the mean at prediction."""
+"""Missing values become an indicator and the mean in training, and the mean in prediction."""
 
 import importlib.util
 
@@ -19,7 +19,7 @@ OPTIONS = {"gamma": "scale", "random_state": 0}
 
 
 def rows(n=500):
-    """X (n, 3) without gaps, the rows where its third feature has one, and a target."""
+    """Return X (n, 3) without gaps, the rows where its third feature has one, and a target."""
     rng = default_rng(0)
     X = rng.normal(size=(n, 3))
     gap = rng.random(n) < 0.3
@@ -32,7 +32,8 @@ def with_gaps(X, gap):
 
 @QUIET
 def test_gaps_become_the_mean_and_an_indicator():
-    """The kernel sees the feature with its mean and a standardised indicator, which predicts."""
+    """The kernel sees the feature filled with its mean and a standardised indicator, which is
+    predictive."""
     X, gap, y = rows()
     incomplete = with_gaps(X, gap)
     filled = np.column_stack([X[:, :2], np.where(gap, X[~gap, 2].mean(), X[:, 2])])
@@ -51,8 +52,8 @@ def test_gaps_become_the_mean_and_an_indicator():
 
 @pytest.mark.parametrize("standardize", some([True, False], {True}))
 @QUIET
-def test_a_gap_of_a_complete_feature_is_its_mean(standardize, tmp_path):
-    """Also in a stored model and for a classifier."""
+def test_a_gap_in_a_complete_feature_is_filled_with_its_mean(standardize, tmp_path):
+    """This also holds in a stored model and for a classifier."""
     X, _, y = rows()
     new = X[:4].copy()
     mean = X[:4].copy()
@@ -66,8 +67,8 @@ def test_a_gap_of_a_complete_feature_is_its_mean(standardize, tmp_path):
 
 
 @QUIET
-def test_kernels_of_gaps_are_learned():
-    """For a regression and for three classes, where only the gaps decide."""
+def test_kernels_of_gap_indicators_are_learned():
+    """They are learned for a regression and for three classes that depend only on the gaps."""
     X, gap, y = rows(150)
     incomplete = with_gaps(X, gap)
     assert RVMRegressor(random_state=0).fit(incomplete, y).score(incomplete, y) > 0.98
@@ -77,7 +78,7 @@ def test_kernels_of_gaps_are_learned():
 
 @QUIET
 def test_a_missing_label_is_a_level(tmp_path):
-    """In a frame and in DATA; the means of "a", "b" and no label are 0, 1 and 5."""
+    """It is a level in a frame and in DATA; the means of "a", "b" and no label are 0, 1 and 5."""
     rng = default_rng(1)
     level = rng.integers(0, 3, 300)
     frame = pd.DataFrame(
@@ -101,7 +102,7 @@ def test_infinite_values_and_features_without_values_are_refused():
 
 
 def test_an_indicator_has_the_gamma_of_its_feature():
-    """With a kernel or with numbers for gamma."""
+    """gamma is given by a kernel or as numbers."""
     X, gap, y = rows(100)
     for widths in ({"kernel": Gaussian((0.3, 0.1, 0.2))}, {"gamma": (0.3, 0.1, 0.2)}):
         model = RVMRegressor(**widths, random_state=0).fit(with_gaps(X, gap), y)
@@ -109,7 +110,8 @@ def test_an_indicator_has_the_gamma_of_its_feature():
 
 
 def labels_and_numbers_with_gaps(n=260, seed=0):
-    """A frame with missing numbers and labels, its rows as numbers, and the effects of labels."""
+    """Return a frame with missing numbers and labels, its rows as numbers, and the effects of
+    labels."""
     rng = default_rng(seed)
     codes = rng.integers(0, 5, n)
     X = rng.normal(size=(n, 2))
@@ -122,7 +124,7 @@ def labels_and_numbers_with_gaps(n=260, seed=0):
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 @QUIET
-def test_missing_labels_have_one_code_where_numbers_are_missing_too(estimator, tmp_path):
+def test_missing_labels_share_one_code_where_numbers_are_also_missing(estimator, tmp_path):
     """Exports give the same predictions."""
     frame, numbers, effects = labels_and_numbers_with_gaps()
     target = effects + np.sin(2 * frame.z) if estimator is RVMRegressor else effects > 1.5

@@ -1,4 +1,5 @@
-"""Intervals and samples of the estimators against dense formulas; far too little noise."""
+"""Intervals and samples from the estimators equal dense formulas; guards against far too little
+noise."""
 
 import dask.array as da
 import naive
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors
 
 @pytest.fixture(scope="module")
 def fitted():
-    """Sinc in unusual units."""
+    """Return a fit to sinc in unusual units."""
     X, y = sinc(60, 0.1)
     return RVMRegressor(gamma=2.0, random_state=0).fit(X, 100 + 30 * y), X, 100 + 30 * y
 
@@ -30,7 +31,8 @@ def fitted():
 @pytest.mark.parametrize("kind", ["prediction", "credible"])
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, level):
-    """Without hyperparameters: μᵀφ ± z (σ² + φᵀΣφ)^½, or without σ², by the dense posterior."""
+    """Without hyperparameters they are μᵀφ ± z (σ² + φᵀΣφ)^½, or without σ², by the dense
+    posterior."""
     model, X, y = fitted
     test = np.linspace(-12, 12, 30)[:, None]
     dense = Dense(model, X, y)
@@ -44,7 +46,7 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
 
 
 def test_hyperparameters_widen_intervals_by_the_formulas(fitted):
-    """Σ + JCJᵀ, ν = 2/C_ββ and quantiles of left-out rows, from N × N definitions."""
+    """Σ + JCJᵀ, ν = 2/C_ββ and quantiles of left-out rows follow from N × N definitions."""
     model, X, y = fitted
     test = np.linspace(-12, 12, 30)[:, None]
     dense = Dense(model, X, y)
@@ -73,8 +75,8 @@ def test_hyperparameters_widen_intervals_by_the_formulas(fitted):
         assert_allclose((upper + lower) / 2, model.predict(test), rtol=1e-10)
 
 
-def test_noise_of_few_rows_counts_the_errors_of_kernel_learning(rng):
-    """Rows left out of kernel learning have larger errors than rows left out of the fit alone."""
+def test_noise_from_few_rows_includes_the_errors_of_kernel_learning(rng):
+    """Rows left out of kernel learning have larger errors than rows left out of only the fit."""
     X = rng.normal(size=(80, 8))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.normal(size=80)
     model = RVMRegressor(random_state=0).fit(X, y)
@@ -88,7 +90,8 @@ def test_noise_of_few_rows_counts_the_errors_of_kernel_learning(rng):
 
 
 def left_out_of(model, X, dense):
-    """The rows X left out of the dense fit one by one, each with the column that it is centre of."""
+    """Return the rows X left out of the dense fit one by one, each with the column centred
+    there."""
     mean, Sigma = naive.posterior(*dense.problem)
     design = model.model_.design
     columns = []
@@ -99,7 +102,7 @@ def left_out_of(model, X, dense):
     return LeftOut.of(dense.Phi.copy(), dense.t, mean, root, dense.beta, None, columns)
 
 
-def test_the_deviation_is_that_of_the_interval(fitted):
+def test_the_deviation_matches_the_interval(fitted):
     """Mean ± 1.645 sd is the 90 % interval; samples with noise have this deviation."""
     model, _, _ = fitted
     test = np.linspace(-12, 12, 30)[:, None]
@@ -112,8 +115,8 @@ def test_the_deviation_is_that_of_the_interval(fitted):
     assert sd.min() ** 2 > model.model_.calibration.scale**2 * model.noise_variance_
 
 
-def test_intervals_of_known_noise_are_normal():
-    """Mean ± z sd at every level, with the given noise."""
+def test_intervals_with_known_noise_are_normal():
+    """They are the mean ± z sd at every level, with the given noise."""
     X, y = sinc(60, 0.1)
     model = RVMRegressor(gamma=2.0, noise=0.01, random_state=0).fit(X, y)
     mean, sd = model.predict(X, return_std=True)
@@ -125,7 +128,7 @@ def test_intervals_of_known_noise_are_normal():
 
 
 @pytest.mark.parametrize("form", ["list", "dask", "zarr"])
-def test_intervals_and_samples_of_every_kind_of_rows_have_the_same_bits(fitted, form):
+def test_intervals_and_samples_have_the_same_bits_for_every_kind_of_rows(fitted, form):
     model, X, _ = fitted
     rows = {
         "list": X.tolist(),
@@ -136,8 +139,9 @@ def test_intervals_and_samples_of_every_kind_of_rows_have_the_same_bits(fitted, 
     assert_array_equal(model.sample_y(rows, 3, 5), model.sample_y(X, 3, 5))
 
 
-def test_samples_are_functions_of_the_posterior(fitted):
-    """Mean and covariance φᵀΣφ′ hold to 4 standard errors; equal rows have equal values."""
+def test_samples_are_functions_from_the_posterior(fitted):
+    """The mean and the covariance φᵀΣφ′ agree to 4 standard errors; equal rows have equal
+    values."""
     model = fitted[0]
     test = np.array([[-9.0], [0.0], [0.4], [7.0], [0.0]])
     S = 4000
@@ -172,8 +176,9 @@ def test_an_impossible_level_or_kind_of_interval_is_refused(fitted):
 
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("likelihood", ["auto", "multinomial"])
-def test_bands_of_classes_follow_the_formulas(K, likelihood, rng):
-    """f ± z (φᵀΣφ)^½ for each predictor; a probability as its predictor runs through its band."""
+def test_class_probability_bands_follow_the_formulas(K, likelihood, rng):
+    """Each predictor has the band f ± z (φᵀΣφ)^½; a probability's band follows as its predictor
+    runs through it."""
     X = rng.normal(size=(150, 2))
     y = np.digitize(X[:, 0] + 0.4 * rng.normal(size=150), [0.0, 0.8][: K - 1])
     model = RVMClassifier(gamma=0.5, likelihood=likelihood, random_state=0).fit(X, y)
@@ -215,9 +220,9 @@ def test_bands_of_classes_follow_the_formulas(K, likelihood, rng):
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])
 @pytest.mark.parametrize("n", [8, 20, 120])
 def test_a_useless_kernel_warns_and_predicts_its_errors(n, strategy, rng, tmp_path):
-    """A kernel that sees single rows interpolates them, but new rows have a sound density.
+    """A kernel that sees single rows interpolates them, but new rows have a reasonable density.
 
-    It is worse than that of N(ȳ, s²) by at most 0.5 nats (of 8 rows 1); without the guard by 10⁴.
+    It is at most 0.5 nats worse than N(ȳ, s²) (1 nat with 8 rows); without the guard 10⁴.
     """
     rows = rng.normal(size=(n + 500, 5)), rng.normal(size=n + 500)
     X, new_X = np.split(rows[0], [n])
@@ -239,7 +244,7 @@ def test_a_useless_kernel_warns_and_predicts_its_errors(n, strategy, rng, tmp_pa
     assert again.calibration.overconfident
 
 
-def test_the_noise_of_a_sound_fit_is_nearly_that_of_maximum_evidence():
+def test_the_noise_of_a_good_fit_is_near_the_maximum_of_the_evidence():
     """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18); left-out rows raise σ by at most a third."""
     X, y = plane(200, noise=0.2)
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)

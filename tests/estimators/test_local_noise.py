@@ -1,4 +1,5 @@
-"""Noise that depends on the inputs: predicted where it is, refused where there is none, stored."""
+"""Noise that depends on the inputs is predicted where it occurs, refused where it is missing, and
+stored."""
 
 import itertools
 import pickle
@@ -17,7 +18,7 @@ OPTIONS = {"gamma": 0.3, "random_state": 0}
 
 
 def noise_deviation(x):
-    """Standard deviation of the noise: from .05 on the left to .6 on the right."""
+    """Return the standard deviation of the noise: from .05 on the left to .6 on the right."""
     return 0.05 + 0.55 / (1 + np.exp(-3 * x))
 
 
@@ -32,8 +33,9 @@ def fitted():
     return RVMRegressor(**OPTIONS).fit(*rows(600))
 
 
-def test_local_noise_is_predicted_where_it_is(fitted):
-    """In each tenth of the range intervals cover 95 ± 5 %, the noise is right to a factor of 3."""
+def test_local_noise_is_predicted_where_it_occurs(fitted):
+    """In each tenth of the range, intervals cover 95 ± 5 %, and the noise is right within a factor
+    of 3."""
     assert fitted.history_[-1]["noise_vectors"] == len(fitted.model_.design.noise.weights)
     X, y = rows(20_000, seed=1)
     noise = fitted.model_.predictive.noise_deviations(X)[0][:, 0]
@@ -47,7 +49,7 @@ def test_local_noise_is_predicted_where_it_is(fitted):
 
 
 def test_constant_noise_is_not_fitted_as_local_noise():
-    """None of 4 samples with constant noise gets local noise."""
+    """None of 4 samples with constant noise is fitted with local noise."""
     for seed in range(4):
         rng = default_rng(seed)
         X = rng.uniform(-3, 3, size=(150, 1))
@@ -56,8 +58,8 @@ def test_constant_noise_is_not_fitted_as_local_noise():
         assert model.model_.design.noise is None, seed
 
 
-def test_the_mean_is_that_of_weighted_rows():
-    """μ and Σ are those of rows weighted by the noise factor to the power −½ (naive formulas)."""
+def test_the_mean_equals_that_of_weighted_rows():
+    """μ and Σ equal a fit to rows weighted by the noise factor to the power −½ (naive formulas)."""
     X, y = rows(150)
     w = default_rng(3).choice([0.5, 2.0], 150)
     model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_

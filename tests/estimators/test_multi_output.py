@@ -1,4 +1,4 @@
-"""Several targets in one estimator: shapes, scores, noises, and shared vectors."""
+"""Several targets in one estimator: shapes, scores, noise of each target, and shared vectors."""
 
 import naive
 import numpy as np
@@ -18,7 +18,7 @@ SD = np.array([0.05, 2.0, 30.0])
 
 
 def several(n=400, seed=0):
-    """Three functions of the same two inputs, with different units and noises."""
+    """Return three functions of the same two inputs, with different units and noise."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     f = np.column_stack(
@@ -30,8 +30,9 @@ def several(n=400, seed=0):
 @pytest.mark.parametrize(
     "strategy", some(["basic", "working-set", "split-merge", "incremental"], {"working-set"})
 )
-def test_several_targets_share_vectors_by_the_dense_formulas(strategy):
-    """One design and α; weights, noise, predictions and deviations of each target."""
+def test_several_targets_share_vectors_according_to_the_dense_formulas(strategy):
+    """Design and α are shared; each target has its own weights, noise, predictions and
+    deviations."""
     X, f, y = several()
     w = default_rng(1).uniform(0.5, 2.0, len(X))
     model = RVMRegressor(strategy=strategy, **OPTIONS).fit(X, y, sample_weight=w)
@@ -74,7 +75,7 @@ def test_score_is_the_mean_r2_over_targets():
         RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth[:, 0])
 
 
-def test_multi_output_regressor_fits_each_target_alone():
+def test_multi_output_regressor_fits_each_target_separately():
     """It predicts a constant target, which shared vectors refuse."""
     X, _, y = several(200)
     y[:, 1] = 3.0
@@ -88,15 +89,15 @@ def test_multi_output_regressor_fits_each_target_alone():
         RVMRegressor(**OPTIONS).fit(X, y)
 
 
-def test_a_single_column_has_the_bits_of_a_vector():
+def test_a_single_column_gives_the_same_bits_as_a_vector():
     X, _, y = several(120)
     column = RVMRegressor(**OPTIONS).fit(X, y[:, :1])
     flat = RVMRegressor(**OPTIONS).fit(X, y[:, 0])
     assert column.model_.digest() == flat.model_.digest()
 
 
-def test_widths_are_learned_for_all_targets_together():
-    """Each target needs one of four inputs; the other two are switched off."""
+def test_widths_are_learned_jointly_for_all_targets():
+    """The targets need two of four inputs, one each; the other two are switched off."""
     rng = default_rng(2)
     X = rng.uniform(-2, 2, size=(200, 4))
     y = np.column_stack([np.sin(2 * X[:, 0]), np.sin(3 * X[:, 2])]) + 0.1 * rng.normal(
@@ -108,7 +109,7 @@ def test_widths_are_learned_for_all_targets_together():
     assert set(model.get_support(indices=True)) == {0, 2}
 
 
-def test_several_targets_refuse_what_needs_one():
+def test_options_that_need_one_target_are_refused_for_several():
     """Samples, intervals and augmented predictions need one target."""
     X, _, Y = several(60)
     shared = RVMRegressor(gamma=0.3, random_state=0).fit(X, Y)

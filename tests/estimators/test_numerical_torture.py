@@ -1,4 +1,4 @@
-"""Data that are hard for arithmetic: finite answers with known warnings, or a named error."""
+"""Numerically hard data give finite results with known warnings, or a named error."""
 
 import warnings
 
@@ -21,7 +21,7 @@ scales = st.sampled_from([1e-8, 1.0, 1e8])
 
 @st.composite
 def rows(draw):
-    """2 to 30 rows with copies, constant features, tiny and huge scales, and far from zero."""
+    """Draw 2 to 30 rows with copies, constant features, tiny and huge scales, and large offsets."""
     rng = default_rng(draw(seeds))
     n = draw(st.sampled_from([2, 3, 12, 30]))
     d = draw(st.integers(1, 3))
@@ -37,7 +37,7 @@ def rows(draw):
 
 @st.composite
 def options(draw, scale):
-    """Kernels far too wide and far too narrow, all strategies, priors."""
+    """Draw kernels far too wide and far too narrow, all strategies, and priors."""
     standardize = draw(st.booleans())
     width = draw(st.sampled_from([0.01, 1.0, 100.0])) / (1.0 if standardize else scale**2)
     kernel = draw(st.sampled_from(["gaussian", "gaussian", "matern32", "linear-spline", "linear"]))
@@ -58,7 +58,7 @@ def options(draw, scale):
 
 
 def fitted(estimator, X, y):
-    """The fit, which may warn as partirvm does; None where partirvm refuses it."""
+    """Return the fit, which may give partirvm's warnings; None if partirvm refuses it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", PartirvmWarning)
@@ -70,8 +70,8 @@ def fitted(estimator, X, y):
 
 @settings(max_examples=examples(15))
 @given(st.data(), rows(), scales)
-def test_hard_numbers_give_finite_predictions(data, drawn, target_scale):
-    """Also for targets of 10⁸ and 10⁻⁸, with and without given noise in their unit."""
+def test_hard_regressions_give_finite_predictions(data, drawn, target_scale):
+    """Targets of size 10⁸ and 10⁻⁸ are included, with and without given noise in their unit."""
     X, y, scale = drawn
     noise = data.draw(st.sampled_from(["auto", 1e-8 * target_scale**2, target_scale**2]))
     model = RVMRegressor(noise=noise, **grouped(data.draw(options(scale))))
@@ -88,7 +88,7 @@ def test_hard_numbers_give_finite_predictions(data, drawn, target_scale):
 
 @settings(max_examples=examples(3))
 @given(st.data(), rows(), st.booleans())
-def test_hard_classes_give_probabilities(data, drawn, several):
+def test_hard_classifications_give_probabilities(data, drawn, several):
     X, y, scale = drawn
     labels = np.digitize(y, [-0.5, 0.5] if several else [0.0])
     model = fitted(RVMClassifier(**grouped(data.draw(options(scale)))), X, labels)
@@ -113,8 +113,8 @@ def test_hard_classes_give_probabilities(data, drawn, several):
         (1.0, 1.0, 1e155, r"the column 'x0' has values up to 1e\+155"),
     ],
 )
-def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message, standardize):
-    """Values whose powers a double cannot hold, without a warning of NumPy."""
+def test_values_beyond_double_precision_are_refused(X_scale, y_scale, shift, message, standardize):
+    """Values whose powers do not fit in a double are refused, without a NumPy warning."""
     X, y = plane(30)
     X = (X - X.mean(axis=0)) / X.std(axis=0) * X_scale + shift
     for kind, target in ((RVMRegressor, y * y_scale), (RVMClassifier, y > y.mean())):
@@ -124,8 +124,8 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message,
 
 
 @pytest.mark.slow
-def test_many_classes_in_few_rows_warn_or_are_refused():
-    """18 classes in 30 rows warn of rare classes, 25 in 30 are refused with advice."""
+def test_many_classes_in_few_rows_give_a_warning_or_are_refused():
+    """18 classes in 30 rows give a warning about rare classes; 25 in 30 are refused with advice."""
     X = default_rng(0).normal(size=(30, 2))
     y = np.arange(30)
     assert fitted(RVMClassifier(gamma=1.0, max_rounds=1, random_state=0), X, y % 18) is not None
@@ -135,7 +135,7 @@ def test_many_classes_in_few_rows_warn_or_are_refused():
 
 @pytest.mark.parametrize(("seed", "noise"), some([(0, 0.01), (1, 0.0)], {(1, 0.0)}))
 def test_smooth_functions_with_little_noise_are_predicted(seed, noise):
-    """Learned kernels are so wide that columns are near copies: the answer is not noise alone."""
+    """Learned kernels are so wide that columns are near copies: the result is not just noise."""
     rng = default_rng(seed)
     X = rng.normal(size=(500, 4))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + X[:, 2] + noise * rng.normal(size=500)

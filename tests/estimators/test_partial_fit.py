@@ -1,4 +1,4 @@
-"""Rows that come in chunks: a stream is fitted as its rows are, and misuse is refused."""
+"""Rows arriving in chunks: a stream is fitted exactly, and misuse is refused."""
 
 import pickle
 
@@ -16,7 +16,7 @@ OPTIONS = {"gamma": 0.5, "partition_size": 40, "random_state": 0}
 
 
 def stream(n, seed=0):
-    """Rows of one function of two inputs."""
+    """Return rows of one function of two inputs."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     f = np.sin(2 * X[:, 0]) * X[:, 1]
@@ -24,7 +24,7 @@ def stream(n, seed=0):
 
 
 def fed(chunks, **options):
-    """A regressor after ``partial_fit`` with each chunk."""
+    """Return a regressor after ``partial_fit`` with each chunk."""
     model = RVMRegressor(**(OPTIONS | options))
     for X, y, w in chunks:
         model.partial_fit(X, y, sample_weight=w)
@@ -33,7 +33,7 @@ def fed(chunks, **options):
 
 @pytest.mark.parametrize("targets", [1, 2])
 def test_a_stream_is_fitted_exactly(targets):
-    """Posterior and evidence are those of all rows by dense formulas, with weights."""
+    """Posterior and evidence equal dense formulas for all rows, with weights."""
     chunks = []
     for seed in range(3):
         X, y, f = stream(120, seed)
@@ -55,7 +55,7 @@ def test_a_stream_is_fitted_exactly(targets):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_steps_repeat_to_the_bit_and_misuse_is_refused():
+def test_steps_are_repeatable_to_the_bit_and_misuse_is_refused():
     """The first call is a fit; the same chunks give the same bits."""
     X, y, _ = stream(200)
     first = RVMRegressor(**OPTIONS).partial_fit(X, y)
@@ -100,7 +100,7 @@ def test_steps_repeat_to_the_bit_and_misuse_is_refused():
         constant.partial_fit(X, y)
 
 
-def test_a_step_runs_its_first_round_whatever_the_time_limit():
+def test_a_step_runs_its_first_round_despite_the_time_limit():
     rng = default_rng(0)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)

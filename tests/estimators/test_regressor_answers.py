@@ -1,4 +1,4 @@
-"""Known answers, units, weights and attributes of RVMRegressor."""
+"""RVMRegressor: known results, units, weights and attributes."""
 
 import warnings
 
@@ -17,7 +17,7 @@ from partirvm.errors import DataWarning
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])
 @pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
 def test_sinc_has_few_vectors_and_the_right_noise(strategy, noise):
-    """Noise within 20 % of the truth, and an error well below the noise (Tipping 2001, §4.1)."""
+    """The noise is within 20 % of the truth, the error well below it (Tipping 2001, §4.1)."""
     X, y = sinc(200, noise)
     model = RVMRegressor(gamma=4.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
     test = np.linspace(-9.5, 9.5, 300)[:, None]
@@ -37,7 +37,7 @@ def test_sinc_has_few_vectors_and_the_right_noise(strategy, noise):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("standardize", [False, True])
 def test_posterior_and_evidence_follow_the_paper(options, weighted, standardize):
-    """γ, mean, deviation and evidence (eqs. 15, 17, 21, 22) at the final α and σ²."""
+    """They are γ, mean, deviation and evidence (eqs. 15, 17, 21, 22) at the final α and σ²."""
     X, y = plane(150)
     X = X * [1.0, 30.0, 0.1] + [0, 100, 5]
     w = default_rng(1).uniform(0.2, 3.0, size=150) if weighted else None
@@ -66,8 +66,8 @@ def test_posterior_and_evidence_follow_the_paper(options, weighted, standardize)
     assert_allclose(model.determinedness_, gamma, atol=1e-6)
 
 
-def test_without_intercept_and_standardisation_the_target_is_raw():
-    """The mean is Kw of the raw target, with the dense posterior at the final α and σ²."""
+def test_without_intercept_and_standardisation_the_raw_target_is_used():
+    """The mean is Kw for the raw target, with the dense posterior at the final α and σ²."""
     X, y = plane(120)
     y = y + 40.0
     options = {"gamma": 0.2, "kernel": "gaussian", "noise": "constant", "strategy": "basic"}

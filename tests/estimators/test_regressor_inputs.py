@@ -1,4 +1,4 @@
-"""Every kind of input, names of features, and validation data."""
+"""Every kind of input, feature names, and validation data."""
 
 import warnings
 
@@ -14,8 +14,8 @@ from partirvm import RVMRegressor, ingest
 from partirvm.errors import DataError, UsageError
 
 
-def test_names_and_number_of_features_follow_each_fit(tmp_path):
-    """For pandas and Dask frames; a fit of rows without names forgets earlier names."""
+def test_names_and_number_of_features_are_updated_by_each_fit(tmp_path):
+    """Inputs are pandas and Dask frames; a fit to rows without names forgets earlier names."""
     X, y = plane(60)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = RVMRegressor(gamma="scale", random_state=0)
@@ -40,7 +40,8 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
 
 
 def test_held_out_rows_must_have_the_training_columns(tmp_path):
-    """In any order and of any kind of input, also where the training rows are of another kind."""
+    """They may have any order and any kind of input, even if the training rows are of another
+    kind."""
     X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = RVMRegressor(gamma="scale", random_state=0)
@@ -68,8 +69,8 @@ def test_held_out_rows_must_have_the_training_columns(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinite_values_out_of_core_are_named(value):
-    """By their number, the first row and the column."""
+def test_infinite_values_out_of_core_are_reported(value):
+    """The error gives their number, the first row and the column."""
     X, y = plane(50)
     X[33, 1] = value
     X[40, 2] = np.inf

@@ -1,4 +1,4 @@
-"""Priors, EM, fixed precisions and known noise through the estimators."""
+"""Priors, EM, fixed precisions and known noise in the estimators."""
 
 import naive
 import numpy as np
@@ -25,8 +25,8 @@ FITS += [(RVMClassifier, name) for name in ("basic", "working-set")]
     "options",
     [{"strategy": "basic"}, {"strategy": WorkingSet(selection="gain"), "partition_size": 40}],
 )
-def test_the_evidence_has_the_priors_in_the_targets_units(options):
-    """By the dense evidence at the final α and σ²; c and d are in units of y."""
+def test_the_evidence_uses_priors_in_the_targets_units(options):
+    """It equals the dense evidence at the final α and σ²; c and d are in units of y."""
     X, y = plane(150)
     y = 40 * y
     model = RVMRegressor(
@@ -39,7 +39,7 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
     assert model.log_evidence_ == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_strong_prior_decides_the_noise():
+def test_a_strong_prior_determines_the_noise():
     """10⁶ prior rows with a mean square of 0.09 outweigh the data's 0.04."""
     X, y = sinc(100, 0.2)
     model = RVMRegressor(gamma=4.0, noise=Noise(prior=(5e5, 4.5e4))).fit(X, y)
@@ -48,7 +48,7 @@ def test_a_strong_prior_decides_the_noise():
 
 @pytest.mark.parametrize(("estimator", "strategy"), FITS)
 def test_a_prior_with_a_rate_prunes_and_keeps_a_fixed_bias(estimator, strategy):
-    """α is bounded, but functions that the evidence rejects are removed; the bias is not."""
+    """α is bounded, but functions that the evidence rejects are removed; the bias is kept."""
     X, y = sinc(60, 0.1)
     y = y if estimator is RVMRegressor else y > 0.3
     size = {} if strategy == "basic" else {"partition_size": 25}
@@ -79,7 +79,7 @@ def test_a_row_of_zero_weight_is_ignored():
 
 
 def test_intervals_take_given_precisions_as_known(tmp_path):
-    """With all α and the noise given they are normal, also in a stored model."""
+    """With all α and the noise given, intervals are normal, also in a stored model."""
     rng = default_rng(0)
     X = rng.normal(size=(30, 1))
     y = X[:, 0] + 0.5 * rng.normal(size=30)

@@ -1,4 +1,4 @@
-"""Strategies, choices of fit rows, heuristic partition sizes and limits through RVMRegressor."""
+"""RVMRegressor: strategies, selection of fit rows, heuristic partition sizes, and limits."""
 
 import warnings
 from math import ceil, sqrt
@@ -19,12 +19,12 @@ NOISE = 0.1
 
 
 def truth(X):
-    """What ``plane`` adds noise to."""
+    """Return the function to which ``plane`` adds noise."""
     return 5 + np.sin(X[:, 0]) + 0.5 * X[:, -1]
 
 
 def error(model):
-    """Root mean square error against the noise-free function on fresh rows."""
+    """Return the root mean square error against the noise-free function on new rows."""
     X, _ = plane(400, seed=8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
@@ -33,7 +33,7 @@ def error(model):
 
 @pytest.fixture(scope="module")
 def basic():
-    """Every row a candidate."""
+    """Return a fit in which every row is a candidate."""
     return RVMRegressor(strategy="basic", gamma=0.1, solver="fixed-point", random_state=0).fit(
         *plane(600)
     )
@@ -42,7 +42,7 @@ def basic():
 @pytest.mark.parametrize("strategy", PARTITIONED)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
-    """Error, noise and vectors of ten partitions of 60 rows; the last fit sees all rows."""
+    """Error, noise and vectors agree for ten partitions of 60 rows; the last fit uses all rows."""
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
     model = RVMRegressor(
         strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options
@@ -60,7 +60,7 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(PARTITIONED, {"incremental"}))
 def test_the_heuristic_chooses_the_partition_size(strategy):
-    """√(N·d) random rows, of which a share ρ become vectors, give P = ⌈f(ρ)·√(N·d)⌉."""
+    """√(N·d) random rows, of which a fraction ρ become vectors, give P = ⌈f(ρ)·√(N·d)⌉."""
     N = 1200
     d = 12
     X, y = plane(N, d)
@@ -79,7 +79,7 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
 
 
 def dense():
-    """Rows of which nearly all become vectors in the first fits."""
+    """Return rows of which nearly all become vectors in the first fits."""
     return plane(600, noise=0.02)
 
 
@@ -93,7 +93,7 @@ def dense():
     ],
 )
 def test_max_vectors_holds_for_every_strategy(strategy, reason, message):
-    """A warning tells where that dropped vectors or left candidates unread."""
+    """A warning is given if the limit dropped vectors or left candidates unread."""
     options = {
         "strategy": strategy,
         "gamma": 1.0,

@@ -1,4 +1,4 @@
-"""Unusual data and limits: a warning, and a correct fit."""
+"""Unusual data and limits give a warning and a correct fit."""
 
 import dask.array as da
 import naive
@@ -18,13 +18,13 @@ STRATEGIES = some(["basic", "split-merge", "incremental", "working-set"], {"basi
 
 
 def rounded(value, n):
-    """Values that differ in the last place, which counts as constant."""
+    """Return values that differ in the last digit, which count as constant."""
     return np.where(np.arange(n) % 2, value, np.nextafter(value, np.inf))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_constant_feature_warns_and_changes_nothing(strategy):
-    """The warning names it; predictions are those without it."""
+    """The warning names the feature; predictions equal those without it."""
     X, y = plane(100, d=2)
     constant = np.column_stack([X, rounded(0.1, 100)])
     options = {"gamma": 0.3, "strategy": strategy, "partition_size": 30, "random_state": 0}
@@ -52,8 +52,8 @@ def test_a_constant_target_warns_and_is_predicted(strategy, value):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_duplicate_rows_make_a_correct_fit(strategy):
-    """Of rows that occur five times none is a vector twice, and the noise is right."""
+def test_duplicate_rows_give_a_correct_fit(strategy):
+    """Each row occurs five times; none is a vector twice, and the noise is right."""
     X, _ = sinc(60, 0.1)
     X = np.vstack([X] * 5)
     y = np.sinc(X[:, 0] / np.pi) + 0.1 * default_rng(1).normal(size=300)
@@ -63,8 +63,8 @@ def test_duplicate_rows_make_a_correct_fit(strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_noise_free_data_warn_of_the_noise_floor(strategy):
-    """The noise is 1e-8·var(y) by the evidence, and the mean is right."""
+def test_noise_free_data_give_a_warning_about_the_noise_floor(strategy):
+    """The evidence gives noise of 1e-8·var(y), and the mean is right."""
     X = np.linspace(-3, 3, 150)[:, None]
     y = 5 + naive.gaussian(X, X[[40, 110]], 2.0 / X.var()) @ [3.0, -2.0]
     with pytest.warns(NoiseFloorWarning, match="set the noise variance"):
@@ -76,8 +76,8 @@ def test_noise_free_data_warn_of_the_noise_floor(strategy):
     assert_allclose(model.predict(X), y, atol=1e-3)
 
 
-def test_far_rows_warn_at_prediction():
-    """The warning counts them and their prediction is the mean; a search warns once."""
+def test_far_rows_give_a_warning_at_prediction():
+    """The warning counts the far rows, and their prediction is the mean; a search warns once."""
     X, y = plane(100)
     with pytest.warns(DataWarning, match="constant features") as caught:
         cross_val_score(RVMRegressor(gamma=0.3), np.column_stack([X, 0 * y]), y, cv=3)

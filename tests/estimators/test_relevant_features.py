@@ -1,4 +1,4 @@
-"""Relevance of features: of estimators, through selectors, of jobs, and features switched off."""
+"""Relevance of features in estimators, selectors and jobs; features that are switched off."""
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 @pytest.fixture
 def frame(rng):
-    """120 rows of four features of different scales, and a target."""
+    """Return 120 rows of four features of different scales, and a target."""
     X = rng.normal(size=(120, 4)) * [1.0, 0.5, 2.0, 1.0]
     return pd.DataFrame(X, columns=NAMES), X[:, 0] + np.sin(3 * X[:, 1]) + 0.1 * rng.normal(
         size=120
@@ -38,7 +38,7 @@ def frame(rng):
 
 
 def total_index(predict, X, j, rng):
-    """Jansen's estimator of the total Sobol index, over 40 permutations of all rows."""
+    """Return Jansen's estimate of the total Sobol index, over 40 permutations of all rows."""
     values = predict(X)
     squares = []
     for _ in range(40):
@@ -49,7 +49,7 @@ def total_index(predict, X, j, rng):
 
 
 def test_relevance_is_the_total_sobol_index_and_selects_features(frame, rng):
-    """By position and by name of a frame's columns."""
+    """Features are selected by position and by the column names of a frame."""
     X, y = frame
     model = RVMRegressor(**OPTIONS).fit(X, y)
     for j, relevance in enumerate(model.feature_relevance_):
@@ -66,7 +66,7 @@ def test_relevance_is_the_total_sobol_index_and_selects_features(frame, rng):
     assert selector.get_feature_names_out().tolist() == ["age", "height"]
 
 
-def test_relevance_of_classes_is_the_share_of_the_variance_of_probabilities(frame, rng):
+def test_class_relevance_is_the_fraction_of_the_variance_of_probabilities(frame, rng):
     X, y = frame
     codes = np.searchsorted(np.quantile(y, [0.3, 0.7]), y)
     model = RVMClassifier(**OPTIONS).fit(X, codes)
@@ -84,7 +84,7 @@ def test_relevance_of_classes_is_the_share_of_the_variance_of_probabilities(fram
 
 
 def test_jobs_and_stored_models_keep_the_relevance(frame, tmp_path):
-    """By name, as an estimator's; a saved or pruned model keeps it."""
+    """Relevance by name equals that of an estimator; a saved or pruned model keeps it."""
     X, y = frame
     ingest((X.to_numpy(), y), str(tmp_path / "data"), shuffle=None)
     jobs.fit(str(tmp_path / "data"), str(tmp_path / "job"), Request(**OPTIONS))
@@ -99,8 +99,9 @@ def test_jobs_and_stored_models_keep_the_relevance(frame, tmp_path):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian", "none"])
-def test_a_linear_effect_has_its_share_of_the_variance(kernel, rng):
-    """Var(b_j x_j) / Var f, by a linear kernel, wide Gaussians and a linear basis."""
+def test_a_linear_effect_has_its_fraction_of_the_variance(kernel, rng):
+    """The fraction is Var(b_j x_j) / Var f, with a linear kernel, wide Gaussians and a linear
+    basis."""
     X = rng.normal(size=(2000, 5)) * [1.0, 2.0, 5.0, 1.0, 1.0]
     b = np.array([1.0, -0.4, 0.3, 0.0, 0.1])
     y = X @ b + 0.1 * rng.normal(size=2000)
@@ -128,7 +129,8 @@ def test_a_linear_effect_counts_next_to_a_wave():
 
 
 def mixed_features(n=260):
-    """Seven numbers, one with gaps, two categories, and a target of five of them."""
+    """Return seven numbers, one with gaps, two categories, and a target that uses five of these
+    features."""
     rng = default_rng(8)
     X = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
     X["skewed"] = np.exp(2 * rng.normal(size=n))
@@ -207,8 +209,9 @@ KINDS = {
         },
     ),
 )
-def test_features_that_are_switched_off_change_no_prediction(kind):
-    """Values and unknown labels change it by at most 1e-6 deviations; other features do change it."""
+def test_features_that_are_switched_off_do_not_change_predictions(kind):
+    """Values and unknown labels change predictions by at most 1e-6 deviations; other features do
+    change them."""
     X, y = mixed_features()
     options = {"random_state": 0, "effort": "quick", "reference": "none"} | KINDS[kind]
     X = X[options.pop("columns", [*X])]
@@ -242,7 +245,7 @@ def test_features_that_are_switched_off_change_no_prediction(kind):
 
 
 @pytest.mark.parametrize("d", [300, 1000])
-def test_relevant_ones_of_many_features_are_found(d):
+def test_relevant_features_among_many_are_found(d):
     rng = default_rng(0)
     X = rng.normal(size=(200, d))
     y = X[:, 0] - 0.5 * X[:, 1] + 0.1 * rng.normal(size=200)

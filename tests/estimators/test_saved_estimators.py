@@ -17,14 +17,14 @@ N = 160
 
 
 def wave(n=N, seed=0):
-    """Inputs (n, 2) and targets (n,)."""
+    """Return inputs (n, 2) and targets (n,)."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * rng.normal(size=n)
 
 
 def assert_same_attributes(loaded, expected):
-    """Compare the attributes of two fits, but ``plan_`` and the models themselves."""
+    """Compare the attributes of two fits, except ``plan_`` and the models themselves."""
     left_out = {"plan_", "model_", "estimators_", "kernel_"}
     names = {
         name for name in vars(expected) if name.endswith("_") and not name.startswith("_")
@@ -60,8 +60,9 @@ REGRESSORS = {
 
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("name", some(REGRESSORS, set(REGRESSORS) - {"plain"}))
-def test_a_stored_regressor_is_the_same_to_the_bit(name, tmp_path):
-    """Parameters, attributes, predictions, intervals, samples, score, and the fit of a clone."""
+def test_a_stored_regressor_is_bit_identical(name, tmp_path):
+    """Parameters, attributes, predictions, intervals, samples, score, and the fit of a clone are
+    compared."""
     X, y = wave()
     fitted = RVMRegressor(**REGRESSORS[name], random_state=3, time_limit="1h").fit(X, y)
     save_model(fitted, tmp_path / "m")
@@ -93,8 +94,8 @@ def test_a_stored_regressor_is_the_same_to_the_bit(name, tmp_path):
     ],
     ids=["text", "integers", "booleans", "objects"],
 )
-def test_a_stored_classifier_is_the_same_to_the_bit(labels, tmp_path):
-    """With labels of the type of y, and class weights by label."""
+def test_a_stored_classifier_is_bit_identical(labels, tmp_path):
+    """Labels have the type of y, and class weights are given by label."""
     X, y = wave()
     t = np.asarray(labels)[(y > 0).astype(int)]
     weight = (
@@ -122,8 +123,8 @@ def test_a_stored_estimator_keeps_names_and_categories(tmp_path):
         loaded.predict(frame[["b"]])
 
 
-def test_a_stored_partial_fit_cannot_go_on(tmp_path):
-    """It needs the rows, which no file holds; augmented predictions work."""
+def test_a_stored_partial_fit_cannot_be_continued(tmp_path):
+    """Continuing needs the rows, which are not stored; augmented predictions work."""
     X, y = wave()
     fitted = RVMRegressor(gamma=0.5).partial_fit(X[:80], y[:80]).partial_fit(X[80:], y[80:])
     save_model(fitted, tmp_path / "m")
@@ -133,7 +134,7 @@ def test_a_stored_partial_fit_cannot_go_on(tmp_path):
         loaded.partial_fit(X, y)
 
 
-def test_an_estimator_that_cannot_be_saved_is_named(tmp_path):
+def test_an_estimator_that_cannot_be_saved_is_reported(tmp_path):
     """Nothing is left behind."""
     X, y = wave()
     for write in (save_model, RVMRegressor.to_c, RVMRegressor.to_numpy):

@@ -1,4 +1,4 @@
-"""Targets and inputs of other scales; weights that arithmetic cannot hold; overflow."""
+"""Targets and inputs of other scales; weights that double precision cannot represent; overflow."""
 
 import math
 from itertools import product
@@ -16,14 +16,14 @@ from partirvm.errors import DataError
 
 OPTIONS = {"gamma": 0.3, "random_state": 0}
 POWERS = [-190, 190]
-"""Binary exponents of scales of about 1e±57, near the limits of what is accepted."""
+"""Binary exponents of scales of about 1e±57, near the limits of accepted values."""
 
 LARGE = ("polynomial", "matern32")
-"""Kernels that a row far away makes more than a double holds."""
+"""Kernels that overflow for a row far away."""
 
 
 @pytest.mark.parametrize("factor", some([1e-6, 3.0, 7.0, 1e6], {3.0}))
-def test_a_factor_of_the_targets_keeps_the_vectors(factor):
+def test_scaling_targets_preserves_vectors(factor):
     """The evidence of N rows falls by N log c nats."""
     rng = default_rng(11)
     X = rng.uniform(-3, 3, (90, 1))
@@ -34,7 +34,8 @@ def test_a_factor_of_the_targets_keeps_the_vectors(factor):
 
 
 def answers(model, X):
-    """Predictions, deviations, intervals, samples and intercept, all in the unit of the target."""
+    """Return predictions, deviations, intervals, samples and intercept, all in the target's
+    unit."""
     predictions = [*model.predict(X, return_std=True), *model.predict_interval(X)]
     return [*predictions, model.sample_y(X, 2, noise=True), model.intercept_]
 
@@ -46,8 +47,8 @@ def answers(model, X):
         [("basic", 190), ("working-set", -190)],
     ),
 )
-def test_a_power_of_two_of_the_targets_keeps_the_bits(exponent, strategy):
-    """Predictions, intervals and samples are multiplied by that power, exactly."""
+def test_scaling_targets_by_a_power_of_two_preserves_bits(exponent, strategy):
+    """Predictions, intervals and samples are multiplied by exactly that power."""
     X, y = plane(120)
     options = {
         **OPTIONS,
@@ -79,8 +80,8 @@ def test_a_power_of_two_of_the_targets_keeps_the_bits(exponent, strategy):
 
 
 @pytest.mark.parametrize("exponent", some(POWERS, {190}))
-def test_a_power_of_two_of_the_inputs_keeps_the_bits(exponent):
-    """For numbers and classes, also with a learned width for each feature."""
+def test_scaling_inputs_by_a_power_of_two_preserves_bits(exponent):
+    """This holds for regression and classification, also with a learned width for each feature."""
     X, y = plane(50)
     for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
         for gamma in (0.3, "learn-per-feature"):
@@ -94,8 +95,8 @@ def test_a_power_of_two_of_the_inputs_keeps_the_bits(exponent):
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 @pytest.mark.parametrize("weight", [1e-300, 1e-160, 1e160, 1e300])
 @pytest.mark.parametrize("few", [True, False])
-def test_weights_that_arithmetic_cannot_hold_are_named(estimator, weight, few):
-    """With advice; a few tiny weights among others are rows that hardly count."""
+def test_unrepresentable_weights_are_reported(estimator, weight, few):
+    """The error gives advice; a few tiny weights among others mark rows that hardly count."""
     X, y = plane(60)
     target = y > np.median(y) if estimator is RVMClassifier else y
     weights = np.where(np.arange(60) < (5 if few else 60), weight, 1.0)
@@ -109,8 +110,8 @@ def test_weights_that_arithmetic_cannot_hold_are_named(estimator, weight, few):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "linear", *LARGE])
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_predictions_that_overflow_are_named(estimator, kernel):
-    """By row, column and value; kernels that vanish far away predict finite values."""
+def test_overflowing_predictions_are_reported(estimator, kernel):
+    """The error gives row, column and value; kernels that vanish far away predict finite values."""
     X, y = plane(60)
     model = estimator(
         kernel=kernel, **({} if kernel == "linear" else {"gamma": 0.3}), random_state=0

@@ -32,7 +32,7 @@ from partirvm.scaling.maps import Scaling
 from partirvm.types import PANEL_ROWS, Columns
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
-"""Eight tiles, each of more than one panel, the last one short."""
+"""Eight tiles of more than one panel each; the last tile is short."""
 
 EXECUTORS = "one thread", "three threads", "one worker", "three workers"
 
@@ -40,7 +40,7 @@ assert TILE > PANEL_ROWS
 
 
 def rows():
-    """Inputs, targets and weights; some weights are zero."""
+    """Return inputs, targets and weights; some weights are zero."""
     rng = default_rng(11)
     X = rng.uniform(-2, 2, size=(N, D))
     y = 10 + np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=N)
@@ -48,7 +48,7 @@ def rows():
 
 
 def design(labels, bias=False):
-    """A design whose centres are these rows, with a scaling that is not trivial."""
+    """Return a design whose centres are these rows, with a nontrivial scaling."""
     X, y, _ = rows()
     shifts = np.array([0.1, -0.2, 0.0])
     scales = np.array([1.0, 2.0, 0.5])
@@ -99,7 +99,7 @@ PASSES = {
 
 
 def phi(design, X):
-    """The design matrix by pairwise differences of scaled inputs."""
+    """Return the design matrix from pairwise differences of scaled inputs."""
     s = design.scaling
     kernels = naive.gaussian(
         (X - s.x_shift) / s.x_scale, (design.centres - s.x_shift) / s.x_scale, GAMMA
@@ -108,7 +108,7 @@ def phi(design, X):
 
 
 def expected(pass_):
-    """Fields of the statistic by the formulas, over all rows at once."""
+    """Return fields of the statistic according to the formulas, over all rows at once."""
     X, y, w = rows()
     t = ((y - y.mean()) / y.std())[:, None]
     if (sample := getattr(pass_, "rows", None)) is not None:
@@ -155,13 +155,13 @@ def expected(pass_):
 
 
 def slope(Phi, t, w):
-    """Σ D ∂Φ/∂ log gamma, where ∂k/∂ log gamma = k log k."""
+    """Return Σ D ∂Φ/∂ log gamma, where ∂k/∂ log gamma = k log k."""
     D = 3.0 * w[:, None] * (np.outer(t - Phi @ MEAN, MEAN) - Phi @ ROOT @ ROOT.T)
     return [(D * Phi * np.log(Phi))[:, 1:].sum()]
 
 
 def field(value, path):
-    """``value.a.b`` for the path "a.b"."""
+    """Return ``value.a.b`` for the path "a.b"."""
     for name in filter(None, path.split(".")):
         value = value[name] if isinstance(value, dict) else getattr(value, name)
         value = value() if callable(value) else value
@@ -169,7 +169,7 @@ def field(value, path):
 
 
 def bits(value):
-    """All numbers of a statistic as bytes."""
+    """Return all numbers of a statistic as bytes."""
     if isinstance(value, np.ndarray):
         return value.shape, value.tobytes()
     if isinstance(value, tuple):
@@ -180,7 +180,7 @@ def bits(value):
 
 
 class HeldSource(ZarrSource):
-    """DATA of which only the first tile can be read before the file ``gate`` exists."""
+    """DATA of which only the first tile can be read until the file ``gate`` exists."""
 
     def __init__(self, url, gate):
         super().__init__(url)
@@ -193,7 +193,7 @@ class HeldSource(ZarrSource):
 
 
 def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
-    """The instruction of a dense fit of M smooth columns."""
+    """Return the instruction for a dense fit of M smooth columns."""
     rng = default_rng(seed)
     x = rng.uniform(-3, 3, size=(rows, 2))
     centres = rng.uniform(-3, 3, size=(M, 2))
@@ -207,14 +207,14 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
 
 
 def long_fit(seed, steps):
-    """The instruction of a fit of 400 necessary columns: that many steps of at least 5 ms."""
+    """Return the instruction for a fit of 400 necessary columns: 400 steps of at least 5 ms."""
     rng = default_rng(seed)
     Phi = rng.normal(size=(1200, 400))
     t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))
     gram = GramStatistics(
         np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t)
     )
-    # no change of the evidence is below a tolerance that is not a number
+    # no change of the evidence is below a NaN tolerance
     return Solve(
         HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())),
         StopRule(np.nan, steps, guard=False),
@@ -222,6 +222,6 @@ def long_fit(seed, steps):
 
 
 def first_row(source, number):
-    """A function of one tile that takes longest for the first tiles."""
+    """Return a tile's first row; this takes longest for the first tiles."""
     time.sleep(0.05 / (1 + number))
     return float(source.tile(number).X[0, 0])

@@ -10,25 +10,25 @@ from partirvm.execution import LocalExecutor, executor_for
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """The rows as DATA on disk, not shuffled."""
+    """Return the rows as DATA on disk, not shuffled."""
     folder = tmp_path_factory.mktemp("data")
     return ingest(rows(), folder / "rows.zarr", tile_rows=TILE, shuffle=None)
 
 
 @pytest.fixture(scope="module")
 def memory():
-    """The rows as arrays in this process."""
+    """Return the rows as arrays in this process."""
     return ArraySource(*rows(), tile_rows=TILE)
 
 
 SEVERAL = {"three threads", "three workers"}
-"""The reference is one thread's; whole fits are compared with those of one worker in
-test_executor_fits."""
+"""The reference uses one thread; test_executor_fits compares whole fits with those of one
+worker."""
 
 
 @pytest.fixture(scope="module", params=some(EXECUTORS, SEVERAL))
 def executor(request):
-    """Every kind of executor."""
+    """Yield each kind of executor in turn."""
     if "thread" in request.param:
         runner = LocalExecutor(1 if request.param == "one thread" else 3)
     else:
@@ -39,7 +39,7 @@ def executor(request):
 
 @pytest.fixture(scope="module")
 def reference(data):
-    """Statistics of one thread over DATA, each pass alone."""
+    """Return statistics of one thread over DATA, from each pass on its own."""
     single = LocalExecutor(1)
     yield {name: single.run([pass_], data)[0] for name, pass_ in PASSES.items()}
     single.close()

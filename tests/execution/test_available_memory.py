@@ -1,4 +1,4 @@
-"""The memory that a process may use: the lowest limit of its control groups."""
+"""The memory that a process may use is the lowest limit of its control groups."""
 
 import psutil
 import pytest
@@ -6,11 +6,11 @@ import pytest
 from partirvm.process import available_memory, peak_memory, resident_memory
 
 GIB = 1 << 30
-UNLIMITED = "9223372036854771712"  # what version 1 shows where there is no limit
+UNLIMITED = "9223372036854771712"  # what version 1 shows if there is no limit
 
 
 def available(folder, cgroup, **limits):
-    """The available memory with this /proc/self/cgroup and these limits by folder."""
+    """Return the available memory with this /proc/self/cgroup and these limits by folder."""
     (folder / "proc" / "self").mkdir(parents=True)
     if cgroup is not None:
         (folder / "proc" / "self" / "cgroup").write_text(cgroup)
@@ -39,7 +39,7 @@ def available(folder, cgroup, **limits):
           "memory/slurm/uid_0/job_1/memory.limit_in_bytes": UNLIMITED, "memory/other/memory.limit_in_bytes": GIB}, 6),
     ],
 )  # fmt: skip
-def test_the_lowest_limit_of_control_groups_holds(cgroup, limits, gib, tmp_path):
+def test_the_lowest_limit_of_the_control_groups_applies(cgroup, limits, gib, tmp_path):
     """Without a limit it is the memory of the machine."""
     total = psutil.virtual_memory().total
     assert available(tmp_path, cgroup, **limits) == (

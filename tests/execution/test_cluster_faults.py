@@ -1,4 +1,4 @@
-"""A cluster that fails: dead or missing workers, a dead scheduler, different packages."""
+"""Cluster failures: dead or missing workers, a dead scheduler, different packages."""
 
 import asyncio
 import os
@@ -22,8 +22,8 @@ from partirvm.execution.dask import DaskExecutor
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
-    """kill -9 of either of two workers in a pass: its tasks run again."""
+def test_a_killed_worker_does_not_change_bits(data, reference, tmp_path, victim):
+    """Either of two workers is killed with kill -9 in a pass, and its tasks run again."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
         pids = list(client.run(os.getpid).values())
@@ -44,8 +44,8 @@ def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
-    """Rows that the dead worker had are sent again; ``map`` continues in order."""
+def test_rows_sent_to_a_killed_worker_are_not_lost(memory, reference):
+    """This process sends the dead worker's rows again; ``map`` continues in order."""
     with cluster(2) as client:
         runner = DaskExecutor(client)
         victims = list(client.run(os.getpid).values())
@@ -63,7 +63,7 @@ def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
 
 @pytest.mark.parametrize("end", ["to the end", "left", "failed"])
 def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, end):
-    """However it ends, and even while futures are referred to."""
+    """This holds however the map ends, even while futures are referenced."""
     runner = DaskExecutor(one_worker)
     futures = []
     for name in ("_submit", "_send"):
@@ -86,13 +86,13 @@ def test_a_map_releases_its_futures(one_worker, memory, monkeypatch, end):
 
 
 def give_up(done, total):
-    """Leave after the second tile."""
+    """Stop after the second tile."""
     if done >= 2:
         raise KeyError("enough")
 
 
-def test_a_cluster_without_workers_is_an_error(monkeypatch):
-    """It tells how to start one, at the first poll after the patience."""
+def test_a_cluster_without_workers_raises_an_error(monkeypatch):
+    """At the first poll after ``PATIENCE``, the error explains how to start one."""
     clock = Clock()
     monkeypatch.setattr(cluster_module, "time", clock)
     with cluster(0) as client:
@@ -111,7 +111,7 @@ ADAPTIVE = {
 
 
 def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
-    """It keeps one between the passes, and ends it when the executor is closed."""
+    """It keeps a worker between the passes, and stops it when the executor is closed."""
     with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
         local.adapt(minimum=0, maximum=1, interval="100ms", wait_count=1)
         runner = DaskExecutor(client, patience=PATIENCE)
@@ -126,7 +126,7 @@ def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
 
 @pytest.mark.slow
 def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch):
-    """A job, a resume, a prediction, an estimator and a command, each from no worker."""
+    """A job, a resume, a prediction, an estimator and a command each start with no worker."""
     monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (PATIENCE,))
     job = str(tmp_path / "job")
     other = str(tmp_path / "other")
@@ -155,7 +155,7 @@ def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch
 
 
 def test_lost_workers_are_counted_and_retired_ones_are_not(one_worker, monkeypatch):
-    """By events of the scheduler; a worker without events counts as lost."""
+    """The scheduler's events decide; a worker without events counts as lost."""
     monitor = cluster_module.Cluster(one_worker)
     present = [{"a", "b", "c", "d"}, {"b", "c", "d"}, {"c", "d"}, {"c", "d"}, {"d", "e"}]
     removed = {"action": "remove-worker"}
@@ -201,8 +201,8 @@ def test_a_killed_worker_is_lost_and_a_retired_one_is_not(data):
         runner.close()
 
 
-def test_a_cancelled_request_is_a_cluster_error(one_worker):
-    """A worker that is stopped cancels the calls of its client."""
+def test_a_cancelled_request_raises_a_cluster_error(one_worker):
+    """Stopping a worker cancels its client's calls."""
 
     async def cancelled():
         raise asyncio.CancelledError
@@ -211,7 +211,7 @@ def test_a_cancelled_request_is_a_cluster_error(one_worker):
         cluster_module.Cluster(one_worker).ask(cancelled())
 
 
-def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
+def test_different_packages_on_the_workers_are_refused(one_worker, monkeypatch):
     """The error names worker, package and both versions."""
     ours = get_versions(PACKAGES)
     versions = {"packages": {**ours["packages"], "numpy": "0.0.1"}}
@@ -224,7 +224,7 @@ def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
 
 @pytest.fixture
 def processes(tmp_path):
-    """A scheduler, its address, and a worker."""
+    """Yield a scheduler, its address, and a worker."""
     started = Processes(tmp_path, 1)
     yield started.scheduler, started.address
     started.close()
@@ -243,7 +243,7 @@ WORK = {
 
 @pytest.fixture
 def kill(monkeypatch):
-    """Ends a scheduler for good, of which a second of silence is enough from then on."""
+    """Return a function that kills a scheduler, and reduce the accepted silence to one second."""
 
     def kill(scheduler):
         scheduler.kill()
@@ -257,7 +257,8 @@ def kill(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("work", some(WORK, {"run"}))
 def test_a_dead_scheduler_is_named(processes, kill, data, tmp_path, work):
-    """kill -9 during endless work: the error has its address and advice."""
+    """A scheduler is killed with kill -9 during endless work: the error gives its address and
+    advice."""
     scheduler, address = processes
     client = connect(address)
     runner = DaskExecutor(client)
@@ -294,8 +295,8 @@ def test_polls_of_a_silent_scheduler_fail_after_the_limit(one_worker, monkeypatc
         monitor.poll()
 
 
-def test_a_cancelled_poll_has_no_answer(one_worker, monkeypatch):
-    """A worker that is stopped cancels the call, so that ``sync`` has no result."""
+def test_a_cancelled_poll_has_no_reply(one_worker, monkeypatch):
+    """Stopping a worker cancels the call, so that ``sync`` returns no result."""
 
     async def cancelled(*args, **options):
         raise asyncio.CancelledError
@@ -307,8 +308,8 @@ def test_a_cancelled_poll_has_no_answer(one_worker, monkeypatch):
     assert monitor._events_of("tcp://10.0.0.5:1") == ()
 
 
-def test_a_stopped_worker_is_an_error_before_a_fit(one_worker, monkeypatch):
-    """After the time for an answer, not when the scheduler gives it up."""
+def test_a_stopped_worker_raises_an_error_before_a_fit(one_worker, monkeypatch):
+    """The error is raised after the reply timeout, not when the scheduler gives up the worker."""
     (pid,) = one_worker.run(os.getpid).values()
     monkeypatch.setattr(cluster_module, "ANSWER", 1.0)
     os.kill(pid, signal.SIGSTOP)
@@ -322,8 +323,8 @@ def test_a_stopped_worker_is_an_error_before_a_fit(one_worker, monkeypatch):
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_closed_client_is_a_cluster_error(one_worker, data, tmp_path):
-    """Closed before a fit is submitted, before an executor is made, or in a pass."""
+def test_a_closed_client_raises_a_cluster_error(one_worker, data, tmp_path):
+    """It is closed before a fit is submitted, before an executor is created, or in a pass."""
     address = one_worker.scheduler.address
     client = Client(address, set_as_default=False)
     runner = DaskExecutor(client)
@@ -333,7 +334,7 @@ def test_a_closed_client_is_a_cluster_error(one_worker, data, tmp_path):
             HeldSource(data.url, tmp_path / "gate"),
             lambda done, total: client.close(),
         )
-    (tmp_path / "gate").touch()  # the worker would wait for it, and the next test for the worker
+    (tmp_path / "gate").touch()  # the worker, and then the next test, would wait
     for call in (
         lambda: DaskExecutor(client),
         lambda: submit(RVMRegressor(), data.url, str(tmp_path / "job"), client=client),

@@ -1,4 +1,5 @@
-"""Fits on every executor have the same bits, whatever the workers, threads or BLAS settings."""
+"""Fits on every executor have the same bits for any number of workers and threads and any BLAS
+settings."""
 
 import backend_cases
 import numpy as np
@@ -23,25 +24,25 @@ N = 2 * TILE + 123
 
 
 def rows():
-    """The first three tiles, the last of them short."""
+    """Return the first three tiles, of which the last is short."""
     return tuple(part[:N] for part in backend_cases.rows())
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """These rows as DATA on disk."""
+    """Return these rows as DATA on disk."""
     place = tmp_path_factory.mktemp("few") / "rows.zarr"
     return ingest(rows(), place, tile_rows=TILE, shuffle=None)
 
 
 def fitted_bits(model):
-    """Mean, labels, root and evidence of a model as bytes."""
+    """Return mean, labels, root and evidence of a model as bytes."""
     return bits(model.mean), bits(model.design.labels), bits(model.root), model.log_evidence.hex()
 
 
 @pytest.mark.slow
 def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
-    """A fit of DATA with two targets, its held-out scores and its predictions."""
+    """A fit to DATA with two targets, its held-out scores and its predictions are compared."""
     X, y, w = (part[:1500] for part in rows())
     data = ingest(
         (X, np.column_stack([y, X[:, 0] * X[:, 2]]), w), tmp_path / "two.zarr", tile_rows=512
@@ -61,8 +62,8 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one target", "two targets", "three classes"])
-def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(kind, one_worker, tmp_path):
-    """Two rounds on a worker are one round here and a resume; levels come before the kernel."""
+def test_level_coordinates_have_the_same_bits_on_a_cluster(kind, one_worker, tmp_path):
+    """Two rounds on a worker equal one round here and a resume; levels come before the kernel."""
     X = rows()[0][:300]
     y = rows()[1][:300]
     level = np.arange(300) % 20
@@ -88,8 +89,8 @@ def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(kind, one_worker,
     assert fitted_bits(resumed) == fitted_bits(remote)
 
 
-def test_fewer_threads_under_a_small_limit_change_no_bits(data, monkeypatch, tmp_path):
-    """Of three threads two fit the memory limit, as the plan notes."""
+def test_fewer_threads_under_a_low_limit_do_not_change_bits(data, monkeypatch, tmp_path):
+    """Two of three threads fit in the memory limit, as the plan notes."""
     complete = jobs.fit(data.url, str(tmp_path / "whole"), PARAMETERS).model
     base = 100 << 20
     # M = 41 kept columns and P = 40 on three threads
@@ -107,7 +108,7 @@ def test_fewer_threads_under_a_small_limit_change_no_bits(data, monkeypatch, tmp
 
 
 def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three_workers):
-    """With no client, one worker and three; predictions, too."""
+    """There is no client, one worker, or three; predictions are compared, too."""
     X, y, w = (part[:1200] for part in rows())
     options = {"partition_size": 30, "max_rounds": 2, "noise": "constant", "random_state": 3}
     results = []
@@ -124,7 +125,7 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_a_kernel_that_is_a_function_is_imported_by_the_workers(data, one_worker, tmp_path):
-    """The fit has the bits of one in this process."""
+    """The fit has the same bits as one in this process."""
     kernel = "sklearn.metrics.pairwise:laplacian_kernel"
     functions = {"kernel": kernel, "basis": ["linear", "numpy:tanh"]}
     request = Request(strategy="working-set", partition_size=40, max_rounds=2, seed=1, **functions)

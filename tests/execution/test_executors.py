@@ -1,6 +1,6 @@
-"""Every executor: statistics against dense formulas, and the same bits of threads and clusters.
+"""On every executor, statistics equal dense formulas and have the same bits.
 
-The clusters have one and three worker processes of one thread each.
+The clusters have one and three single-threaded worker processes.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from partirvm.execution.dask import DaskExecutor
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_a_pass_has_the_statistic_of_its_formula(reference, name):
+def test_the_statistic_of_a_pass_follows_its_formula(reference, name):
     """Tiles, panels, weights and offsets sum up to the formula over all rows."""
     statistic = reference[name]
     for path, value in expected(PASSES[name]).items():
@@ -35,8 +35,8 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_a_pass_in_a_batch_has_the_bits_of_the_pass_alone(executor, data, memory, reference, batch):
-    """In the given order, for every executor and whatever passes share its tiles."""
+def test_a_pass_has_the_same_bits_in_a_batch_and_alone(executor, data, memory, reference, batch):
+    """Results are in the given order, for every executor and whichever passes share tiles."""
     names = BATCHES[batch]
     for source in [data, memory][: 1 + isinstance(executor, LocalExecutor)]:
         statistics = executor.run([PASSES[name] for name in names], source)
@@ -46,15 +46,15 @@ def test_a_pass_in_a_batch_has_the_bits_of_the_pass_alone(executor, data, memory
 
 
 def test_map_yields_tiles_in_the_given_order(executor, data):
-    """Whichever finishes first."""
+    """The order does not depend on which tile finishes first."""
     X, _, _ = rows()
     numbers = [3, 0, 7, 1]
     values = list(executor.map(first_row, data, numbers, None))
     assert values == [(number, X[number * TILE, 0]) for number in numbers]
 
 
-def test_an_exception_of_the_watcher_ends_the_pass(executor, data):
-    """The executor can be used again."""
+def test_an_exception_in_the_watcher_ends_the_pass(executor, data):
+    """The executor remains usable."""
 
     class Enough(Exception):
         pass
@@ -68,7 +68,7 @@ def test_an_exception_of_the_watcher_ends_the_pass(executor, data):
 
 
 def test_an_error_in_a_task_is_raised_unchanged(executor, tmp_path):
-    """A missing chunk is named, by a thread and by a worker."""
+    """A missing chunk is named both by a thread and by a worker."""
     source = ingest(rows()[:2], tmp_path / "damaged.zarr", tile_rows=TILE, shuffle=None)
     next((tmp_path / "damaged.zarr").glob("rows-*/X/c/5/0")).unlink()
     with pytest.raises(MissingDataError, match="chunk 5"):
@@ -77,8 +77,8 @@ def test_an_error_in_a_task_is_raised_unchanged(executor, tmp_path):
         list(executor.map(first_row, source, [5], None))
 
 
-def test_the_machine_has_threads_memory_and_limit(executor):
-    """The limit is the given one or that of the process."""
+def test_the_machine_reports_threads_memory_and_limit(executor):
+    """The limit is the given one, or the limit of the process."""
     machine = executor.machine(None)
     assert machine.threads >= 1
     assert 10 << 20 < machine.base < machine.limit
@@ -89,7 +89,8 @@ def test_the_machine_has_threads_memory_and_limit(executor):
 
 
 def test_progress_counts_the_tiles_of_all_groups(executor, data):
-    """8 for two passes over all tiles, 1 for one tile, 2 for two passes over two tiles."""
+    """There are 8 for two passes over all tiles, 1 for one tile, 2 for two passes over two
+    tiles."""
     names = ["gram", "residual", "gram, one tile", "gram, two tiles", "gram, the same two"]
     calls = []
     passes = [PASSES[name] for name in names]
@@ -100,7 +101,7 @@ def test_progress_counts_the_tiles_of_all_groups(executor, data):
 
 
 class CountedSource(ArraySource):
-    """Counts how often each tile is read here, and how often it is sent."""
+    """A source that counts how often each tile is read here, and how often the source is sent."""
 
     def __init__(self, *arrays):
         super().__init__(*arrays, tile_rows=TILE)
@@ -117,7 +118,7 @@ class CountedSource(ArraySource):
 
 
 def test_passes_over_the_same_tiles_read_them_once():
-    """Three passes over all tiles and three over tiles 2 and 3: two groups."""
+    """Three passes over all tiles and three over tiles 2 and 3 form two groups."""
     source = CountedSource(*rows())
     names = ["gram", "residual", "gram, everywhere", *BATCHES["over the same two"]]
     executor = LocalExecutor(2)
@@ -126,7 +127,7 @@ def test_passes_over_the_same_tiles_read_them_once():
     assert source.read == {number: 2 if number in (2, 3) else 1 for number in range(8)}
 
 
-def test_rows_of_this_process_are_sent_once(three_workers, reference):
+def test_rows_in_this_process_are_sent_once(three_workers, reference):
     """All passes and ``map`` refer to the same rows on the cluster."""
     source = CountedSource(*rows())
     runner = DaskExecutor(three_workers)

@@ -1,6 +1,6 @@
-"""Stored kernel blocks have the bits of evaluated ones, wherever they are stored.
+"""Stored kernel blocks have the same bits as evaluated ones, wherever they are stored.
 
-Expected blocks are those of ``Design.block``, after a test that its columns are independent.
+Expected blocks come from ``Design.block``, after a test that its columns are independent.
 """
 
 import shutil
@@ -36,14 +36,14 @@ STORES = "memory", "zarr"
 
 @pytest.fixture(params=STORES)
 def blocks(request, tmp_path):
-    """Settings of runs of passes that may store 1 GiB; all blocks are removed at the end."""
+    """Yield settings for runs of passes that may store 1 GiB; remove all blocks at the end."""
     folder = None if request.param == "memory" else str(tmp_path)
     yield (Keeping(f"test-{tmp_path}", 1 << 30, run, folder) for run in count())
     forget(f"test-{tmp_path}")
 
 
 def pinned(pass_):
-    """The pass with columns that do not depend on others, so that they can be stored."""
+    """Return the pass with columns that do not depend on others, so that they can be stored."""
     changed = {
         k: replace(v, origin=MANY.origin) for k, v in vars(pass_).items() if hasattr(v, "origin")
     }
@@ -53,7 +53,8 @@ def pinned(pass_):
 @settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
 def test_a_column_does_not_depend_on_other_columns(data, columns, height):
-    """Any subset in any order, for widths around a group of a product, and for short panels."""
+    """This holds for any subset in any order, for widths around a group of a product, and for short
+    panels."""
     rng = default_rng(columns)
     d = data.draw(st.sampled_from([1, 3, 16, 130]))
     X = rng.normal(size=(height, d))
@@ -90,7 +91,8 @@ REQUESTS = st.lists(
 @settings(max_examples=examples(20), deadline=None)
 @given(requests=REQUESTS, limit=st.sampled_from([0, 300_000, 1 << 30]))
 def test_any_sequence_of_requests_gives_the_bits_of_the_design(disk, requests, limit):
-    """Subsets, new columns, other orders, several tiles and runs; with and without memory."""
+    """There are subsets, new columns, other orders, several tiles and runs, with and without
+    memory."""
     X = rows()[0]
     run = 0
     with tempfile.TemporaryDirectory() as folder, one_blas_thread():
@@ -113,7 +115,7 @@ def test_any_sequence_of_requests_gives_the_bits_of_the_design(disk, requests, l
 
 
 def stored_bytes():
-    """Of all fits in this process."""
+    """Return the bytes stored by all fits in this process."""
     from partirvm.execution import kernel_store
 
     return sum(store.used for store in kernel_store._stores.values())
@@ -124,7 +126,7 @@ PINNED = [pass_ if isinstance(pass_, MomentsPass) else pinned(pass_) for pass_ i
 
 @pytest.fixture(scope="module")
 def evaluated(data):
-    """Statistics of these passes of one thread that stores nothing, as bytes."""
+    """Return statistics of these passes from one thread that stores nothing, as bytes."""
     single = LocalExecutor(1)
     yield bits(tuple(single.run(PINNED, data)))
     single.close()
@@ -136,8 +138,10 @@ def evaluated(data):
     some(product(EXECUTORS, STORES), {("three workers", "memory")}),
     indirect=True,
 )
-def test_every_executor_gives_the_bits_of_stored_blocks(executor, request, evaluated, blocks, kind):
-    """For rows on disk and in memory; the second run reads the blocks of the first."""
+def test_stored_blocks_have_the_same_bits_on_every_executor(
+    executor, request, evaluated, blocks, kind
+):
+    """Rows are on disk or in memory; the second run reads the blocks of the first."""
     source = request.getfixturevalue(kind)
     for _ in range(2):
         keeping = next(blocks)
@@ -148,7 +152,7 @@ def test_every_executor_gives_the_bits_of_stored_blocks(executor, request, evalu
 
 
 def test_columns_are_evaluated_once_while_they_are_used(data, blocks):
-    """In a Gram pass, in one of the survivors, and in one with new columns."""
+    """The passes are a Gram pass, one over the surviving columns, and one with new columns."""
     executor = LocalExecutor(2)
     evaluated = set()
 
@@ -175,7 +179,7 @@ def test_columns_are_evaluated_once_while_they_are_used(data, blocks):
 
 @pytest.mark.parametrize("how", ["cut", "changed", "gone"])
 def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
-    """A chunk that is cut, changed or missing is an error by its checksum."""
+    """A truncated, changed or missing chunk is an error because of its checksum."""
     executor = LocalExecutor(2)
     keeping = Keeping(how, 1 << 30, folder=str(tmp_path))
     pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
@@ -195,8 +199,8 @@ def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
     executor.close()
 
 
-def test_a_folder_that_is_gone_is_not_made_again(data, tmp_path):
-    """As after the end of a fit, of which a task may still run."""
+def test_a_removed_folder_is_not_created_again(data, tmp_path):
+    """This happens after the end of a fit, while one of its tasks may still be running."""
     executor = LocalExecutor(1)
     folder = tmp_path / "nowhere"
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))

@@ -30,14 +30,14 @@ CASES = some(
 
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
-    """2,000 rows of a noisy wave, shuffled, in tiles of 512."""
+    """Return 2,000 shuffled rows of a noisy wave, in tiles of 512."""
     place = tmp_path_factory.mktemp("waves") / "waves.zarr"
     return ingest(bent_plane(2000, seed=5, d=3), place, tile_rows=512)
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
-    """DATA of 1,500 shuffled rows by their number of classes, 2 and 3, in tiles of 512."""
+    """Return DATA of 1,500 shuffled rows by number of classes, 2 and 3, in tiles of 512."""
     X, score = bent_plane(1500, seed=6, noise=0.5, d=3)
     folder = tmp_path_factory.mktemp("classes")
     cuts = {2: [0.0], 3: [-0.8, 0.8]}
@@ -51,7 +51,7 @@ def classes(tmp_path_factory):
 def test_every_strategy_has_the_same_bits_on_three_workers(
     waves, three_workers, tmp_path, strategy, likelihood
 ):
-    """Of model and history."""
+    """Model and history are compared."""
     rounds = None if strategy == "split-merge" else 3
     options = {"fit_rows": likelihood, "sample_rows": 800, "residual": "none"}
     request = Request(
@@ -69,7 +69,7 @@ def test_every_strategy_has_the_same_bits_on_three_workers(
 def test_classes_have_the_same_bits_on_three_workers(
     classes, three_workers, tmp_path, strategy, likelihood
 ):
-    """Of model and history, where the workers store kernel blocks."""
+    """Model and history are compared while the workers store kernel blocks."""
     options = {"fit_rows": "full", "partition_size": 30, "max_rounds": 2}
     request = Request(gamma=0.2, strategy=strategy, likelihood=likelihood, **options)
     local = jobs.fit(classes[3].url, str(tmp_path / "here"), request)
@@ -85,7 +85,7 @@ def test_classes_have_the_same_bits_on_three_workers(
 def test_a_learned_kernel_has_the_same_bits_on_three_workers(
     waves, classes, three_workers, tmp_path, monkeypatch, K
 ):
-    """Classes leave out rows first; the kernel of numbers is learned again."""
+    """For classes, rows are left out first; in the regression, the kernel is learned again."""
     monkeypatch.setattr(class_search, "ROWS", 60)
     monkeypatch.setattr(ascent, "MOST", 3)
     limits = CentreLimits(0.25, 30, 30) if K else CentreLimits(0.5, 5, 5)

@@ -1,4 +1,5 @@
-"""Evidence and slopes of every kernel, by passes, against central differences of dense formulas."""
+"""Evidence and slopes of every kernel, computed by passes, equal central differences of dense
+formulas."""
 
 from dataclasses import replace
 
@@ -33,7 +34,8 @@ SOME = [
 
 
 def rows(rng, K=0):
-    """Inputs whose last column is a category, targets or K classes, and weights with zeros."""
+    """Return inputs whose last column is a category, targets or K classes, and weights with
+    zeros."""
     X = np.column_stack([rng.normal(size=(N, D - 1)), rng.integers(0, 3, N)])
     y = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + 0.2 * X[:, 2] + 0.3 * rng.normal(size=N)
     if K:
@@ -42,7 +44,7 @@ def rows(rng, K=0):
 
 
 def problem_of(kernel, X, y, likelihood="gaussian", K=0):
-    """The problem of these rows in raw inputs, and a design of M centres and the bias."""
+    """Return the problem of these rows in raw inputs, and a design of M centres and the bias."""
     scaling = Scaling(
         np.zeros(D), np.ones(D), np.array([0.0 if K else 0.3]), np.array([1.0 if K else 1.7])
     )
@@ -56,7 +58,7 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
 
 
 def evaluated(problem, design, source, subset=None):
-    """The point of an evaluation over a sample of the rows of a source."""
+    """Return the point from an evaluation over a sample of a source's rows."""
     executor = LocalExecutor(2)
     with gathered(source, subset, executor, lambda *_: None, Spent(), room=1 << 20) as sample:
         point = evaluate(sample, problem, design, None, fresh=True)
@@ -65,7 +67,8 @@ def evaluated(problem, design, source, subset=None):
 
 
 def assert_evidence_and_slopes(point, kernel, design, X, targets, w):
-    """The evidence of all targets (n, T) at the point's α and β, and its central differences."""
+    """Assert the evidence of all targets (n, T) at the point's α and β, and its slopes by central
+    differences."""
     alpha = point.tied.alphas(design.all_labels)
     betas = np.broadcast_to(point.tied.beta, targets.shape[1])
 
@@ -85,8 +88,8 @@ def assert_evidence_and_slopes(point, kernel, design, X, targets, w):
 
 @pytest.mark.parametrize("case", LEARNED, ids=lambda case: case.name)
 @pytest.mark.parametrize("sampled", [False, True])
-def test_slopes_of_one_target_are_differences_of_the_evidence(rng, case, sampled):
-    """At the α and β of the evaluation, with weights and bias, over all rows or a sample."""
+def test_slopes_for_one_target_are_differences_of_the_evidence(rng, case, sampled):
+    """α and β come from the evaluation, with weights and bias, over all rows or a sample."""
     X, y, w = rows(rng)
     problem, design = problem_of(case.kernel, X, y)
     subset = np.flatnonzero(rng.random(N) < 0.6) if sampled else None
@@ -98,8 +101,8 @@ def test_slopes_of_one_target_are_differences_of_the_evidence(rng, case, sampled
     assert_evidence_and_slopes(point, case.kernel, design, X, t, w)
 
 
-def test_slopes_of_several_targets_are_sums(rng):
-    """At the shared α and the β of each target."""
+def test_slopes_for_several_targets_are_sums(rng):
+    """Targets share α and have their own β."""
     X, y, w = rows(rng)
     t = np.column_stack([y, np.cos(2 * X[:, 0]) + rng.normal(size=N)])
     problem, design = problem_of(SEVERAL.kernel, X, y)
@@ -114,8 +117,8 @@ def test_slopes_of_several_targets_are_sums(rng):
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
 @pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("pooled", 3)])
-def test_slopes_of_classes_are_sums_over_indicators(rng, case, likelihood, K):
-    """At the α and β that the indicators share."""
+def test_slopes_for_classes_are_sums_over_indicators(rng, case, likelihood, K):
+    """The indicators share α and β."""
     X, codes, w = rows(rng, K)
     problem, design = problem_of(case.kernel, X, codes, likelihood, K)
     point = evaluated(problem, design, ArraySource(X, codes, w, tile_rows=TILE))

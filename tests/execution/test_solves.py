@@ -1,4 +1,4 @@
-"""Dense fits at the same time have the bits of single fits, and can be interrupted."""
+"""Concurrent dense fits have the same bits as single fits, and can be interrupted."""
 
 from dataclasses import replace
 
@@ -15,25 +15,25 @@ from partirvm.process import one_blas_thread
 
 @pytest.fixture(scope="module")
 def solves():
-    """Fits of several sizes, with and without an offset; one ends at a limit."""
+    """Return fits of several sizes, with and without an offset; one ends at a limit."""
     limited = [fit(150, 7, vectors=75), fit(90, 8, steps=3)]
     return [fit(60 + 30 * seed, seed) for seed in range(6)] + limited
 
 
 @pytest.fixture(scope="module")
 def one_by_one(solves):
-    """The end of each fit as bytes, when nothing else runs."""
+    """Return the end of each fit as bytes, when nothing else is running."""
     with one_blas_thread():
         return [bits(maximise(solve.start, solve.rule)) for solve in solves]
 
 
 def ends(solutions):
-    """Fits and reasons as bytes."""
+    """Return fits and reasons as bytes."""
     return [bits((solution.fit, solution.reason)) for solution in solutions]
 
 
-def test_simultaneous_fits_have_the_bits_of_single_fits(executor, solves, one_by_one):
-    """In the given order, with a count that ends at all of them."""
+def test_concurrent_fits_have_the_same_bits_as_single_fits(executor, solves, one_by_one):
+    """Results are in the given order, and the count reaches the number of fits."""
     calls = []
     solutions = executor.solve(solves, lambda done, total: calls.append((done, total)))
     assert ends(solutions) == one_by_one
@@ -42,8 +42,8 @@ def test_simultaneous_fits_have_the_bits_of_single_fits(executor, solves, one_by
     assert calls == sorted(calls)
 
 
-def test_a_fit_that_fails_raises_the_error_of_maximise(executor, solves):
-    """For numbers that are not finite; the executor can be used again."""
+def test_a_failing_fit_raises_the_error_of_maximise(executor, solves):
+    """Numbers are not finite; the executor remains usable."""
     broken = solves[0].start.statistics
     broken = replace(broken, gram=np.full_like(broken.gram, np.nan))
     failing = replace(solves[0], start=replace(solves[0].start, statistics=broken))
@@ -60,7 +60,7 @@ class Interruption(Exception):
 
 @pytest.fixture
 def started(monkeypatch):
-    """A function of an executor: the fits that it has started here or on the cluster."""
+    """Return a function of an executor: the fits that it has started here or on the cluster."""
     fits = []
 
     def of(executor):
@@ -87,7 +87,7 @@ def started(monkeypatch):
 def test_a_watcher_is_called_during_a_fit_and_may_end_it(
     executor, data, reference, started, monkeypatch
 ):
-    """Before the first fit is done; most of the others are never started."""
+    """The first fit is not finished then; most of the others are never started."""
     for module in (local, dask):
         assert module.POLL <= 1
         monkeypatch.setattr(module, "POLL", 0.05)
@@ -102,7 +102,7 @@ def test_a_watcher_is_called_during_a_fit_and_may_end_it(
     with pytest.raises(Interruption):
         executor.solve([long_fit(seed, steps=25) for seed in (1, 5)] * 6, progress)
     assert calls == [(0, 12)] * 2
-    # fits that run on workers come to their end, those in this process are left
+    # fits on workers run to their end, those in this process are abandoned
     assert bits(executor.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])
     threads = (
         executor.threads
@@ -113,7 +113,7 @@ def test_a_watcher_is_called_during_a_fit_and_may_end_it(
 
 
 def test_interrupted_fits_in_this_process_end_at_their_next_step(monkeypatch):
-    """However long they would take."""
+    """This holds however long they would take."""
     monkeypatch.setattr(local, "POLL", 0.05)
     runner = LocalExecutor(2)
     original = local.solution

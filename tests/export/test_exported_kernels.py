@@ -1,4 +1,5 @@
-"""A user's kernel is exported with its operations, or refused, never with those of another."""
+"""A user's kernel is exported with its own operations, or refused, never exported with other
+operations."""
 
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from partirvm.types import Columns
 
 @dataclass(frozen=True, repr=False)
 class RationalQuadratic(RadialKernel, name="rational-quadratic"):
-    """1/(1 + r²), by the recipe for families in CONTRIBUTING."""
+    """1/(1 + r²), defined by the recipe for families in CONTRIBUTING."""
 
     def value(self, work):
         """Replace −r² by k."""
@@ -37,16 +38,16 @@ class RationalQuadratic(RadialKernel, name="rational-quadratic"):
 
 @dataclass(frozen=True, repr=False)
 class ExportedQuadratic(RationalQuadratic, name="exported-quadratic"):
-    """The same with its operations."""
+    """The same kernel with its operations."""
 
     def operations(self, x, Z):
-        """1/(1 + r²)."""
+        """Return 1/(1 + r²) as operations."""
         return 1.0 / (1.0 + self.squares(x, Z))
 
 
 @dataclass(frozen=True, repr=False)
 class Narrower(kernels.Gaussian, name="narrower-gaussian"):
-    """A subclass of a kernel that can be exported, with other values."""
+    """A subclass of an exportable kernel, with other values."""
 
     def value(self, work):
         """Replace −r² by exp(−2r²)."""
@@ -59,7 +60,7 @@ class Narrower(kernels.Gaussian, name="narrower-gaussian"):
 
 @dataclass(frozen=True, repr=False)
 class Steps(kernels.Laplacian, name="other-steps", form=PreparedSteps):
-    """A subclass without changes is refused, too, because nobody has checked its values."""
+    """An unchanged subclass, which is also refused because nobody has checked its values."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +77,7 @@ class Unknown(Kernel, name="unknown-operation"):
     """A kernel with an operation that no format has."""
 
     def operations(self, x, Z):
-        """arctan."""
+        """Return arctan as an operation."""
         return np.arctan(x @ Z.T)
 
 
@@ -87,7 +88,7 @@ for _kernel in (*OWN, ExportedQuadratic(0.5), Unknown()):
 
 
 def nested(kernel):
-    """Kernels that contain this one."""
+    """Return kernels that contain this one."""
     pair = kernels.OnColumns(kernel, (1, 0))
     return [
         kernel,
@@ -99,7 +100,7 @@ def nested(kernel):
 
 
 def model_of(kernel):
-    """A model of two features with this kernel."""
+    """Return a model of two features with this kernel."""
     rng = default_rng(1)
     m = 4
     count = len(getattr(kernel, "kernels", (kernel,)))
@@ -123,7 +124,7 @@ ROWS = default_rng(2).normal(size=(20, 2)) * 2
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
 @pytest.mark.parametrize("kernel", OWN, ids=lambda kernel: kernel.name)
 def test_a_users_kernel_without_operations_is_refused_by_name(kernel, form, tmp_path):
-    """So are kernels that contain it; nothing is written."""
+    """Kernels that contain it are refused as well; nothing is written."""
     for each in nested(kernel):
         with pytest.raises(
             UsageError, match=rf"kernel '{kernel.name}' cannot be exported: .*`operations`"
@@ -151,19 +152,19 @@ def test_a_users_kernel_with_operations_is_exported(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["to_c", "to_numpy", "to_onnx"])
-def test_an_operation_that_no_format_has_is_refused(form, tmp_path):
+def test_an_operation_that_no_format_supports_is_refused(form, tmp_path):
     with pytest.raises(UsageError, match=r"operation 'Arctan'.*export\.graph"):
         getattr(model_of(Unknown()), form)(tmp_path / "model.h")
 
 
-def test_functions_are_refused(tmp_path):
+def test_functions_cannot_be_exported(tmp_path):
     kernel = kernels.FunctionKernel(lambda points, centres: points @ centres.T)
     with pytest.raises(UsageError, match="kernel 'function' cannot be exported"):
         model_of(kernel).to_numpy(tmp_path / "model.npz")
 
 
-def test_shapley_values_of_a_users_kernel_are_sampled():
-    """It may be derived from a kernel that is a product over inputs."""
+def test_shapley_values_for_a_users_kernel_are_sampled():
+    """The kernel may be derived from one that is a product over inputs."""
     found = model_of(Narrower(0.5)).explain(ROWS[:3], ROWS[3:9])
     assert found["error_std"] is not None
     assert_allclose(
@@ -172,8 +173,8 @@ def test_shapley_values_of_a_users_kernel_are_sampled():
     )
 
 
-def test_gradients_of_a_users_kernel_are_those_of_its_slope():
-    """They equal differences, also if the kernel is derived from the Gaussian."""
+def test_gradients_of_a_users_kernel_follow_its_slope():
+    """They equal finite differences, also if the kernel is derived from the Gaussian."""
     X = ROWS[:4]
     step = 1e-5
     for kernel in (RationalQuadratic(0.5), Narrower(0.5)):
@@ -185,7 +186,7 @@ def test_gradients_of_a_users_kernel_are_those_of_its_slope():
             assert_allclose(found[:, j], expected, rtol=1e-6, atol=1e-7)
 
 
-def test_a_fitted_estimator_with_a_users_kernel(tmp_path):
+def test_a_fitted_estimator_with_a_users_kernel_is_exported_or_refused(tmp_path):
     rng = default_rng(0)
     X = rng.normal(size=(150, 2))
     y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=150)
@@ -194,8 +195,8 @@ def test_a_fitted_estimator_with_a_users_kernel(tmp_path):
         model.to_c(tmp_path / "m.h")
 
 
-def test_a_users_radial_kernel_is_right_in_every_part() -> None:
-    """Directions take it, its family can be exchanged, and neighbours use its distance."""
+def test_a_users_radial_kernel_is_handled_correctly_everywhere() -> None:
+    """It accepts directions, its family can be exchanged, and neighbours use its distance."""
     kernel = RationalQuadratic((0.5, 2.0))
     axes = ((1.0, 1.0), (0.0, 1.0))
     turned = Directions(RationalQuadratic(0.25), axes)
@@ -207,8 +208,8 @@ def test_a_users_radial_kernel_is_right_in_every_part() -> None:
     np.testing.assert_allclose(metric.axes, np.diag(np.sqrt([0.5, 2.0])))
 
 
-def test_local_residuals_of_a_users_radial_kernel() -> None:
-    """Nearby rows correct a wide kernel; the correction is not left out without a word."""
+def test_local_residuals_with_a_users_radial_kernel() -> None:
+    """Nearby rows correct a wide kernel; the correction is not silently omitted."""
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(900, 2))
     y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.05 * rng.normal(size=900)

@@ -1,4 +1,4 @@
-"""Exports for ONNX Runtime, C and NumPy predict what the model predicts in Python."""
+"""Exports to ONNX Runtime, C and NumPy give the same predictions as the model in Python."""
 
 import ctypes
 import shutil
@@ -49,15 +49,17 @@ TOLERANCES = {
     "float32": (1e-4, 1e-3),
     "int16": (1e-4, 2 * SINGLE / 65534),
 }
-"""Largest errors of means and of standard deviations, in deviations of the target; a far row may be
-large itself.
+"""Maximum errors of means and standard deviations, in deviations of the target; a far row may
+itself be large. A column of integers has an error of half a step of 1/32767; at most ``SINGLE`` of
+these add up, and intervals double the error.
 
 A column of integers has half a step of 1/32767 as error, at most ``SINGLE`` of them add up, and
 intervals double it."""
 
 
 def random_model(seed):
-    """A model with random weights; ``seed`` chooses kernel, scaling and observation model."""
+    """Return a model with random weights; ``seed`` chooses kernel, scaling and observation
+    model."""
     rng = default_rng(seed)
     turn = seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
@@ -83,7 +85,8 @@ def random_model(seed):
 
 
 def random_scaling(rng, seed, turn):
-    """A scaling of three features, the last of them codes, with warps, gaps and a target map."""
+    """Return a scaling of three features, the last of them codes, with warps, gaps and a target
+    map."""
     features = None
     if turn % 3 == 1:
         features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
@@ -102,7 +105,7 @@ def random_scaling(rng, seed, turn):
 
 
 def random_regression(rng, turn, design, root, facts):
-    """A model of numbers, with local noise or a reach."""
+    """Return a regression model with local noise or a reach."""
     M = len(root)
     if turn % 5 == 4:
         centres = rng.normal(size=(4, len(design.scaling.x_shift)))
@@ -111,13 +114,13 @@ def random_regression(rng, turn, design, root, facts):
     elif design.kernel.local:
         facts |= {"reach": 0.7, "prior_variance": 0.5}
     facts |= {"noise_variance": 0.01, "evidence_noise": 0.01, "known_noise": True}
-    facts["known_alpha"] = tuple(range(M))  # a random root is not that of an optimum
+    facts["known_alpha"] = tuple(range(M))  # a random root does not belong to an optimum
     names = Columns(("a", "b", "c"))
     return Model(design, 0.3 * rng.normal(size=M), root, columns=names, **facts)
 
 
 def random_classification(rng, seed, n_classes, design, root, facts):
-    """A model of classes, with one output or one for each class, with a ramp or without."""
+    """Return a classifier with one output or one for each class, with a ramp or without."""
     C = 1 if n_classes == 2 and seed % 3 else n_classes
     ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
     link = "bernoulli" if n_classes == 2 else "multinomial"
@@ -131,7 +134,7 @@ def random_classification(rng, seed, n_classes, design, root, facts):
 
 
 def rows_of(model, seed):
-    """Rows near the centres and far away, with gaps if the model was fitted with gaps."""
+    """Return rows near the centres and far away, with gaps if the model was fitted with gaps."""
     rng = default_rng(seed + 1000)
     centres = model.design.centres
     near = centres[rng.integers(0, len(centres), 12)] + np.column_stack(
@@ -144,7 +147,7 @@ def rows_of(model, seed):
 
 
 def stated(model, X):
-    """The predictions of the model by name."""
+    """Return the model's predictions by name."""
     if isinstance(model, ClassModel):
         return {"probabilities": model.predict_proba(X), "label": model.predict(X)}
     mean, std = model.predict(X, return_std=True)
@@ -153,7 +156,7 @@ def stated(model, X):
 
 
 def agrees(found, model, X, dtype):
-    """Assert that outputs by name are those of the model."""
+    """Assert that outputs by name equal those of the model."""
     unit = 1.0 if isinstance(model, ClassModel) else 0.8
     for name, expected in stated(model, X).items():
         if name == "label":
@@ -169,7 +172,8 @@ def agrees(found, model, X, dtype):
 
 
 def compiled(models, dtype, folder, compiler):
-    """A library with a function ``run<k>`` for each model, compiled with warnings as errors."""
+    """Return a library with a function ``run<k>`` for each model, compiled with warnings as
+    errors."""
     real = "double" if dtype == "float64" else "float"
     text = ""
     for k, model in enumerate(models):
@@ -201,7 +205,7 @@ def compiled(models, dtype, folder, compiler):
 
 
 def in_c(library, k, model, X, dtype):
-    """The outputs of a compiled model."""
+    """Return the outputs of a compiled model."""
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
     assert self_test() <= 10 * TOLERANCES[dtype][1]
@@ -222,12 +226,12 @@ def in_c(library, k, model, X, dtype):
 
 
 SEEDS = some([range(0, 220, 13), range(220)], [range(0, 220, 13)])
-"""By default each kernel, and each kind of scaling and likelihood, once or twice."""
+"""By default each kernel, scaling and likelihood occurs once or twice."""
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_onnx_and_numpy_predict_what_the_model_predicts(seeds, dtype, tmp_path):
+def test_onnx_and_numpy_predictions_equal_those_of_the_model(seeds, dtype, tmp_path):
     load = None
     for seed in seeds:
         model = random_model(seed)
@@ -245,7 +249,7 @@ def test_onnx_and_numpy_predict_what_the_model_predicts(seeds, dtype, tmp_path):
 @pytest.mark.parametrize("dtype", some(["float64", "float32", "int16"], {"float32"}))
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
-def test_c_predicts_what_the_model_predicts(seeds, dtype, compiler, tmp_path):
+def test_c_predictions_equal_those_of_the_model(seeds, dtype, compiler, tmp_path):
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed: the C form is not compiled")
     models = [random_model(seed) for seed in seeds]
@@ -256,7 +260,7 @@ def test_c_predicts_what_the_model_predicts(seeds, dtype, compiler, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_learning")
-def test_an_export_needs_no_partirvm_and_refusals_have_advice(tmp_path):
+def test_an_export_does_not_need_partirvm_and_refusals_give_advice(tmp_path):
     rng = default_rng(0)
     X = rng.normal(size=(60, 2))
     classes = np.array(["no", "yes"])
@@ -303,8 +307,8 @@ def test_the_self_test_of_a_header_uses_levels_without_folds(tmp_path):
     agrees(found, model, X, "float64")
 
 
-def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
-    """The variance of a level that training never saw counts once."""
+def test_a_missing_label_in_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
+    """The variance of a level unseen in training counts once."""
     rng = default_rng(0)
     codes = rng.integers(0, 12, 400)
     labels = [f"l{code:02d}" for code in codes]

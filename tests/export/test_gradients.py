@@ -16,7 +16,7 @@ from partirvm.scaling.maps import FeatureMap, pulled_back
 
 
 def differences(function, X, step=1e-4):
-    """Central differences of fourth order of values (n, V) in each feature, (n, V, d)."""
+    """Return fourth-order central differences of values (n, V) in each feature, (n, V, d)."""
     found = []
     for move in step * np.eye(X.shape[1]):
         near, far = (function(X + size * move) - function(X - size * move) for size in (1, 2))
@@ -33,7 +33,8 @@ def agree(found, expected):
     "seeds", [range(0, 220, 4), pytest.param(range(220), marks=pytest.mark.slow)]
 )
 def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
-    """Models have warps, local noise and basis functions; codes are not near others."""
+    """Models have warps, local noise and basis functions; the codes of different levels are far
+    apart."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
     assert {model.design.scaling.target.kind for _, model in models} == {"none", "log", "asinh"}
     assert any(model.design.noise for _, model in models)
@@ -53,8 +54,8 @@ def test_gradients_equal_differences_for_every_kernel_scaling_and_target(seeds):
         assert_allclose(alone, of_mean, rtol=1e-12)
 
 
-def test_gradients_of_effects_of_levels(rng):
-    """A code has the derivative 0, a number that of its effects, which are flat beyond ±4."""
+def test_gradients_of_level_effects(rng):
+    """The derivative by a code is 0, by a number that of its effects, which are flat beyond ±4."""
     tables = ((1, rng.normal(size=(1, 4, 3))),)
     numbers = np.array([0, 2])
     moments = np.array([[0.5, -0.2], [1.5, 0.7]])
@@ -71,8 +72,8 @@ def test_gradients_of_effects_of_levels(rng):
     assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
-def test_gradients_of_estimators_and_their_refusals(rng):
-    """One row has the bits of many rows, for one target and several."""
+def test_gradients_of_estimators_and_refusals(rng):
+    """One row has the same bits as among many rows, for one target and several."""
     X = rng.normal(size=(HEIGHT + 90, 2))
     y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
     for target, shape in ((y[:90], (2, 2)), (y[:90, 0], (2,))):

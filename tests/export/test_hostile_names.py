@@ -1,4 +1,4 @@
-"""Labels and names in a C header are read as the bytes of a string, or as a comment, only.
+"""In a C header, labels and names are read only as the bytes of a string or as a comment.
 
 The slow tests compile hundreds of labels with every compiler and standard.
 """
@@ -34,7 +34,7 @@ PIECES = [
     *("0", "7", "9", "a", "f", "F", "e", "{{ 7 * 7 }}", "{% raw %}"),
     *(EVIL, "", " ", "x" * 600, "?" * 600, "\\" * 600, "é" * 600),
 ]
-"""What a compiler, a preprocessor, a terminal or a template could read as something else."""
+"""Text that a compiler, a preprocessor, a terminal or a template could misread."""
 
 C = ["-std=c99", "-std=c99 -trigraphs", "-std=gnu99 -trigraphs", "-std=c11", "-std=c17"]
 C += ["-std=gnu17", "-std=c2x"]
@@ -53,7 +53,7 @@ WARNINGS = [
 
 
 def labels(number, seed):
-    """This many different labels: each piece, then random strings of up to eight pieces."""
+    """Return this many different labels: each piece, then random strings of up to eight pieces."""
     rng = random.Random(seed)
     found = dict.fromkeys(PIECES)
     while len(found) < number:
@@ -62,12 +62,13 @@ def labels(number, seed):
 
 
 def bytes_of(label):
-    """The bytes that a C program compares; a lone surrogate has the bytes of its code point."""
+    """Return the bytes that a C program compares; a lone surrogate has the bytes of its code
+    point."""
     return label.encode("utf-8", "surrogatepass")
 
 
 def compile_and_run(compiler, flags, folder, text):
-    """What a program of C or C++ prints; it compiles without warnings."""
+    """Return what a C or C++ program prints; it must compile without warnings."""
     source = folder / f"t.{'cpp' if '++' in compiler else 'c'}"
     program = folder / "t"
     source.write_text(text)
@@ -101,21 +102,21 @@ int main(void) {{
 
 
 def printed(found):
-    """What the program prints for labels: the number of bytes of each, and the bytes."""
+    """Return what the program prints for labels: the number of bytes of each, and the bytes."""
     return b"".join(b"%d:%s" % (len(each), each) for each in map(bytes_of, found))
 
 
-def test_labels_return_from_a_header(tmp_path):
+def test_labels_survive_a_header(tmp_path):
     found = labels(len(PIECES) + 20, 0)
     header(tmp_path, "m", found)
-    (tmp_path / "m.h").read_bytes().decode("ascii")  # no encoding of the source changes its meaning
+    (tmp_path / "m.h").read_bytes().decode("ascii")  # the encoding does not change the meaning
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: the header is not compiled")
     program = PROGRAM.format(count=len(found))
     assert compile_and_run("gcc", "-std=c99", tmp_path, program) == printed(found)
 
 
-def test_a_label_with_a_trigraph_runs_no_code(tmp_path):
+def test_a_label_with_a_trigraph_does_not_run_code(tmp_path):
     X = default_rng(0).normal(size=(60, 2))
     RVMClassifier(gamma=0.5, random_state=0).fit(X, np.where(X[:, 0] > 0, "!??/", EVIL)).to_c(
         tmp_path / "m.h"
@@ -127,7 +128,7 @@ def test_a_label_with_a_trigraph_runs_no_code(tmp_path):
 
 
 @pytest.mark.parametrize("label", ["a\0b", "\0", "\0*/"])
-def test_a_label_that_c_cannot_hold_is_refused(label, tmp_path):
+def test_a_label_that_c_cannot_represent_is_refused(label, tmp_path):
     with pytest.raises(UsageError, match=r"NUL.*to_onnx or to_numpy"):
         header(tmp_path, "m", ["a", label, "b"])
     assert not list(tmp_path.iterdir())
@@ -135,7 +136,7 @@ def test_a_label_that_c_cannot_hold_is_refused(label, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_many_labels_return_with_every_standard(compiler, tmp_path):
+def test_many_labels_survive_with_every_standard(compiler, tmp_path):
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     for number, flags in enumerate(COMPILERS[compiler]):

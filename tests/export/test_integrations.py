@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.mark.parametrize(("kind", "most"), [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("classes", [None, [0.0], [-0.5, 0.5]])
-def test_a_pipeline_becomes_onnx(classes, kind, most):
+def test_a_pipeline_is_converted_to_onnx(classes, kind, most):
     skl2onnx = pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
     from partirvm.integrations.skl2onnx import register
@@ -152,8 +152,8 @@ def test_mlflow_serves_intervals(tmp_path, monkeypatch):
     assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
 
 
-def test_pipelines_predict_intervals_of_sparse_rows():
-    """Sparse rows have the bits of dense ones."""
+def test_pipelines_predict_intervals_for_sparse_rows():
+    """Sparse rows give the same bits as dense ones."""
     coded = make_column_transformer(
         (OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0
     )
@@ -167,9 +167,7 @@ def test_pipelines_predict_intervals_of_sparse_rows():
     ]
     assert_allclose(model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12)
 
-    class Quantiles(
-        RVMRegressor
-    ):  # the pattern of the guide for libraries that call only ``predict``
+    class Quantiles(RVMRegressor):  # the guide's pattern for libraries that call only ``predict``
         def predict(self, X):
             return self.predict_quantiles(X, (0.05, 0.5, 0.95))
 
@@ -181,7 +179,7 @@ def test_pipelines_predict_intervals_of_sparse_rows():
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("model", [RVMRegressor(random_state=0), RVMClassifier(random_state=0)])
 def test_skops_loads_estimators(model):
-    """Only types of partirvm must be trusted."""
+    """Only partirvm's own types must be trusted."""
     io = pytest.importorskip("skops.io")
     stored = io.dumps(model.fit(FRAME, TARGET if isinstance(model, RVMRegressor) else TARGET > 0))
     trusted = io.get_untrusted_types(data=stored)
@@ -191,7 +189,7 @@ def test_skops_loads_estimators(model):
     assert (found.termination_, found.history_) == (model.termination_, model.history_)
 
 
-def test_shap_values_equal_those_of_explain():
+def test_shap_values_equal_those_from_explain():
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
@@ -219,7 +217,7 @@ def test_optuna_optimises_an_estimator():
     assert study.best_value == max(scores) == score(**study.best_params)
 
 
-def test_mapie_makes_conformal_intervals():
+def test_mapie_gives_conformal_intervals():
     """They are the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
     regression = pytest.importorskip("mapie.regression")
     model = RVMRegressor(random_state=0).fit(NUMBERS[:80], TARGET[:80])

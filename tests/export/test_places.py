@@ -1,4 +1,4 @@
-"""Exports are written to files and URLs, and never replace other files."""
+"""Exports are written to files and URLs, and never replace foreign files."""
 
 import fsspec
 import numpy as np
@@ -17,7 +17,7 @@ OTHER_NAMES = [("Größe", "Gr__e"), ("'''", "___"), ("_", "_")]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A job, and an estimator."""
+    """Return a job and an estimator."""
     folder = tmp_path_factory.mktemp("made")
     rng = default_rng(0)
     X = rng.normal(size=(80, 2))
@@ -32,14 +32,14 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """An empty working folder."""
+    """Return an empty working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_command_writes_to_a_url(ending, made, here, capsys):
-    """It writes the bytes of a file, and nothing in the working folder."""
+    """The bytes equal those of a file, and nothing is written to the working folder."""
     url = f"memory://exports/{ending}/m.{ending}"
     assert main(["export", made[0], url]) == 0
     assert f"{url}: written, " in capsys.readouterr().out
@@ -68,7 +68,7 @@ def test_methods_write_to_urls_and_paths(ending, made, here):
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/m.npz", "file:///x::memory://m.npz", "nowhere://a/m.npz"]
 )
-def test_other_protocols_and_chains_are_refused(url, made, here, capsys):
+def test_other_protocols_and_chained_urls_are_refused(url, made, here, capsys):
     assert main(["export", made[0], url]) == 2
     said = capsys.readouterr().err
     assert "--allow-protocol" in said or "'::'" in said
@@ -80,8 +80,8 @@ def test_other_protocols_and_chains_are_refused(url, made, here, capsys):
 @pytest.mark.parametrize(
     "content", [b"# my own file", b"", b'"""Predict with my own code."""', b"\xff\xfe"]
 )
-def test_a_reader_replaces_no_other_file(content, made, here, capsys):
-    """Not even --overwrite replaces it; then the model is not written either."""
+def test_a_reader_does_not_replace_another_file(content, made, here, capsys):
+    """Not even --overwrite replaces it; the model is not written either."""
     (here / "m_predict.py").write_bytes(content)
     (here / "partirvm_predict.py").write_bytes(content)
     for flags in ([], ["--overwrite"]):
@@ -107,7 +107,7 @@ def test_a_folder_is_not_replaced_by_a_reader(made, here):
     [("m", "m"), ("my-model.v2", "my_model_v2"), ("2024", "model_2024"), *OTHER_NAMES],
 )
 def test_a_reader_can_be_imported(name, module, made, here):
-    """Its name is that of a module; an older reader is replaced."""
+    """Its name is a valid module name; an older reader is replaced."""
     for _ in range(2):
         made[1].to_numpy(here / f"{name}.npz")
     assert sorted(each.name for each in here.iterdir()) == sorted(

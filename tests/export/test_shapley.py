@@ -1,4 +1,4 @@
-"""Shapley values follow their definition, an average over all subsets of columns."""
+"""Shapley values equal their definition, an average over all subsets of columns."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ from partirvm.types import Columns
 
 
 def by_subsets(model, X, background, owners):
-    """φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)); owners (d,) are the columns of
+    """Return φ_j = Σ_S |S|! (p − |S| − 1)!/p! (v(S ∪ j) − v(S)); owners (d,) are the columns of
     features."""
     p = max(owners) + 1
     subsets = [
@@ -41,13 +41,13 @@ def by_subsets(model, X, background, owners):
 
 
 def rows_of(n, d, seed):
-    """Rows with codes in the last two columns."""
+    """Return rows with codes in the last two columns."""
     rng = default_rng(seed)
     return np.column_stack([rng.normal(size=(n, d - 2)), rng.integers(0, 3, (n, 2))])
 
 
 def model_of(kernel, d, scaling=None, columns=None, **more):
-    """A model of 12 centres with random weights, by default of raw inputs."""
+    """Return a model of 12 centres with random weights, by default of raw inputs."""
     rng = default_rng(0)
     count = len(kernel.kernels) if isinstance(kernel, k.Several) else 1
     scaling = scaling or Scaling(np.zeros(d), np.ones(d), np.array([3.0]), np.array([0.8]))
@@ -95,8 +95,8 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("kernel", "d"), EXACT)
-def test_exact_values_equal_those_by_subsets(kernel, d):
-    """They add up to the prediction, and those of a row do not depend on other rows."""
+def test_exact_values_equal_averages_over_subsets(kernel, d):
+    """They add up to the prediction, and a row's values do not depend on other rows."""
     model = model_of(kernel, d)
     X = rows_of(2, d, 1)
     background = rows_of(3, d, 2)
@@ -111,12 +111,12 @@ def test_exact_values_equal_those_by_subsets(kernel, d):
     assert_allclose(total / unit, model.predict(X) / unit, rtol=0, atol=1e-12)
     assert_array_equal(
         found["values"][1:], model.explain(X[1:], background)["values"]
-    )  # of each row alone
+    )  # each row on its own
     assert_array_equal(found["data"], X)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 6, 7, 9, 10, 23, 33, 44, 51, 66])
-def test_values_of_random_models_are_within_their_errors_and_add_up(seed):
+def test_values_for_random_models_are_within_their_errors_and_add_up(seed):
     model = random_model(22 * (seed // 11) + seed % 11)
     X = rows_of(3, 3, 1)
     background = rows_of(5, 3, 2)
@@ -130,8 +130,8 @@ def test_values_of_random_models_are_within_their_errors_and_add_up(seed):
     assert (off <= (1e-10 if errors is None else 8 * errors + 1e-12)).all()
 
 
-def test_a_column_of_several_features_and_inputs_has_one_value():
-    """A date has several features, levels are coordinates, and regressions fill numbers."""
+def test_a_column_with_several_features_and_inputs_has_one_value():
+    """A date has several features, levels have coordinates, and regressions fill in numbers."""
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
     table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])

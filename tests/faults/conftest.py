@@ -11,31 +11,31 @@ from partirvm.jobs.state import Status
 
 @pytest.fixture(scope="session")
 def forker(tmp_path_factory):
-    """Forks processes in which all modules are imported."""
+    """Yield a process that forks others in which all modules are imported."""
     folder = tmp_path_factory.mktemp("said")
     folder.parent.parent.chmod(0o755)
     folder.parent.chmod(0o755)
-    folder.chmod(0o777)  # some of them are nobody
+    folder.chmod(0o777)  # some child processes run as nobody
     with forking(folder) as process:
         yield process
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    """DATA of training rows and of held-out rows."""
+    """Return DATA of training rows and of held-out rows."""
     return make_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="session")
 def data_of(data, tmp_path_factory):
-    """A function of the name of a case that returns its DATA."""
+    """Return a function that maps the name of a case to its DATA."""
     classes = cache(lambda: make_class_data(tmp_path_factory.mktemp("classes")))
     return lambda case: classes() if case in ("classes", "pooled") else data
 
 
 @pytest.fixture(scope="session")
 def undisturbed(forker, data_of, tmp_path_factory):
-    """A finished job of each case that ran without a fault, made at its first use."""
+    """Return the finished jobs without faults by case, each fitted at its first use."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
     class Undisturbed(dict):

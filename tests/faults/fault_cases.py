@@ -1,4 +1,4 @@
-"""Small jobs, and assertions that two of them ended equally."""
+"""Small jobs, and assertions that two jobs ended in the same way."""
 
 from pathlib import Path
 
@@ -25,55 +25,56 @@ CASES = {
     "classes": Request(**ROUNDS, stop_fraction=0.9, max_rounds=4, likelihood="multinomial"),
     "pooled": Request(**ROUNDS, max_rounds=4, likelihood="pooled"),
 }
-"""Each takes a second or two and has five to eight checkpoints."""
+"""Each job takes a second or two and has five to eight checkpoints."""
 
 FIT_KEYS = ("kind", "number", "level", "candidates", "vectors", "log_evidence", "iterations")
 FIT_KEYS += ("train_rmse", "held_out_rmse", "train_log_loss", "train_error")
 FIT_KEYS += ("held_out_log_loss", "held_out_error")
-"""Entries of a line of history about the fit, not about time and memory."""
+"""The entries of a history line that describe the fit, not time and memory."""
 
 
 def rows(n, seed):
-    """A wave over two inputs, with noise of sd 0.2."""
+    """Return a wave over two inputs, with noise of sd 0.2."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 2))
     return X, 10 + np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.2 * rng.normal(size=n)
 
 
 def make_data(folder, n=1997):
-    """The places of DATA of training rows, whose last tile is short, and of held-out rows."""
+    """Return the places of DATA of training rows, whose last tile is short, and of held-out
+    rows."""
     ingest(rows(n, 0), folder / "train.zarr", tile_rows=TILE)
     ingest(rows(400, 1), folder / "test.zarr", tile_rows=TILE)
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
 
 def class_rows(n, seed):
-    """Three overlapping classes over two inputs."""
+    """Return three overlapping classes over two inputs."""
     X, y = rows(n, seed)
     return X, np.array(["bronze", "gold", "silver"])[np.searchsorted([9.7, 10.3], y)]
 
 
 def make_class_data(folder, n=1501):
-    """As ``make_data``, with three classes."""
+    """Do the same as ``make_data`` with three classes."""
     ingest(class_rows(n, 0), folder / "train.zarr", tile_rows=TILE, classes=True)
     ingest(class_rows(400, 1), folder / "test.zarr", tile_rows=TILE, like=folder / "train.zarr")
     return str(folder / "train.zarr"), str(folder / "test.zarr")
 
 
 def queued(data, place, case):
-    """A queued job; ``case`` is a name of ``CASES``, or a request."""
+    """Return a queued job; ``case`` is a name in ``CASES``, or a request."""
     request = CASES[case] if isinstance(case, str) else case
     create(data[0], str(place), request, data[1], False)
     return JobStore(place)
 
 
 def lines(state):
-    """The entries of the history about the fits."""
+    """Return the history entries about the fits."""
     return [{key: event.get(key) for key in FIT_KEYS} for event in state.history]
 
 
 def assert_same_end(store, undisturbed):
-    """That a job is done with bits, history and reason of an undisturbed one."""
+    """Assert that a job has ended with the bits, history and reason of an undisturbed one."""
     state = store.state()
     expected = undisturbed.state()
     assert state.status is Status.DONE, (state.status, state.reason)
@@ -83,7 +84,7 @@ def assert_same_end(store, undisturbed):
 
 
 def repeated(events):
-    """For each run after the first: the lines of history before it, and those that it kept."""
+    """Return, for each run after the first, the history lines before it, and those that it kept."""
     runs = []
     history = []
     for event in events:
@@ -96,18 +97,19 @@ def repeated(events):
 
 
 def assert_one_round_repeated(events):
-    """That only lines of the one round, part or level without a checkpoint were repeated."""
+    """Assert that only lines of the one round, part or level without a checkpoint were repeated."""
     for before, kept in repeated(events):
         assert len({_round(line) for line in before[len(kept) :]}) <= 1
 
 
 def _round(line):
-    """The round of a line of history; all parts of a level are one."""
+    """Return the round of a history line; all parts of a level are one round."""
     return line["kind"], line["level"] if line["kind"] == "part" else line["number"]
 
 
 def abort_in_pass(place, reason, folder, child=None):
-    """Abort a job whose watcher waits for it (``UntilAbort``); the pass is held, not ended."""
+    """Abort a job whose watcher waits for the abort (``UntilAbort``); the pass is held, not
+    ended."""
     wait_for(lambda: (folder / "here").exists() or (child and child.gone), "the middle of the work")
     open_job(place).abort(reason)
     wait_for(lambda: open_job(place).status() is Status.ABORTED, "the end of the job")
@@ -115,7 +117,8 @@ def abort_in_pass(place, reason, folder, child=None):
 
 
 def work_after_abort(folder):
-    """Tiles that were begun, and calls of the watcher, after the request to abort."""
+    """Return the tiles that were begun, and the calls of the watcher, after the request to
+    abort."""
     return tuple(count(folder / name) for name in ("tiles", "heard"))
 
 
@@ -126,12 +129,12 @@ def note(path):
 
 
 def count(path):
-    """The value of a shared count."""
+    """Return the value of a shared count."""
     return path.stat().st_size if path.exists() else 0
 
 
 def assert_usable(store, reason):
-    """That the model of an aborted job predicts with the errors in its history."""
+    """Assert that the model of an aborted job predicts with the errors recorded in its history."""
     state = store.state()
     assert (state.status, state.reason) == (Status.ABORTED, reason)
     last = state.history[-1]
@@ -151,7 +154,7 @@ def assert_usable(store, reason):
 
 
 def count_lines(place):
-    """Lines of history that were ever written, read without opening the job."""
+    """Return the number of history lines that were ever written, without opening the job."""
     return sum(
         '"event": "fit"' in path.read_text() for path in Path(place, "events").glob("0*.json")
     )

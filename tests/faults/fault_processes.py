@@ -30,7 +30,7 @@ def shorten_leases():
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):
-    """Run a job; the reason of its end, or None if it had ended before.
+    """Run a job; return the reason of its end, or None if it had already ended.
 
     ``halt`` and ``wait`` are arguments of ``Halting`` and ``Waiting``.
     """
@@ -44,14 +44,14 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
 
 
 def carry_until_abort(job, folder, where, after):
-    """Run a job that is aborted at a place (``UntilAbort``); the reason of its end."""
+    """Run a job that is aborted at a given point (``UntilAbort``); return the reason of its end."""
     arm(folder, job, where, after)
     listen(folder)
     return carry(job)
 
 
 def carry_counting(job):
-    """Run a job; how many actions it has (``Halting``) before its plan, and in all."""
+    """Run a job; return its number of actions (``Halting``) before its plan, and in all."""
     from partirvm.jobs.attempt import run_job
 
     watcher = Halting(None, 0, 0)
@@ -60,7 +60,7 @@ def carry_counting(job):
 
 
 def carry_learning_again(job, **options):
-    """As ``carry``; the kernel is learned again as soon as there are more vectors."""
+    """Do the same as ``carry``; learn the kernel again as soon as there are more vectors."""
     from partirvm.strategies import stages
 
     stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
@@ -68,7 +68,7 @@ def carry_learning_again(job, **options):
 
 
 def make_small(set_value):
-    """Set constants so that 2,000 rows exceed memory and need six cells."""
+    """Set constants so that 2,000 rows exceed the memory and need six cells."""
     constants = {"core.held_back.LEFT_OUT_ROWS": 600, "likelihoods.gaussian.LEFT_OUT_ROWS": 600}
     constants |= {"local.cells.CELL_ROWS": 300, "resolve.resolve.RESIDUAL_SHARE": 400}
     for place, value in constants.items():
@@ -76,13 +76,13 @@ def make_small(set_value):
 
 
 def carry_small(job):
-    """Run a job at once, with small cells on disk."""
+    """Run a job immediately, with small cells on disk."""
     make_small(pytest.MonkeyPatch().setattr)
     return carry(job, patience=0.0)
 
 
 def carry_with_full_disk(job, after, limit):
-    """Run a job; after some lines of history no file may exceed ``limit`` bytes."""
+    """Run a job; after a number of history lines no file may exceed ``limit`` bytes."""
     import resource
     import threading
 
@@ -100,13 +100,14 @@ def carry_with_full_disk(job, after, limit):
 
 
 def meet(gate, others):
-    """Wait until so many processes have reached a gate, a file that counts them."""
+    """Wait until this many processes have reached a gate, a file that counts them."""
     note(Path(gate))
     wait_for(lambda: count(Path(gate)) >= others, "the others")
 
 
 def compete_once(job, folder, others):
-    """Try to run a job at the same moment as others, without patience; its reason."""
+    """Try to run a job at the same moment as others, without patience; return the reason of its
+    end."""
     from partirvm.errors import LeaseError
     from partirvm.jobs.attempt import run_job
 
@@ -120,7 +121,7 @@ def compete_once(job, folder, others):
 
 
 def write_rows(data, seed, n=150, gate=None, halt=None, **options):
-    """Ingest or append rows, once two processes have reached a gate; the changes to files.
+    """Ingest or append rows once two processes have reached a gate; return the changes to files.
 
     ``halt`` is the number of a change and a signal (``halt_at``).
     """
@@ -133,7 +134,8 @@ def write_rows(data, seed, n=150, gate=None, halt=None, **options):
 
 
 def overwrite_until(job, things):
-    """Overwrite a job and save a model, killed before an action on the folder; the actions."""
+    """Overwrite a job and save a model, killed before an action on the folder; return the
+    actions."""
     from journals import REQUEST
     from reference import model
 
@@ -163,7 +165,7 @@ def overwrite_until(job, things):
 
 
 def open_slowly(data, number):
-    """Open DATA, with SIGSTOP before the n-th file or folder is read; the number of rows."""
+    """Open DATA, with SIGSTOP before the n-th file or folder is read; return the number of rows."""
     from partirvm.data import ZarrSource
 
     reads = itertools.count(1)
@@ -181,14 +183,14 @@ def open_slowly(data, number):
 
 
 def crash(work, folder, point, **arguments):
-    """Call a function of this module, killed at a change below ``folder``; the changes."""
+    """Call a function of this module, killed at a change below ``folder``; return the changes."""
     changes = halt_at(folder, point, signal.SIGKILL)
     globals()[work](**arguments)
     return changes[0]
 
 
 def save_copy(source, out):
-    """Save a model again with its rows."""
+    """Save a model again together with its rows."""
     from partirvm.model.files import load_model, save_model
 
     make_small(pytest.MonkeyPatch().setattr)
@@ -196,7 +198,8 @@ def save_copy(source, out):
 
 
 def kills(forker, store, rng, times, things):
-    """Run a job that is killed so many times, at random within shares of its actions."""
+    """Run a job that is killed this many times, at random points within intervals of its
+    actions."""
     for _ in range(times):
         halt = [None, rng.randint(1, int(0.9 * things / (times + 1))), signal.SIGKILL]
         child = forker.call(carry, job=store.location, patience=0.0, halt=halt)
@@ -240,11 +243,12 @@ class Child:
 
     @property
     def gone(self):
-        """Whether it has ended."""
+        """Return True if the process has ended."""
         return not Path(f"/proc/{self.pid}").exists()
 
     def kill(self, what=signal.SIGKILL):
-        """Send it a signal, and wait for its end if it is deadly; False if it had ended before."""
+        """Send it a signal; if it is fatal, wait for the end; return False if the process had
+        already ended."""
         try:
             os.kill(self.pid, what)
         except ProcessLookupError:
@@ -254,23 +258,24 @@ class Child:
         return not self.out.exists()
 
     def wait(self, seconds=PATIENCE):
-        """Wait for its end."""
+        """Wait for the process to end."""
         wait_for(lambda: self.gone, "the end of a process", seconds)
 
     def end(self, seconds=PATIENCE):
-        """Wait for its end; what it returned, or an AssertionError with what it raised."""
+        """Wait for the end; return the result, or raise an AssertionError with the child's
+        error."""
         result = self.result(seconds)
         assert "value" in result, result.get("traceback")
         return result["value"]
 
     def error(self, seconds=PATIENCE):
-        """Wait for its end; name and message of what it raised."""
+        """Wait for the end; return the name and message of the error."""
         result = self.result(seconds)
         assert "error" in result, result
         return result["error"], result["message"]
 
     def result(self, seconds=PATIENCE):
-        """Wait for its end; what it wrote."""
+        """Wait for the end; return the output."""
         self.wait(seconds)
         return json.loads(self.out.read_text())
 
@@ -285,7 +290,7 @@ class Forker:
         self.threads = usable_cores()
 
     def call(self, function, **arguments):
-        """Start a function of this module in another process."""
+        """Call a function of this module in another process."""
         out = self._folder / f"{len(self._children)}.json"
         self._process.stdin.write(json.dumps([function.__name__, str(out), arguments]) + "\n")
         self._process.stdin.flush()
@@ -303,7 +308,7 @@ class Forker:
 
 @contextmanager
 def forking(folder):
-    """A process that forks others; all are ended at the end."""
+    """Yield a process that forks others; all of them are ended at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", FORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},

@@ -1,4 +1,5 @@
-"""Watchers of a fit, and hooks of its reads and writes, that stop or hold a process at a place."""
+"""Watchers of a fit, and hooks into its reads and writes, that stop or hold a process at a given
+point."""
 
 import itertools
 import json
@@ -16,7 +17,7 @@ from partirvm.jobs.job import open_job
 class Halting(Watcher):
     """Sends this process a signal at its n-th action: an opened file, a tile or a dense step.
 
-    Actions count from the beginning if ``after`` is None, else from that line of history on.
+    Actions are counted from the beginning if ``after`` is None, else from that history line.
     """
 
     def __init__(self, after, things, number):
@@ -25,7 +26,7 @@ class Halting(Watcher):
         self.number = number
         self.began = after is None
         self.done = 0
-        self._numbers = itertools.count(1)  # counts in several threads
+        self._numbers = itertools.count(1)  # is incremented in several threads
         sys.addaudithook(lambda event, arguments: self.count() if event == "open" else None)
 
     def on_plan(self, plan):
@@ -49,7 +50,8 @@ class Halting(Watcher):
 
 
 class Waiting(Watcher):
-    """Waits after so many lines of history until a file exists, and tells it by a file."""
+    """Waits after a number of history lines until a file exists; a second file shows that it
+    waits."""
 
     def __init__(self, after, gate):
         self.left, self.gate = after, Path(gate)
@@ -62,7 +64,7 @@ class Waiting(Watcher):
 
 
 class Meeting(Waiting):
-    """Waits after the first line until so many others have arrived."""
+    """Waits after the first line until the given number of other processes have arrived."""
 
     def __init__(self, path, others):
         self.left, self.path, self.others = 1, Path(path), others
@@ -76,8 +78,8 @@ class Meeting(Waiting):
 class UntilAbort(Watcher):
     """Waits during a pass or a dense fit until its job is aborted.
 
-    ``where`` is the name of the pass, "pass" for any, or "dense fit", after so many lines of
-    history; "hold" does not wait, but no tile can be read while the file ``hold`` exists.
+    ``where`` is the name of the pass, "pass" for any, or "dense fit", after a number of history
+    lines; "hold" does not wait, but no tile can be read while the file ``hold`` exists.
     """
 
     def __init__(self, folder, job, where, after):
@@ -123,7 +125,7 @@ def arm(folder, job, where, after):
 
 
 def listen(folder):
-    """Watch drivers of this process as ``arm`` says, hold and count tiles, poll always."""
+    """Watch drivers of this process as ``arm`` specifies, hold and count tiles, and always poll."""
     from partirvm.data import ZarrSource
     from partirvm.jobs import attempt
 
@@ -146,7 +148,8 @@ def listen(folder):
 
 
 def halt_at(folder, number, what):
-    """Send this process a signal at the n-th change below a folder; a list of the count."""
+    """Send this process a signal at the n-th change below a folder; return a list with the
+    count."""
     changes = [0]
     numbers = itertools.count(1)
     calls = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")

@@ -1,4 +1,5 @@
-"""Loaded by the workers of test_driver_on_cluster.py: drivers and tiles wait where a test says."""
+"""Preloaded by the workers of test_driver_on_cluster.py: drivers and tiles wait where a test
+specifies."""
 
 import os
 import sys
@@ -10,5 +11,5 @@ import fault_watchers  # noqa: E402
 
 
 def dask_setup(worker):
-    """Called by ``dask worker --preload``."""
+    """Install the watchers; ``dask worker --preload`` calls this."""
     fault_watchers.listen(os.environ["LISTEN_IN"])

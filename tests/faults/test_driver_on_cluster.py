@@ -1,4 +1,4 @@
-"""A driver on a cluster of two worker processes: kill −9 of workers and scheduler; aborts."""
+"""A driver on a cluster of two worker processes: kill −9 of workers and scheduler, and aborts."""
 
 import contextlib
 from pathlib import Path
@@ -31,7 +31,7 @@ PRELOAD = str(Path(__file__).with_name("preload.py"))
 
 
 class Watched(Processes):
-    """Two workers whose drivers and tiles wait where a test says, and a client."""
+    """Two workers whose drivers and tiles wait where a test specifies, and a client."""
 
     def __init__(self, folder):
         self.folder = folder / "held"
@@ -41,14 +41,15 @@ class Watched(Processes):
         self.client.wait_for_workers(WORKERS, timeout=PATIENCE)
 
     def kill(self, pid):
-        """kill −9 of the worker with this number."""
+        """Send kill −9 to the worker with this number."""
         (worker,) = [process for process in self.workers if process.pid == pid]
         worker.kill()
         worker.wait()
         self.workers.remove(worker)
 
     def submit(self, data, place, case, where, after):
-        """Submit a job that is held at a place (``UntilAbort``), and wait until it is."""
+        """Submit a job that is held at a given point (``UntilAbort``), and wait until it is
+        held."""
         arm(self.folder, place, where, after)
         job = submit(CASES[case], data[0], str(place), validation=data[1], client=self.client)
         wait_for((self.folder / "here").exists, "the middle of the work")
@@ -67,7 +68,7 @@ class Watched(Processes):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Two workers; a test that kills some starts others."""
+    """Yield two workers; a test that kills some starts others."""
     watched = Watched(tmp_path_factory.mktemp("cluster"))
     yield watched
     watched.close()
@@ -75,7 +76,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def job(cluster, data, undisturbed, tmp_path):
-    """A job whose driver is held on the cluster in a pass after its second line of history."""
+    """Return a job whose driver is held on the cluster in a pass after its second history line."""
     cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
     held = cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
     wait_for(lambda: count(cluster.folder / "tiles"), "a tile")
@@ -83,7 +84,7 @@ def job(cluster, data, undisturbed, tmp_path):
 
 
 def pending_tasks(dask_scheduler):
-    """Tasks that no worker is running."""
+    """Return tasks that no worker is running."""
     return [
         task.key
         for task in dask_scheduler.tasks.values()
@@ -92,19 +93,19 @@ def pending_tasks(dask_scheduler):
 
 
 def driver(job):
-    """The number of the process that holds the lease of the job."""
+    """Return the number of the process that holds the lease of the job."""
     return job.store.holder().process.pid
 
 
 def assert_done(job, undisturbed):
-    """That the job ends as the undisturbed one."""
+    """Assert that the job ends like the undisturbed one."""
     wait_for(lambda: job.status() in (Status.DONE, Status.FAILED), what="the end of the job")
     assert_same_end(job.store, undisturbed)
     assert_one_round_repeated(job.store.events())
 
 
 @pytest.mark.slow
-def test_a_killed_worker_does_not_end_the_driver(cluster, job, undisturbed):
+def test_the_driver_survives_a_killed_worker(cluster, job, undisturbed):
     """The run continues."""
     victim = next(worker.pid for worker in cluster.workers if worker.pid != driver(job))
     cluster.kill(victim)
@@ -115,8 +116,8 @@ def test_a_killed_worker_does_not_end_the_driver(cluster, job, undisturbed):
 
 
 @pytest.mark.slow
-def test_the_driver_of_a_killed_worker_is_restarted(cluster, job, undisturbed):
-    """On another worker, from the last checkpoint."""
+def test_the_driver_on_a_killed_worker_is_restarted(cluster, job, undisturbed):
+    """It continues on another worker, from the last checkpoint."""
     first = driver(job)
     cluster.kill(first)
     cluster.resume()
@@ -128,7 +129,7 @@ def test_the_driver_of_a_killed_worker_is_restarted(cluster, job, undisturbed):
 
 
 def test_an_abort_ends_a_driver_on_a_cluster(cluster, data, tmp_path):
-    """At its next poll; nothing of the pass is begun after it."""
+    """The driver ends at its next poll; nothing more of the pass is begun."""
     cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
     job = cluster.submit(data, tmp_path / "job", CASE, "pass", 1)
     abort_in_pass(job.location, "flat enough", cluster.folder)
@@ -142,8 +143,8 @@ def test_an_abort_ends_a_driver_on_a_cluster(cluster, data, tmp_path):
     assert tiles <= len(cluster.workers), "a task has one of these tiles"
 
 
-def test_a_job_without_its_scheduler_is_interrupted(forker, cluster, job, undisturbed):
-    """Resumed in one process, it has the same end."""
+def test_a_job_that_loses_its_scheduler_is_interrupted(forker, cluster, job, undisturbed):
+    """After a resume in one process, it ends in the same way as without the loss."""
     cluster.scheduler.kill()
     cluster.resume()
     wait_for(lambda: job.status() not in (Status.RUNNING, Status.ABORTING), "the end of the driver")

@@ -1,4 +1,4 @@
-"""Several drivers of one job: stopped beyond their lease, and many at once."""
+"""Several drivers of one job: some are frozen beyond their lease, many start at once."""
 
 import signal
 from pathlib import Path
@@ -14,7 +14,8 @@ from partirvm.jobs.store import JobStore
 
 
 def freeze(forker, store, after, things):
-    """A process that stopped itself at an action (``Halting``) after lines of history."""
+    """Return a process that stopped itself at an action (``Halting``) after a number of history
+    lines."""
     child = forker.call(carry, job=store.location, quick=True, halt=[after, things, signal.SIGSTOP])
     wait_for(lambda: child.gone or stopped(child.pid), "the stop")
     assert not child.gone, "the run ended before it was stopped"
@@ -22,7 +23,7 @@ def freeze(forker, store, after, things):
 
 
 def wake(child, gate=None):
-    """Let it continue, and another process that waits at a gate; its error is checked."""
+    """Let the process continue, and another one that waits at a gate; check its error."""
     child.kill(signal.SIGCONT)
     if gate is not None:
         gate.touch()
@@ -32,8 +33,8 @@ def wake(child, gate=None):
 
 
 @pytest.mark.slow
-def test_writes_of_a_driver_that_lost_its_lease_are_void(forker, data, undisturbed, tmp_path):
-    """It continues while another driver is working, which is not disturbed."""
+def test_writes_of_a_driver_that_lost_its_lease_are_ignored(forker, data, undisturbed, tmp_path):
+    """It continues while another driver is working, without disturbing it."""
     store = queued(data, tmp_path / "job", "incremental")
     frozen = freeze(forker, store, 2, 40)
     gate = tmp_path / "gate"
@@ -47,8 +48,8 @@ def test_writes_of_a_driver_that_lost_its_lease_are_void(forker, data, undisturb
     assert_one_round_repeated(store.events())
 
 
-def test_losing_the_lease_during_a_save_is_a_lease_error(tmp_path, monkeypatch):
-    """Another process removes what is half written; not a FileNotFoundError."""
+def test_losing_the_lease_during_a_save_raises_a_lease_error(tmp_path, monkeypatch):
+    """Another process removes the half-written files; there is no FileNotFoundError."""
     place = tmp_path / "job"
     one = JobStore.create(place, REQUEST)
     other = JobStore(place)
@@ -67,8 +68,9 @@ def test_losing_the_lease_during_a_save_is_a_lease_error(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_of_many_drivers_runs_the_job(forker, data, undisturbed, tmp_path):
-    """Of four at the same moment; the others get a LeaseError, and nothing is written twice."""
+def test_only_one_of_many_drivers_runs_the_job(forker, data, undisturbed, tmp_path):
+    """Four start at the same moment; the others raise a LeaseError, and nothing is written
+    twice."""
     store = queued(data, tmp_path / "job", "working-set")
     children = [
         forker.call(compete_once, job=store.location, folder=str(tmp_path), others=3)

@@ -1,4 +1,5 @@
-"""kill −9 of ``save_model`` at each change to a file, while it copies the rows of residuals."""
+"""kill −9 of ``save_model`` at each change to a file, while it copies the rows of local
+residuals."""
 
 import shutil
 from dataclasses import replace
@@ -14,7 +15,8 @@ from partirvm.errors import DataWarning, ExistsError, MissingDataError
 
 @pytest.fixture(scope="module")
 def referring(tmp_path_factory):
-    """The folder of a model whose residual rows are in another folder, X, and predictions."""
+    """Return the folder of a model whose residual rows are in another folder, X, and
+    predictions."""
     folder = tmp_path_factory.mktemp("referring")
     X, y = rows(700, 0)
     patch = pytest.MonkeyPatch()
@@ -31,7 +33,7 @@ def referring(tmp_path_factory):
 
 
 def loads(out):
-    """Whether a model can be loaded; otherwise it must be reported as missing."""
+    """Return True if a model can be loaded; otherwise it must be reported as missing."""
     if (out / "group.json").exists():
         load_model(out)
         return True
@@ -42,7 +44,7 @@ def loads(out):
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_save_leaves_no_model_or_a_complete_one(forker, referring, tmp_path, step):
-    """The next save replaces what was left, even if it is killed, too."""
+    """The next save replaces the remains, even if it is also killed."""
     folder, X, expected = referring
     work = {"work": "save_copy", "folder": str(tmp_path / "all"), "source": str(folder / "model")}
     changes = forker.call(crash, point=0, **work, out=str(tmp_path / "all" / "m")).end()
@@ -51,7 +53,7 @@ def test_a_killed_save_leaves_no_model_or_a_complete_one(forker, referring, tmp_
     for point in (*range(1, changes, step), changes):
         place = tmp_path / f"copy-{point}"
         out = place / "m"
-        # the second save also removes
+        # the second save also removes files
         for number in dict.fromkeys((point, max(changes - point, 1))):
             child = forker.call(crash, **{**work, "folder": str(place)}, point=number, out=str(out))
             child.wait()
@@ -73,7 +75,7 @@ def test_a_killed_save_leaves_no_model_or_a_complete_one(forker, referring, tmp_
 @pytest.mark.parametrize(
     "name", ["notes.txt", "000001", "000000", ".hidden", "cells/mine", "group.json"]
 )
-def test_a_foreign_folder_is_not_taken_for_an_unfinished_copy(referring, tmp_path, name):
+def test_a_foreign_folder_is_not_mistaken_for_an_unfinished_copy(referring, tmp_path, name):
     path = tmp_path / "m" / name
     path.parent.mkdir(parents=True)
     path.write_text("mine")

@@ -1,4 +1,4 @@
-"""kill −9 of the process of a job at random moments, and aborts during its work."""
+"""kill −9 of a job's process at random moments, and aborts during its work."""
 
 import random
 import shutil
@@ -42,8 +42,9 @@ BY_DEFAULT = {(case, 0) for case in ("working-set", "classes")}
 
 @pytest.mark.bits
 @pytest.mark.parametrize(("case", "number"), some(list(product(CASES, range(2))), BY_DEFAULT))
-def test_kills_change_no_bits(forker, data_of, undisturbed, tmp_path, case, number):
-    """Killed repeatedly and resumed at once, without waiting for leases of dead processes."""
+def test_kills_do_not_change_bits(forker, data_of, undisturbed, tmp_path, case, number):
+    """Jobs are killed repeatedly and resumed at once, without waiting for leases of dead
+    processes."""
     rng = random.Random(f"kills of {case} {number}")
     store = queued(data_of(case), tmp_path / "job", case)
     kills(forker, store, rng, KILLS[case], undisturbed[case].things)
@@ -68,8 +69,8 @@ AT_EACH = {
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", AT_EACH)
-def test_a_kill_at_every_file_operation_changes_no_bits(forker, tmp_path, kind):
-    """Model, history and reason of the resumed job are those of the undisturbed one."""
+def test_a_kill_at_every_file_operation_does_not_change_bits(forker, tmp_path, kind):
+    """Model, history and reason of the resumed job equal those of the undisturbed one."""
     work, request = AT_EACH[kind]
     small = make_data(tmp_path, 500)
     complete = queued(small, tmp_path / "whole", request)
@@ -98,7 +99,7 @@ def test_a_kill_at_every_file_operation_changes_no_bits(forker, tmp_path, kind):
     ],
 )
 def test_an_abort_ends_the_work_at_the_next_poll(forker, data_of, tmp_path, case, where, after):
-    """No tile or step is begun after it; the model of the last round is usable."""
+    """No tile or step is begun after the poll; the last round's model is usable."""
     store = queued(data_of(case), tmp_path / "job", case)
     folder = tmp_path / "held"
     folder.mkdir()
@@ -119,10 +120,10 @@ def test_an_abort_ends_the_work_at_the_next_poll(forker, data_of, tmp_path, case
 @pytest.mark.parametrize(
     "state", some(["sorting", "writing", "cells", "model", "event"], {"cells"})
 )
-def test_a_kill_around_cells_changes_no_bits(forker, data, tmp_path, monkeypatch, state):
-    """They are those of a job in memory; readers always have a model; only named files are left.
+def test_a_kill_around_cells_does_not_change_bits(forker, data, tmp_path, monkeypatch, state):
+    """They equal those of a job in memory; readers always find a model; only named files are left.
 
-    Records of 600 left-out rows and of 10 neighbours take 5.30 MB, those of all rows 5.43 MB.
+    Records of 600 left-out rows and of 10 neighbours take 5.30 MB, records of all rows 5.43 MB.
     """
     make_small(monkeypatch.setattr)
     little = 400 * 5_370_000

@@ -23,7 +23,7 @@ def old_job(place):
 
 
 def test_a_kill_leaves_the_old_job_or_the_new_one(forker, tmp_path):
-    """Or only the request of the old one, or none; the folder can be overwritten again."""
+    """There may also be only the old request, or no job; the folder can be overwritten again."""
     old_job(tmp_path / "all")
     things = forker.call(overwrite_until, job=str(tmp_path / "all"), things=0).end()
     assert things > 8

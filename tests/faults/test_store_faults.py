@@ -1,4 +1,4 @@
-"""Full disks and lost files during a job: a clear error, nothing lost, and a resume."""
+"""Full disks and lost files during a job give a clear error, lose nothing, and allow a resume."""
 
 import shutil
 
@@ -16,7 +16,7 @@ CASE = "working-set"
 
 @pytest.fixture
 def complete(undisturbed):
-    """The undisturbed job."""
+    """Return the undisturbed job."""
     return undisturbed[CASE]
 
 
@@ -28,7 +28,7 @@ def resume(forker, store):
 
 @pytest.mark.parametrize("limit", some([10, 4500], {10}))
 def test_a_full_disk_fails_a_job_that_can_be_resumed(forker, data, complete, tmp_path, limit):
-    """The error has the place, and the last model can be used."""
+    """The error names the location, and the last model can be used."""
     store = queued(data, tmp_path / "job", CASE)
     child = forker.call(carry_with_full_disk, job=store.location, after=2, limit=limit)
     error, message = child.error()
@@ -51,7 +51,7 @@ def test_a_full_disk_fails_a_job_that_can_be_resumed(forker, data, complete, tmp
 
 
 def chunk(group):
-    """A file with numbers of a Zarr group."""
+    """Return a file with numbers of a Zarr group."""
     return next(
         path
         for path in sorted(group.rglob("*"))
@@ -60,7 +60,8 @@ def chunk(group):
 
 
 def test_a_missing_chunk_of_data_interrupts_a_job(forker, data, complete, tmp_path):
-    """The error names it, the model is kept, and with the chunk the job can be resumed."""
+    """The error names the chunk, the model is kept, and the job can be resumed when the chunk is
+    back."""
     copy = tmp_path / "copy.zarr"
     shutil.copytree(data[0], copy)
     store = queued((str(copy), data[1]), tmp_path / "job", CASE)

@@ -1,4 +1,4 @@
-"""Several writers of one DATA: each row is stored once, whichever writer was killed or frozen.
+"""With several writers of one DATA, each row is stored once, whichever writer is killed or frozen.
 
 ``pytest -m slow tests/faults/test_writers.py`` kills and freezes an append at each change.
 """
@@ -19,29 +19,29 @@ from partirvm.data import ZarrSource
 from partirvm.errors import DataError
 
 OLD = 700
-"""Rows before the appends: the last tile is shared by old and new rows."""
+"""Rows before the appends; old and new rows share the last tile."""
 
 
 @pytest.fixture
 def data(tmp_path):
-    """The place of DATA of ``OLD`` rows, alone in a folder."""
+    """Return the place of DATA of ``OLD`` rows, alone in a folder."""
     (tmp_path / "data").mkdir()
     ingest(rows(OLD, 0), tmp_path / "data" / "d.zarr", tile_rows=TILE)
     return tmp_path / "data" / "d.zarr"
 
 
 def expected(*parts):
-    """The rows of (n, seed), one after another."""
+    """Return the rows of (n, seed), one after another."""
     return np.concatenate([np.column_stack(rows(n, seed)) for n, seed in parts])
 
 
 def ended(children):
-    """The name of the error of each process, or None."""
+    """Return the name of each process's error, or None."""
     return [child.result().get("error") for child in children]
 
 
 def test_two_simultaneous_appends_store_all_rows(forker, data, tmp_path):
-    """Or the second is refused by a LeaseError."""
+    """Alternatively, a LeaseError refuses the second one."""
     for number in range(3):
         before = contents(ZarrSource(data))
         seeds = (2 * number + 1, 2 * number + 2)
@@ -59,7 +59,8 @@ def test_two_simultaneous_appends_store_all_rows(forker, data, tmp_path):
 
 
 def test_a_repeated_append_is_refused(data):
-    """In any order of rows, unless ``again``; rows of the first ingest count."""
+    """Rows may be in any order, and rows of the first ingest count; ``again`` permits the
+    append."""
     X, y = rows(150, 1)
     ingest((X, y), data, append=True)
     for again in ((X, y), (X[::-1], y[::-1])):
@@ -73,7 +74,7 @@ def test_a_repeated_append_is_refused(data):
 
 
 CHANGES = 80
-"""More than an append has; cases beyond its last change are skipped."""
+"""More changes than an append makes; cases beyond its last change are skipped."""
 
 
 @pytest.mark.parametrize("number", some(range(1, CHANGES), {5, 50}))
@@ -95,8 +96,8 @@ def test_a_killed_append_leaves_old_or_new_data(forker, data, number):
 
 
 @pytest.mark.parametrize("number", some(range(1, CHANGES), {50}))
-def test_a_frozen_append_damages_no_rows_of_another(forker, data, number):
-    """Another append takes over before it continues."""
+def test_a_frozen_append_does_not_damage_rows_of_another(forker, data, number):
+    """Another append takes over before the frozen one continues."""
     child = forker.call(
         write_rows, data=str(data), seed=1, append=True, halt=[number, signal.SIGSTOP]
     )
@@ -120,7 +121,7 @@ def test_a_frozen_append_damages_no_rows_of_another(forker, data, number):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_slow_reader_sees_the_new_data(forker, data, number):
-    """Never old DATA without their appended rows."""
+    """It never sees old DATA without the appended rows."""
     ingest(rows(100, 1), data, append=True)
     child = forker.call(open_slowly, data=str(data), number=number)
     wait_for(lambda: stopped(child.pid), "the stop")

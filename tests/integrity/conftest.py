@@ -1,4 +1,4 @@
-"""DATA of the tests of integrity."""
+"""DATA for the integrity tests."""
 
 import pytest
 from written import rows
@@ -8,6 +8,6 @@ from partirvm import ingest
 
 @pytest.fixture
 def data(tmp_path):
-    """DATA of 200 rows in four tiles."""
+    """Return DATA of 200 rows in four tiles."""
     ingest(rows(0), tmp_path / "d.zarr", tile_rows=64)
     return tmp_path / "d.zarr"

@@ -1,4 +1,5 @@
-"""Hostile files, and processes that notice code, programs, connections and memory of a command."""
+"""Hostile files, and processes that detect code, programs, connections and memory used by a
+command."""
 
 import io
 import json
@@ -19,7 +20,7 @@ from partirvm.storage.codec import HEAD, read_group, write_group
 from partirvm.storage.records import read_json, to_json
 
 CODE = "canary_module:run"
-"""A function of a module that no command may import."""
+"""A function in a module that no command may import."""
 
 HUGE = [10**12, 10**18, 10**400, -1, 1e308, float("nan"), float("inf")]
 
@@ -32,7 +33,7 @@ WATCHED += "socket.connect", "pickle.find_class"
 
 
 def leaves(value, path=()):
-    """The path of each part of a JSON value; of long lists only of the first two entries."""
+    """Yield the path of each part of a JSON value; of long lists only of the first two entries."""
     if isinstance(value, dict | list):
         parts = list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:2]
         for key, part in parts:
@@ -41,7 +42,7 @@ def leaves(value, path=()):
 
 
 def forged(value, rng):
-    """A copy of which one part is missing, of another type, or huge."""
+    """Return a copy in which one part is missing, of another type, or huge."""
     value = json.loads(json.dumps(value))
     *path, last = rng.choice(sorted(leaves(value), key=str))
     part = value
@@ -72,7 +73,7 @@ def repack(group, kind, version, change):
 
 
 def forged_value(tree, arrays, rng):
-    """As ``forged``, or with an array of another shape."""
+    """Do the same as ``forged``, or give an array another shape."""
     if not arrays or rng.random() < 0.6:
         return forged(tree, rng), arrays
     k = rng.randrange(len(arrays))
@@ -91,14 +92,14 @@ def npz(path, **arrays):
 
 
 def npy(header, content=b"", version=(1, 0)):
-    """The bytes of an array file with this header."""
+    """Return the bytes of an array file with this header."""
     text = header.encode()
     size = struct.pack("<H" if version == (1, 0) else "<I", len(text))
     return b"\x93NUMPY" + bytes(version) + size + text + content
 
 
 def pickled():
-    """An array of objects whose pickle runs a program."""
+    """Return an array of objects whose pickle runs a program."""
 
     class Run:
         def __reduce__(self):
@@ -158,7 +159,7 @@ def run(words):
 
 
 def memory(field, process="self"):
-    """An entry of the status of a process, in MiB."""
+    """Return an entry of a process's status, in MiB."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1024
@@ -166,7 +167,7 @@ def memory(field, process="self"):
 
 
 def observe(context, words, case, limit, seconds):
-    """Outcome, message, forbidden actions and peak of a command in a process with limits."""
+    """Return outcome, message, forbidden actions and peak of a command in a process with limits."""
     receiver, sender = context.Pipe()
     child = context.Process(target=watched, args=(words, sender, case))
     child.start()

@@ -1,6 +1,6 @@
-"""Commands open only listed protocols and no chained addresses: an address selects no code.
+"""Commands open only listed protocols and no chained addresses: an address cannot select code.
 
-A protocol of fsspec is a class that is imported, and that may read any file or host. The tests
+An fsspec protocol is a class that is imported, and that may read any file or host. The tests
 register one whose module leaves a trace when it is imported.
 """
 
@@ -59,7 +59,7 @@ VERBS = [
 
 @pytest.fixture(scope="module")
 def canary(tmp_path_factory):
-    """The file that appears when the protocol ``canary`` is opened."""
+    """Yield the file that appears when the protocol ``canary`` is opened."""
     folder = tmp_path_factory.mktemp("canary")
     (folder / "canary_protocol.py").write_text(TRACE)
     with pytest.MonkeyPatch.context() as patch:
@@ -70,7 +70,7 @@ def canary(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """The places of a table, DATA, a job that can be resumed, and a folder for outputs."""
+    """Return the places of a table, DATA, a job that can be resumed, and a folder for outputs."""
     folder = tmp_path_factory.mktemp("made")
     X = default_rng(0).normal(size=(120, 2))
     table = np.column_stack([X, np.sin(X[:, 0])])
@@ -84,7 +84,7 @@ def places(tmp_path_factory):
 
 @pytest.mark.parametrize("verb", some(VERBS, VERBS[::2]))
 def test_commands_refuse_unlisted_protocols_and_chains(verb, places, canary, capsys):
-    """At every place where a command takes an address."""
+    """This holds wherever a command accepts an address."""
     before = open_job(places["job"]).state()
     for address in (f"canary://{places['data']}", f"file://{places['data']}::canary://x"):
         assert main(verb.format(**places).replace("@", address).split()) == 2
@@ -97,7 +97,7 @@ def test_commands_refuse_unlisted_protocols_and_chains(verb, places, canary, cap
 
 @pytest.mark.parametrize("address", some(ADDRESSES, ADDRESSES[::3]))
 def test_functions_refuse_unlisted_protocols_and_chains(address, places, canary):
-    """Wherever Python takes an address."""
+    """This holds wherever Python code accepts an address."""
     place = address.format(*[places["data"]] * 2)
     for call in (
         lambda: open_folder(place),
@@ -133,7 +133,8 @@ def forge(job, name, **changes):
     params=[(where, place) for where in ("spec.json", "events") for place in ("data", "validation")]
 )
 def elsewhere(request, places, tmp_path):
-    """A job whose spec or last event names DATA of another store, the entry, and their address."""
+    """Return a job whose spec or last event names DATA in another store, the entry, and the
+    address."""
     where, place = request.param
     job = tmp_path / "job"
     elsewhere = f"memory://{where}{place}/d.zarr"
@@ -148,7 +149,7 @@ def elsewhere(request, places, tmp_path):
 
 
 def test_a_job_that_names_another_store_needs_permission(elsewhere, capsys):
-    """Resume and update tell the address and the option."""
+    """The errors of resume and update give the address and the option."""
     job, _, address = elsewhere
     before = open_job(job).state()
     for verb in (["resume", str(job), "--max-rounds=2"], ["update", str(job)]):

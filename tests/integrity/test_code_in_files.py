@@ -1,4 +1,4 @@
-"""Models, jobs and checkpoints run functions that they name only if their reader allows it."""
+"""Models, jobs and checkpoints run the functions they name only if the reader allows it."""
 
 import sys
 from dataclasses import replace
@@ -39,7 +39,7 @@ PARTS = {
 
 @pytest.fixture
 def code(tmp_path, monkeypatch):
-    """A folder with a module that leaves a trace when it is imported."""
+    """Yield a folder with a module that leaves a trace when it is imported."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "own_code.py").write_text(MODULE)
@@ -50,14 +50,14 @@ def code(tmp_path, monkeypatch):
 
 
 def forget(code):
-    """Make the module unimported, as in a process that has not fitted it."""
+    """Remove the module from the imported ones, as in a process that has not fitted it."""
     sys.modules.pop("own_code", None)
     (code / "imported").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("part", some(PARTS, {"part of a kernel", "basis"}))
 def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
-    """Errors name the function and the flag; the fit needs none."""
+    """Errors name the function and the flag; the fit itself needs neither."""
     job = str(tmp_path / "job")
     jobs.fit(str(data), job, replace(REQUEST, **{"gamma": "learn", **PARTS[part]}))
     forget(code)
@@ -96,7 +96,7 @@ def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_pat
 def test_a_saved_estimator_is_refused_until_its_reader_allows_code(
     parameter, fitted, code, tmp_path
 ):
-    """Also if only its parameters name a function."""
+    """This also holds if only its parameters name a function."""
     rng = default_rng(0)
     X = rng.normal(size=(100, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=100)
@@ -115,8 +115,8 @@ def test_a_saved_estimator_is_refused_until_its_reader_allows_code(
     assert (code / "imported").exists()
 
 
-def test_code_that_was_inserted_into_a_job_is_refused(code, data, tmp_path):
-    """Into its spec, the changes of a resume, or a checkpoint."""
+def test_code_inserted_into_a_job_is_refused(code, data, tmp_path):
+    """It is inserted into the spec, the changes of a resume, or a checkpoint."""
     job = tmp_path / "job"
     jobs.fit(str(data), str(job), REQUEST)
     folder = Folder(str(job), job)

@@ -1,4 +1,5 @@
-"""Random damage to models, DATA and jobs gives a named error, or the bits of the intact folder.
+"""Random damage to models, DATA and jobs gives a named error, or the same bits as the intact
+folder.
 
     python -m pytest -m slow tests/integrity/test_damage.py     # 300 damages
 
@@ -26,11 +27,11 @@ REQUEST = Request(
 )
 
 LIMIT = 120
-"""Seconds of one case."""
+"""Time limit of one case in seconds."""
 
 
 def rows(n, seed):
-    """Inputs (n, 3), the last a code of three, targets (n,) and weights (n,)."""
+    """Return inputs (n, 3), the last a code of three, targets (n,) and weights (n,)."""
     rng = default_rng(seed)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     return X, np.sin(2 * X[:, 0]) + X[:, 2] + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
@@ -45,7 +46,7 @@ def flip(path, rng):
 
 
 def cut(path, rng):
-    """Keep the beginning."""
+    """Keep only the beginning."""
     content = path.read_bytes()
     path.write_bytes(content[: rng.randrange(len(content))] if content else b"")
 
@@ -56,7 +57,7 @@ def delete(path, rng):
 
 
 def swap(path, rng):
-    """Exchange two files of the same name or the same folder."""
+    """Exchange two files with the same name or in the same folder."""
     root = next(folder for folder in path.parents if folder.parent.name == "case")
     alike = (
         other for other in files(root) if (other.name == path.name) | (other.parent == path.parent)
@@ -81,7 +82,7 @@ DAMAGES = (flip, cut, delete, swap, add)
 
 
 def of_model(place):
-    """Predictions and attributes of a stored classifier."""
+    """Return predictions and attributes of a stored classifier."""
     model = load_model(place)
     X = rows(50, 9)[0]
     attributes = (
@@ -94,7 +95,7 @@ def of_model(place):
 
 
 def of_data(place):
-    """All that a fit may read: every array and all attributes."""
+    """Return everything that a fit may read: every array and all attributes."""
     source = ZarrSource(place)
     source.verify()
     tiles = [source.tile(number) for number in range(source.n_tiles)]
@@ -105,7 +106,7 @@ def of_data(place):
 
 
 def of_job(place):
-    """The status, the history, the scores of the model, and its digest."""
+    """Return the status, the history, the scores of the model, and its digest."""
     state = JobStore(place).state()
     lines = [{key: value for key, value in line.items() if key != "time"} for line in state.history]
     scores = predict.evaluate(str(place), str(place.with_name("train.zarr")))
@@ -113,7 +114,7 @@ def of_job(place):
 
 
 def of_resumed(place):
-    """The digest of the model after a resume."""
+    """Return the digest of the model after a resume."""
     attempt = jobs.Job(str(place)).requeue(max_rounds=3).attempt
     return jobs.run_job(str(place), attempt=attempt, patience=0.0).model.digest()
 
@@ -123,7 +124,8 @@ READERS = {"classifier": (of_model,), "train.zarr": (of_data,), "job": (of_job, 
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """A folder whose parts are damaged and restored; ``intact`` next to it is not changed."""
+    """Return a folder whose parts are damaged and restored; ``intact`` next to it is not
+    changed."""
     top = tmp_path_factory.mktemp("damage")
     folder = top / "case"
     folder.mkdir()
@@ -143,7 +145,7 @@ def case(tmp_path_factory):
 
 
 def files(place):
-    """All files below a folder."""
+    """Return all files below a folder."""
     return sorted(path for path in Path(place).rglob("*") if path.is_file())
 
 
@@ -154,7 +156,7 @@ def restore(case):
 
 
 def outcome_of(act, expected):
-    """The outcome of a reader; only "same bits" and "named error" are allowed."""
+    """Return the outcome of a reader; only "same bits" and "named error" are allowed."""
     outcome = ["hang"]
 
     def run():
@@ -173,7 +175,7 @@ def outcome_of(act, expected):
 
 
 def check(case, count, seed):
-    """Damage one file at a time, and read it by all readers."""
+    """Damage one file at a time, and read it with all readers."""
     rng = random.Random(seed)
     outcomes = set()
     wrong = []
@@ -203,12 +205,12 @@ def check(case, count, seed):
     assert "named error" in outcomes
 
 
-def test_damage_is_a_named_error_or_changes_no_bits(case):
+def test_damage_gives_a_named_error_or_the_same_bits(case):
     check(case, 15, 15)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(16, 19))
-def test_many_damages_are_named_errors_or_change_no_bits(seed, case):
+def test_many_damages_give_named_errors_or_the_same_bits(seed, case):
     check(case, 100, seed)

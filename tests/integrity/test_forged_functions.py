@@ -1,7 +1,7 @@
-"""Functions that a file names are not called until they are allowed, whichever library reads it.
+"""Functions named in a file are not called until they are allowed, whichever library reads it.
 
-Fields of our objects are forged before they are written: the function leaves a trace when its
-module is imported.
+Fields of partirvm's objects are forged before they are written; the function leaves a trace when
+its module is imported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OF_BASIS = "forged_code:basis"
 
 @pytest.fixture
 def trace(tmp_path, monkeypatch):
-    """The file that appears when the module of the functions is imported."""
+    """Yield the file that appears when the functions' module is imported."""
     folder = tmp_path / "code"
     folder.mkdir()
     (folder / "forged_code.py").write_text(MODULE)
@@ -90,13 +90,13 @@ def with_parameters(model, **parameters):
 
 
 def shadowed(model, name, value):
-    """Put an attribute that is no field into the state of the design."""
+    """Put an attribute that is not a field into the state of the design."""
     model.model_.design.__dict__[name] = value
     return model
 
 
 def spline_with(function):
-    """A kernel with an attribute of the name of a function of its class."""
+    """Return a kernel with an instance attribute ``function``, which shadows one of its class."""
     kernel = LinearSpline()
     kernel.__dict__["function"] = function
     return kernel
@@ -155,7 +155,7 @@ def by_load_model(model, place):
 
 
 def by_mlflow(model, place):
-    """What MLflow calls to load the files of ``log_model``."""
+    """Save a model, and load its files as MLflow does."""
     from partirvm.integrations.mlflow import _load_pyfunc
 
     save_model(model, place)
@@ -163,7 +163,7 @@ def by_mlflow(model, place):
 
 
 def by_mlflow_runs(model, place):
-    """What MLflow logs to a tracking store of files, and loads from it."""
+    """Log an estimator to a file-based tracking store with MLflow, and load it from there."""
     mlflow = pytest.importorskip("mlflow")
     from partirvm.integrations.mlflow import log_model
 
@@ -192,7 +192,7 @@ QUICK += [("load_model", "kernel"), ("mlflow", "noise"), ("pickle", "parameter v
 
 
 def use(model):
-    """Whatever a user does with a model; errors of partirvm are expected."""
+    """Use a model as a user would; errors from partirvm are expected."""
     uses = [
         lambda: model.predict(X),
         lambda: model.predict(X, return_std=True),
@@ -223,8 +223,8 @@ def test_a_forged_function_is_not_called(reader, forgery, trace, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_objects_that_skops_constructs_are_not_permitted(trace):
-    """It calls constructors with arguments of a file."""
+def test_objects_constructed_by_skops_are_not_permitted(trace):
+    """skops calls constructors with arguments from a file."""
     skops = pytest.importorskip("skops.io")
 
     class Forged(FunctionKernel):
@@ -256,7 +256,7 @@ def test_the_error_names_the_function_and_the_permission(trace, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("reader", some(READERS, {"skops", "load_model"}))
 def test_allowed_functions_are_called(reader, trace, tmp_path):
-    """After ``allow_functions``, whichever library reads the estimator."""
+    """They are called after ``allow_functions``, whichever library reads the estimator."""
     model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
     permission._called.clear()
     allow_functions(NAME)
@@ -281,7 +281,7 @@ def radial(A, B):
     "kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))]
 )
 def test_copies_and_searches_keep_permission(kernel, trace):
-    """Copies in this process, and a search in two worker processes."""
+    """These are copies in this process, and a search in two worker processes."""
     model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
     expected = clone(model).fit(X, Y).predict(X)
     for copied in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
@@ -295,7 +295,7 @@ def test_copies_and_searches_keep_permission(kernel, trace):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_callables_and_names_in_a_grid_reach_workers(trace):
+def test_callables_and_names_in_a_grid_reach_the_workers(trace):
     grid = {"kernel": [NAME, FunctionKernel(NAME), radial, "gaussian"]}
     search = GridSearchCV(
         RVMRegressor(max_rounds=1, random_state=0), grid, cv=2, n_jobs=2, error_score="raise"
@@ -309,7 +309,7 @@ def test_callables_and_names_in_a_grid_reach_workers(trace):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_pickle_of_a_callable_works(tmp_path, trace):
+def test_a_pickle_with_a_callable_works(tmp_path, trace):
     """The callable is part of the pickle, which runs code anyway."""
     model = RVMRegressor(kernel=radial, max_rounds=1, random_state=0).fit(X, Y)
     for reader in (by_joblib, by_pickle):
@@ -320,7 +320,7 @@ def test_a_pickle_of_a_callable_works(tmp_path, trace):
 
 @pytest.mark.slow
 def test_another_program_needs_permission(tmp_path, trace):
-    """It opens a pickle, and is no worker of this process."""
+    """The program opens a pickle, and is not a worker of this process."""
     joblib.dump(RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y), tmp_path / "m")
     allowed = "import partirvm; partirvm.allow_functions('forged_code:kernel');"
     for before, status in (("", 1), (allowed, 0)):

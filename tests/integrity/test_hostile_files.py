@@ -1,9 +1,9 @@
-"""Forged files with valid checksums: no code runs, memory is limited, every error is named.
+"""For forged files with valid checksums, no code runs, memory is limited, and every error is named.
 
-Each case is a file or folder and one command, which runs in a process that notices imports of a
-canary, programs, connections, pickles and its peak memory. 150 cases are
+Each case is a file or folder and one command; its process detects imports of a canary, programs,
+connections, pickles and peak memory. To run 150 cases:
 
-    python -m pytest -m slow tests/integrity/test_hostile_files_do_no_harm.py
+    python -m pytest -m slow tests/integrity/test_hostile_files.py
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ from partirvm.options import Request
 from tests.integrity import hostile as h
 
 LIMIT, SECONDS = 512, 90
-"""MiB of a process above those of its start, and seconds of a case."""
+"""MiB of a process in addition to those at its start, and seconds of a case."""
 
 READ = ["status job", "report job out.html", "evaluate job d.zarr", "predict job d.zarr out.csv"]
 READ += ["load job", "jobs ."]
@@ -34,7 +34,8 @@ KINDS = {}
 
 
 def kind(count):
-    """Register a function from a folder, a generator and a number to the words of a command."""
+    """Return a decorator that registers a function from folder, generator and number to a
+    command."""
 
     def add(make):
         KINDS[make.__name__] = (make, count)
@@ -45,7 +46,7 @@ def kind(count):
 
 @kind(40)
 def objects_of_a_job(case, rng, number):
-    """A spec, event, claim or head of a group with a missing, wrong or huge field."""
+    """Forge a field of a spec, event, claim or group head: it is missing, wrong or huge."""
     groups = "models/*/group.json", "checkpoints/*/group.json"
     names = "spec.json", "events/*.json", "events/*.json", "lease/*.json", *groups
     path = rng.choice(sorted((case / "job").glob(names[number % len(names)])))
@@ -55,7 +56,7 @@ def objects_of_a_job(case, rng, number):
 
 @kind(35)
 def models(case, rng, number):
-    """The head or the value of a model, an estimator, or one of several targets."""
+    """Forge the head or the value of a model, an estimator, or one with several targets."""
     groups = [case / name for name in ("model", "classes", "targets")]
     group = (*groups, *(case / "job/models").glob("*-000001"))[number % 4]
     if number % 3:
@@ -69,7 +70,7 @@ def models(case, rng, number):
 
 @kind(25)
 def checkpoints(case, rng, number):
-    """The value of a checkpoint."""
+    """Forge the value of a checkpoint."""
     groups = sorted(path for path in (case / "job" / "checkpoints").iterdir() if path.is_dir())
     group = groups[number % len(groups)]
     for other in (case / "job" / "checkpoints").iterdir():
@@ -81,7 +82,7 @@ def checkpoints(case, rng, number):
 
 @kind(25)
 def data(case, rng, number):
-    """The attributes of DATA."""
+    """Forge the attributes of DATA."""
     (group,) = (case / "d.zarr").glob("rows-*/attributes")
     h.repack(
         group, zarr_source.KIND, zarr_source.FORMAT, lambda *value: h.forged_value(*value, rng)
@@ -100,7 +101,7 @@ RAW = [
 
 @kind(16)
 def metadata(case, rng, number):
-    """The head of anything, or another kind of file."""
+    """Forge the head of any object, or replace it by another kind of file."""
     place, words = (
         ("model/group.json", "load model"),
         ("d.zarr/versions/000001.json", ON_DATA[0]),
@@ -132,7 +133,7 @@ HEADERS = [
 
 @kind(12)
 def archives(case, rng, number):
-    """Archives with objects, with wrong headers, and compressed 1,000 to 1."""
+    """Forge archives with objects, with wrong headers, and compressed 1,000 to 1."""
     if number < len(HEADERS):
         members = {
             "X": h.npy(HEADERS[number], b"\0" * 4096),
@@ -158,7 +159,7 @@ QUICK["archives"] = (4,)
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
-    """A folder with a table, DATA, a job that can be resumed, and three estimators."""
+    """Return a folder with a table, DATA, a job that can be resumed, and three estimators."""
     folder = tmp_path_factory.mktemp("made")
     rng = default_rng(0)
     X = rng.normal(size=(120, 2))
@@ -176,7 +177,7 @@ def originals(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def context():
-    """Processes that are forked from one that has imported the package."""
+    """Return the context for processes forked from one that has imported the package."""
     forkserver = multiprocessing.get_context("forkserver")
     forkserver.set_forkserver_preload(
         ["partirvm.cli", "partirvm.estimators", "tests.integrity.hostile"]
@@ -185,7 +186,7 @@ def context():
 
 
 def failures(cases, originals, context, folder):
-    """The cases that break the promise; a command with a memory limit may take it."""
+    """Return the cases that fail; a command with a memory limit may use all of it."""
     failed = []
     for name, number in cases:
         case = folder / f"{name}-{number}"
@@ -200,7 +201,7 @@ def failures(cases, originals, context, folder):
     return failed
 
 
-def test_quick_hostile_files_do_no_harm(originals, context, tmp_path):
+def test_selected_hostile_files_are_harmless(originals, context, tmp_path):
     cases = [(name, number) for name, numbers in QUICK.items() for number in numbers]
     assert failures(cases, originals, context, tmp_path) == []
 
@@ -208,6 +209,6 @@ def test_quick_hostile_files_do_no_harm(originals, context, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", KINDS)
-def test_hostile_files_do_no_harm(name, originals, context, tmp_path):
+def test_hostile_files_are_harmless(name, originals, context, tmp_path):
     cases = [(name, number) for number in range(KINDS[name][1])]
     assert failures(cases, originals, context, tmp_path) == []

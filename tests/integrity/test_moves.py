@@ -1,4 +1,4 @@
-"""Moved or older files, and chunks with wrong sizes, are named errors, never other numbers."""
+"""Moved or older files, and chunks with wrong sizes, give named errors, never other numbers."""
 
 import shutil
 import struct
@@ -20,7 +20,8 @@ from partirvm.jobs.store import JobStore
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """The folders of two jobs on the same DATA with different kernels, which no test changes."""
+    """Return the folders of two jobs on the same DATA with different kernels, which no test
+    changes."""
     top = tmp_path_factory.mktemp("jobs")
     ingest(rows(0), top / "d.zarr", tile_rows=64)
     for name, gamma in (("job", 0.5), ("other", 2.0)):
@@ -35,8 +36,8 @@ def both(tmp_path_factory):
         {("swapped", "X"), ("of other DATA", "row")},
     ),
 )
-def test_moved_tiles_are_noticed(how, array, data, tmp_path, capsys):
-    """By every read of the tile and by --verify; other tiles can be read."""
+def test_moved_tiles_are_detected(how, array, data, tmp_path, capsys):
+    """Every read of the tile and --verify detect the move; other tiles can be read."""
     chunks = [
         rows_in(data) / array / "c" / name
         for name in (("0/0", "1/0") if array == "X" else ("0", "1"))
@@ -65,7 +66,7 @@ def test_moved_tiles_are_noticed(how, array, data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("array", some(["X", "row"], {"X"}))
-def test_an_append_does_not_confirm_a_moved_tile(array, data):
+def test_an_append_does_not_accept_a_moved_tile(array, data):
     """The last tile, which is not full, must have its old checksum."""
     names = ("0/0", "3/0") if array == "X" else ("0", "3")
     shutil.copy(*(rows_in(data) / array / "c" / name for name in names))
@@ -74,7 +75,7 @@ def test_an_append_does_not_confirm_a_moved_tile(array, data):
 
 
 @pytest.mark.parametrize("series", some(["models", "checkpoints"], {"models"}))
-def test_swapped_models_and_checkpoints_are_noticed(series, both, tmp_path):
+def test_swapped_models_and_checkpoints_are_detected(series, both, tmp_path):
     job = shutil.copytree(both[0], tmp_path / "job")
     names = sorted(path.name for path in (job / series).iterdir())[-2:]
     swap(*(job / series / name for name in names))
@@ -93,8 +94,8 @@ def test_swapped_models_and_checkpoints_are_noticed(series, both, tmp_path):
         {("parts", "models"), ("folder", "checkpoints"), ("series", "checkpoints")},
     ),
 )
-def test_models_and_checkpoints_of_another_job_are_noticed(how, series, both, tmp_path):
-    """With or without their heads."""
+def test_models_and_checkpoints_of_another_job_are_detected(how, series, both, tmp_path):
+    """They are moved with or without their heads."""
     job = tmp_path / "job"
     other = both[1]
     shutil.copytree(both[0], job)
@@ -119,8 +120,8 @@ def test_models_and_checkpoints_of_another_job_are_noticed(how, series, both, tm
 
 
 @pytest.mark.parametrize("field", some([4, 8], {4}))
-def test_the_header_of_a_chunk_is_not_believed(field, data):
-    """It has another size or other blocks, and a valid checksum."""
+def test_the_header_of_a_chunk_is_not_trusted(field, data):
+    """It declares another size or other blocks, with a valid checksum."""
     path = rows_in(data) / "X" / "c" / "1" / "0"
     content = bytearray(path.read_bytes()[:-4])
     struct.pack_into("<I", content, field, 1 << 30)
@@ -135,7 +136,7 @@ def test_the_header_of_a_chunk_is_not_believed(field, data):
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    """DATA that were appended to twice, the second time for an update; and other DATA."""
+    """Return DATA that was appended to twice, the second time for an update, and other DATA."""
     tops = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
     for number, top in enumerate(tops):
         for k, n in enumerate((150, 20, 20)):
@@ -149,7 +150,7 @@ def intact(tmp_path_factory):
 
 @pytest.fixture
 def top(intact, tmp_path):
-    """A copy to change."""
+    """Return a copy to change."""
     return shutil.copytree(intact[0], tmp_path / "top")
 
 
@@ -157,7 +158,7 @@ def top(intact, tmp_path):
     "how", ["swapped", "of other DATA", "older attributes", "pointer of other DATA"]
 )
 def test_a_moved_append_is_refused(how, top, intact):
-    """It is an error, and is not ignored."""
+    """It raises an error and is not ignored."""
     data = top / "d.zarr"
     other = intact[1] / "d.zarr"
     last = rows_in(data)
@@ -176,8 +177,8 @@ def test_a_moved_append_is_refused(how, top, intact):
 
 
 @pytest.mark.timeout(30)
-def test_a_missing_event_is_an_error_of_a_resume(top):
-    """The next holder does not try forever."""
+def test_a_missing_event_is_an_error_on_resume(top):
+    """The next holder does not keep trying forever."""
     path = top / "job" / "events" / "000002.json"
     path.unlink()
     with pytest.raises(MissingDataError, match=r"events/000002\.json is missing"):

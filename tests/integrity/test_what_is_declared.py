@@ -1,4 +1,4 @@
-"""Declarations of files are checked before they are used: shapes, moments, events, pointers."""
+"""Declarations in files are checked before they are used: shapes, moments, events, pointers."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ from partirvm.types import Columns
 
 @pytest.fixture
 def job(data, tmp_path):
-    """A finished job of two rounds."""
+    """Return a finished job of two rounds."""
     jobs.fit(str(data), str(tmp_path / "job"), replace(REQUEST, max_rounds=2))
     return tmp_path / "job"
 
@@ -53,15 +53,16 @@ def write_attributes(data, attributes):
     ids=str,
 )
 def test_contradictory_attributes_are_refused(change, data):
-    """Also with valid checksums."""
+    """This holds even with valid checksums."""
     write_attributes(data, replace(zarr_source.open_data(str(data))[1], **change))
     with pytest.raises(FormatError, match="contradict each other"):
         ZarrSource(data)
 
 
 @pytest.mark.parametrize("change", ["moments", "features"])
-def test_changed_attributes_are_changed_data(change, data, job):
-    """Consistent ones that the job did not begin with: other names, or another mean."""
+def test_changed_attributes_count_as_changed_data(change, data, job):
+    """They are consistent, but differ from those at the job's start: other names, or another
+    mean."""
     attributes = zarr_source.open_data(str(data))[1]
     inputs = replace(attributes.moments.inputs, mean=attributes.moments.inputs.mean + 0.5)
     moments = replace(attributes.moments, inputs=inputs)
@@ -72,7 +73,7 @@ def test_changed_attributes_are_changed_data(change, data, job):
         open_job(job).requeue(max_rounds=3)
 
 
-def test_metadata_of_an_array_are_not_believed(data):
+def test_array_metadata_are_not_trusted(data):
     """Neither readers nor an append allocate the terabytes that they declare."""
     before = ZarrSource(data).tile(1).X
     edit(rows_in(data) / "X" / "zarr.json", lambda about: about["shape"].__setitem__(-1, 10**12))
@@ -95,8 +96,8 @@ def test_metadata_of_an_array_are_not_believed(data):
         ([9], "|O"),
     ],
 )
-def test_a_shape_with_a_valid_checksum_is_not_believed(shape, dtype, tmp_path):
-    """Only the stored parts tell how large an array is."""
+def test_a_shape_with_a_valid_checksum_is_not_trusted(shape, dtype, tmp_path):
+    """Only the stored parts determine the size of an array."""
     save_checkpoint({"big": np.zeros(20_000)}, str(tmp_path / "m"))
     part = tmp_path / "m" / "000000"
     header = json.dumps([dtype, shape, "C"], separators=(",", ":")).encode()
@@ -115,7 +116,7 @@ def test_a_shape_with_a_valid_checksum_is_not_believed(shape, dtype, tmp_path):
 
 @pytest.mark.slow
 def test_a_checkpoint_with_a_missing_or_wrong_field_is_refused(job):
-    """By its decoder or by ``attached``, with valid checksums."""
+    """The decoder or ``attached`` refuses it, although checksums are valid."""
     spec = JobStore(job).restore().spec
     reader = checkpoint.codec()
     tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)
@@ -126,7 +127,7 @@ def test_a_checkpoint_with_a_missing_or_wrong_field_is_refused(job):
             for node["fields"] in (without, {**values, field: [[]]}):
                 try:
                     decoded = reader.decode(tree, arrays)
-                except Exception:  # readers name the place of any error
+                except Exception:  # readers name the location of any error
                     continue
                 with suppress(PartirvmError):
                     attached(decoded.state, spec.problem, spec.options)
@@ -134,7 +135,7 @@ def test_a_checkpoint_with_a_missing_or_wrong_field_is_refused(job):
 
 
 def objects_of(tree):
-    """Yield the dataclasses of encoded JSON."""
+    """Yield the dataclasses in encoded JSON."""
     if isinstance(tree, dict) and "object" in tree:
         yield tree
     for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():

@@ -1,4 +1,4 @@
-"""Rows that these tests write, and changes to stored files."""
+"""Rows that the integrity tests write, and changes to stored files."""
 
 import json
 
@@ -12,14 +12,14 @@ REQUEST = Request(gamma=0.5, strategy="working-set", partition_size=10, max_roun
 
 
 def rows(seed, n=200):
-    """X (n, 2), y (n,) and weights (n,)."""
+    """Return X (n, 2), y (n,) and weights (n,)."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n), rng.uniform(0.5, 2.0, n)
 
 
 def rows_in(data, which=-1):
-    """The group of rows of DATA that was written last, or an earlier one."""
+    """Return the group of rows of DATA that was written last, or an earlier one."""
     return sorted(data.glob("rows-*"), key=lambda path: path.stat().st_mtime_ns)[which]
 
 

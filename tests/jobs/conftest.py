@@ -1,4 +1,4 @@
-"""Makes the simulator of strategies importable."""
+"""Makes the strategy simulator importable."""
 
 import sys
 from pathlib import Path

@@ -25,7 +25,7 @@ def say(*words):
 
 @contextmanager
 def running(code, *arguments):
-    """A Python process, killed at the end."""
+    """Run a Python process, and kill it at the end."""
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", HEAD + code, *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -16,7 +16,7 @@ QUICK = 0.1, 1.5
 
 
 def model(seed=0, m=3):
-    """A model of random numbers, whose covariance is below the prior one, the unit matrix."""
+    """Return a model of random numbers, with a covariance below the prior one, the unit matrix."""
     rng = default_rng(seed)
     scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.5,)), scaling, rng.normal(size=(m, 2)), np.arange(m), bias=False)
@@ -27,7 +27,7 @@ def model(seed=0, m=3):
 
 
 def written(place, spec=None):
-    """The store of a new job, which this process may write."""
+    """Return the store of a new job, which this process may write."""
     store = JobStore.create(place, spec or REQUEST)
     store.acquire()
     return store

@@ -1,4 +1,4 @@
-"""Whether two values are the same to the bit: types, bits, order of memory, shared arrays."""
+"""Bitwise comparison of two values: types, bits, memory order, shared arrays."""
 
 import struct
 import tempfile
@@ -10,7 +10,7 @@ from partirvm.jobs.checkpoint import attached, load_checkpoint, save_checkpoint
 
 
 def reread(checkpoint, problem, options):
-    """The checkpoint of this fit as it is read from a file, which has no class codes."""
+    """Return this fit's checkpoint as it is read from a file, which has no class codes."""
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(checkpoint, f"{folder}/c")
         return attached(load_checkpoint(f"{folder}/c"), problem, options)

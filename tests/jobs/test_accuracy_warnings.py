@@ -1,4 +1,4 @@
-"""Warnings of a finished fit that boosted trees predict better."""
+"""A finished fit warns if boosted trees predict better."""
 
 import json
 import warnings
@@ -18,7 +18,8 @@ from partirvm.options import Request
 
 
 def steps(n=1500, seed=0):
-    """A product of signs of five inputs: trees fit it, smooth kernels with few vectors do not."""
+    """Return a product of signs of five inputs, which trees fit and smooth kernels with few vectors
+    do not."""
     rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 5))
     return X, np.sign(X[:, 0]) * np.sign(X[:, 1] - 0.2) + np.sign(X[:, 2]) + 0.05 * rng.normal(
@@ -33,7 +34,7 @@ def smooth(n=1500, seed=0):
 
 
 def fit_with_warnings(X, y, **options):
-    """The accuracy warnings of a fit with few vectors, and its model."""
+    """Return the accuracy warnings of a fit with few vectors, and its model."""
     few = {"kernel": "gaussian", "gamma": "learn-shared", "max_rounds": 2, "random_state": 0}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -42,13 +43,13 @@ def fit_with_warnings(X, y, **options):
 
 
 def accuracy_warnings(caught):
-    """The messages of those of ``caught`` that are about accuracy."""
+    """Return the messages in ``caught`` that are about accuracy."""
     return [str(entry.message) for entry in caught if entry.category is AccuracyWarning]
 
 
 @pytest.mark.slow
-def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
-    """The model is saved before, and its history has no comparison."""
+def test_a_comparison_that_cannot_read_its_rows_does_not_fail_the_fit(monkeypatch):
+    """The model has already been saved, and its history has no comparison."""
 
     def unreadable(*arguments):
         raise StorageError("the rows cannot be read")
@@ -60,8 +61,8 @@ def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
     assert "reference" not in model.history_[-1]
 
 
-def test_a_smooth_function_causes_no_warning():
-    """The error in the history is that on new rows, within chance."""
+def test_a_smooth_function_gives_no_warning():
+    """The error in the history equals that on new rows, within chance."""
     messages, model = fit_with_warnings(*smooth())
     assert messages == []
     X, y = smooth(4000, seed=1)
@@ -81,14 +82,14 @@ def test_a_smooth_function_causes_no_warning():
         [(999, {}), (1500, {"gamma": 1.0})],
     ),
 )
-def test_few_rows_given_kernels_and_little_memory_are_not_compared(rows, options):
+def test_few_rows_given_kernels_and_low_memory_are_not_compared(rows, options):
     _, model = fit_with_warnings(*smooth(rows), **options)
     assert "reference" not in model.history_[-1]
 
 
 @pytest.mark.parametrize("clear", [True, False])
-def test_classes_are_compared_by_their_log_loss(clear):
-    """Trees find a chessboard in two of five inputs, which smooth kernels do not, and a plane."""
+def test_classes_are_compared_by_log_loss(clear):
+    """Trees fit a chessboard in two of five inputs, which smooth kernels do not, and a plane."""
     X, _ = steps()
     labels = (
         np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0
@@ -110,7 +111,7 @@ def test_classes_are_compared_by_their_log_loss(clear):
 
 @pytest.mark.slow
 def test_the_accuracy_warning_is_in_advice_page_and_history(tmp_path, monkeypatch):
-    """With both errors and advice; the comparison in the history is plain JSON."""
+    """It has both errors and advice; the comparison in the history is plain JSON."""
     X, y = steps()
     ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
     options = {"kernel": "gaussian", "gamma": "learn-shared", "max_rounds": 2}
@@ -141,7 +142,7 @@ def test_a_last_fit_that_is_worse_than_a_round_names_the_best_round(key):
 
 
 @pytest.mark.slow
-def test_the_comparison_has_row_weights_and_units_of_the_target():
+def test_the_comparison_uses_row_weights_and_units_of_the_target():
     """Rows of zero weight are ignored."""
     X, y = smooth(3000)
     w = np.tile([1.0, 0.0], 1500)
@@ -153,7 +154,7 @@ def test_the_comparison_has_row_weights_and_units_of_the_target():
 
 
 def errors(scale, n=1000, seed=0, **outliers):
-    """Normal errors, some replaced by (rows, value) pairs."""
+    """Return normal errors, some of which (rows, value) pairs replace."""
     values = scale * default_rng(seed).normal(size=n)
     for rows, value in outliers.values():
         values[rows] = value
@@ -187,8 +188,8 @@ WIDER = TAILS[0] * np.where(np.arange(1000) % 2, 1.5, 1.0)
         "no errors",
     ],
 )
-def test_a_rival_is_better_by_a_tenth_and_significantly(ours, other, better):
-    """Not by one row or by a few far ones."""
+def test_a_rival_must_be_better_by_a_tenth_and_significantly(ours, other, better):
+    """One row or a few outliers are not enough."""
     if ours is LUCK or ours is TAILS[0]:
         assert np.sqrt(np.mean(ours**2) / np.mean(other**2)) > 1.15, (
             "by the mean of all rows it is better"
@@ -199,7 +200,7 @@ def test_a_rival_is_better_by_a_tenth_and_significantly(ours, other, better):
 
 @pytest.mark.slow
 def test_a_kernel_that_cannot_fit_is_reported():
-    """A checkerboard of steps; the warning has the numbers of rows of the search."""
+    """The target is a checkerboard of steps; the warning gives the search's numbers of rows."""
     rng = default_rng((2000, 0))
     X = rng.uniform(-3, 3, (2000, 4))
     y = np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])) + 0.2 * rng.normal(size=2000)
@@ -209,7 +210,7 @@ def test_a_kernel_that_cannot_fit_is_reported():
         RVMRegressor(random_state=0).fit(X, y)
 
 
-def test_a_remark_on_a_lost_kernel_needs_a_clear_difference():
+def test_a_warning_about_a_lost_kernel_needs_a_clear_difference():
     judgement = {
         "rows": 500,
         "error": 0.45,

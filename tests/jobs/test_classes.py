@@ -1,4 +1,4 @@
-"""Predictions of models of classes: every type of label, in every kind of output."""
+"""Predictions of classification models: every type of label, in every kind of output."""
 
 import numpy as np
 import pyarrow.csv
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors
 
 
 def table(classes, seed=0):
-    """Inputs (N, 2) and labels (N,) of all classes."""
+    """Return inputs (N, 2) and labels (N,) of all classes."""
     rng = default_rng(seed)
     codes = rng.integers(len(classes), size=N)
     return rng.normal(size=(N, 2)) + codes[:, None], np.array(classes)[codes]
 
 
 def fitted(folder, kind):
-    """The inputs and the model of a job whose labels have this type."""
+    """Return the inputs and the model of a job whose labels have this type."""
     X, y = table(TYPES[kind])
     ingest((X, y), folder / "d.zarr", classes=True, shuffle=5, tile_rows=TILE)
     request = Request(gamma=0.3, partition_size=30, max_rounds=1, reference="none")
@@ -41,7 +41,7 @@ def fitted(folder, kind):
 
 
 def columns_of(path):
-    """Columns of an output by their names."""
+    """Return the columns of an output by name."""
     if path.suffix == ".zarr":
         group = zarr.open_group(path, mode="r")
         return {
@@ -60,8 +60,9 @@ def columns_of(path):
         ("text", ".zarr"),
     ],
 )
-def test_outputs_have_labels_and_probabilities_of_every_row(tmp_path, kind, ending):
-    """In the order of the table; labels have their type, columns the order of the classes."""
+def test_outputs_contain_labels_and_probabilities_of_every_row(tmp_path, kind, ending):
+    """Rows are in the order of the table; labels keep their type, columns the order of the
+    classes."""
     X, model = fitted(tmp_path, kind)
     out = tmp_path / f"out{ending}"
     places = [str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out)]

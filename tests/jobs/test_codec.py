@@ -1,4 +1,4 @@
-"""Values as JSON and arrays, and checkpoints in files, come back to the bit; others are refused."""
+"""Values as JSON and arrays, and checkpoints in files, survive to the bit; others are refused."""
 
 import json
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from partirvm.storage.codec import Codec, write_group
 
 
 class Colour(Enum):
-    """An enum whose values are no JSON."""
+    """An enum whose values are not JSON."""
 
     RED = (1, 2)
     BLUE = object()
@@ -30,20 +30,20 @@ class Colour(Enum):
 
 @dataclass(frozen=True)
 class Leaf:
-    """Holds anything."""
+    """A dataclass whose field holds anything."""
 
     value: object
     other: object = None
 
     @cached_property
     def costly(self):
-        """Computed, not stored."""
+        """Return a value that is computed, not stored."""
         return object()
 
 
 @dataclass(frozen=True)
 class Branch(Leaf):
-    """A subclass with one more field."""
+    """A subclass with an additional field."""
 
     leaves: tuple = ()
 
@@ -77,7 +77,7 @@ hashable = (
 
 
 def nested(children):
-    """Containers and dataclasses of these values."""
+    """Draw containers and dataclasses of these values."""
     lists = st.lists(children, max_size=4)
     return (
         lists
@@ -93,15 +93,15 @@ values = st.recursive(leaves, nested, max_leaves=12)
 
 
 @given(values)
-def test_decoded_values_are_the_same_to_the_bit(value):
-    """Types, bits, order of memory and shared arrays, through JSON."""
+def test_decoded_values_are_bit_identical(value):
+    """Types, bits, memory order and shared arrays survive JSON."""
     tree, stored = CODEC.encode(value)
     text = json.dumps(tree)
     assert_same(value, CODEC.decode(json.loads(text), stored))
 
 
 class Strange(Leaf):
-    """Not in the list, though its parent is."""
+    """A class that is not in the list, although its parent is."""
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_values_that_cannot_be_stored_are_refused(value):
         {"tuple": [{"pickle": "gASVAAAA"}]},
     ],
 )  # fmt: skip
-def test_invalid_trees_of_a_file_are_refused(tree, tmp_path):
-    """The error names the place."""
+def test_invalid_trees_in_a_file_are_refused(tree, tmp_path):
+    """The error names the location."""
     write_group({"value": tree}, [], str(tmp_path / "c"), "partirvm-thing", 1)
     with pytest.raises(FormatError, match=rf"{tmp_path}/c: the thing: cannot be read"):
         CODEC.read(str(tmp_path / "c"), "partirvm-thing", 1)
@@ -152,7 +152,7 @@ class Typed:
     [("number", 1.5), ("number", True), ("share", "x"), ("words", ("a", 1)), ("words", ["a"]), ("pair", (1,)),
      ("table", {"a": [1.5]}), ("table", {1: [1]}), ("array", 3.0), ("colour", "RED"), ("leaf", None)],
 )  # fmt: skip
-def test_a_field_of_another_type_than_annotated_is_refused(field, value):
+def test_a_field_whose_type_differs_from_its_annotation_is_refused(field, value):
     """The error names the class."""
     codec = Codec([Colour, Leaf, Typed])
     good = Typed(1, 0.5, ("a", "b"), (1, 2), {"a": [1]}, np.zeros(2), Colour.RED, Leaf(1))
@@ -162,7 +162,7 @@ def test_a_field_of_another_type_than_annotated_is_refused(field, value):
 
 
 def test_arrays_of_every_size_are_read_to_the_bit(place, monkeypatch):
-    """Of any shape and order of memory, across the bounds of parts."""
+    """They have any shape and memory order, and cross the bounds of parts."""
     monkeypatch.setattr(codec, "PART", 100_000)
     rng = default_rng(0)
     big = rng.normal(size=(300, 200))
@@ -175,8 +175,9 @@ def test_arrays_of_every_size_are_read_to_the_bit(place, monkeypatch):
     assert_same(value, load_checkpoint(place))
 
 
-def test_what_is_no_checkpoint_is_refused(place):
-    """Nothing there, another group, a newer format, an unknown class; the error names the place."""
+def test_anything_but_a_checkpoint_is_refused(place):
+    """There is nothing, another group, a newer format, or an unknown class; the error names the
+    location."""
     with pytest.raises(MissingDataError, match="no checkpoint here"):
         load_checkpoint(f"{place}/nothing")
     codec.write_group({}, [], f"{place}/other", "partirvm-thing", 1)

@@ -1,4 +1,4 @@
-"""The driver continues from any of its checkpoints with the bits of an uninterrupted run."""
+"""The driver continues from any checkpoint with the same bits as an uninterrupted run."""
 
 import pickle
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ BY_DEFAULT = [RUNS[k] for k in (3, 7, 10, 11)]
 
 
 def rows_of(classes=0, n=700):
-    """Inputs, and targets or the codes of so many classes."""
+    """Return inputs, and targets or the codes of this many classes."""
     X, y = bent_plane(n)
     return X, np.digitize(y, [0.0, 1.0][: classes - 1]) if classes else y
 
@@ -49,7 +49,7 @@ def rows_of(classes=0, n=700):
 def test_a_run_continues_from_every_checkpoint_to_the_bit(
     strategy, likelihood, validated, options, monkeypatch
 ):
-    """Model and history are those of the uninterrupted run; at most one round is repeated."""
+    """Model and history equal those of the uninterrupted run; at most one round is repeated."""
     monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", 4)
     options = dict(options)
     classes = options.pop("classes", 0)
@@ -87,7 +87,7 @@ def test_a_run_continues_from_every_checkpoint_to_the_bit(
 
 @contextmanager
 def recorded(max_rounds):
-    """A run of the working set to its end: its driver, its spec, and its journal."""
+    """Return driver, spec and journal of a complete working-set run."""
     executor = LocalExecutor(1)
     driver = Driver(executor, ArraySource(*rows_of()))
     spec = resolve(
@@ -99,8 +99,8 @@ def recorded(max_rounds):
     executor.close()
 
 
-def test_the_last_checkpoint_has_the_reason_of_the_end():
-    """A raised limit continues from the round before the last fit."""
+def test_the_last_checkpoint_contains_the_reason_of_the_end():
+    """With a raised limit, the run continues from the round before the last fit."""
     with recorded(3) as (_, _, journal):
         assert [lines for lines, *_ in journal.checkpoints] == [1, 2]
         assert [line["kind"] for line in journal.history] == ["round", "round", "final"]

@@ -1,4 +1,4 @@
-"""Fits of DATA as jobs: what is written, in which order, and what is refused."""
+"""Fits to DATA as jobs: what is written, in which order, and what is refused."""
 
 import shutil
 from dataclasses import replace
@@ -23,7 +23,7 @@ PARAMETERS = Request(
 
 
 def rows(n=600, seed=0, d=2):
-    """A smooth function of two inputs plus noise, far from zero."""
+    """Return a smooth function of two inputs plus noise, with a large offset."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     return X, 100 + 20 * np.sin(X[:, 0]) + 5 * X[:, 1] + rng.normal(size=n)
@@ -31,7 +31,7 @@ def rows(n=600, seed=0, d=2):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """DATA to train on and to test on, and a finished JOB."""
+    """Return DATA for training and testing, and a finished JOB."""
     place = tmp_path_factory.mktemp("service")
     ingest(rows(), place / "train.zarr", tile_rows=128)
     ingest(rows(300, seed=1), place / "test.zarr", tile_rows=64, shuffle=9)
@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
         ({"validation": "nothing.zarr"}, MissingDataError),
     ],
 )
-def test_refusals_come_before_the_job_is_changed(folder, tmp_path, changes, error):
+def test_refusals_happen_before_the_job_is_changed(folder, tmp_path, changes, error):
     """No folder is left; an existing one is unchanged, even with ``overwrite``."""
     changes = dict(changes)
     validation = str(folder / changes.pop("validation")) if "validation" in changes else None
@@ -67,7 +67,7 @@ def test_refusals_come_before_the_job_is_changed(folder, tmp_path, changes, erro
 
 
 class Listener(Watcher):
-    """Records what it hears, and aborts when ``aborted`` holds."""
+    """Records the calls it receives, and aborts when ``aborted`` holds."""
 
     def __init__(self, aborted=lambda: False):
         self.tiles = []
@@ -89,8 +89,8 @@ class Listener(Watcher):
         self.records.append(entry)
 
 
-def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
-    """The plan comes first; the history keeps the diagnostics of the last model only."""
+def test_a_watcher_is_called_for_every_tile_iteration_and_fit(folder, tmp_path):
+    """The plan comes first; the history keeps only the diagnostics of the last model."""
     listener = Listener()
     fit = jobs.fit(
         str(folder / "train.zarr"), str(tmp_path / "job"), replace(PARAMETERS, solver="fixed-point", residual="none"),
@@ -111,12 +111,12 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
     n_passes = sum(done == total for _, done, total in listener.tiles)
     assert (
         sum(entry["passes"] for entry in fit.history) == n_passes + 1
-    )  # the last residuals and left-out rows are one
+    )  # the last residuals and left-out rows are one pass
 
 
 @pytest.mark.slow
 def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
-    """A resume continues from all parts, with the bits of an uninterrupted fit."""
+    """A resume continues from all parts, with the same bits as an uninterrupted fit."""
     listener = Listener()
     job = str(tmp_path / "job")
     listener.aborted = lambda: len(listener.records) > 5
@@ -138,8 +138,8 @@ def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     ]
 
 
-def test_events_have_the_measured_partition_size_first(folder, tmp_path):
-    """With P and the reason, before the events of the strategy."""
+def test_the_measured_partition_size_is_the_first_event(folder, tmp_path):
+    """It comes with P and the reason, before the events of the strategy."""
     listener = Listener()
     request = Request(gamma=0.3, strategy="incremental")
     fit = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), request, watcher=listener)
@@ -159,15 +159,15 @@ def test_events_have_the_measured_partition_size_first(folder, tmp_path):
 
 
 def table(n, seed):
-    """Inputs, and targets that are all different."""
+    """Return inputs, and targets that are all different."""
     rng = default_rng(seed)
     X = rng.uniform(-3, 3, (n, 1))
     return X, np.sin(X[:, 0]) + 0.3 * rng.normal(size=n)
 
 
 @pytest.mark.parametrize("held_out", [False, True])
-def test_diagnostics_have_the_targets_of_their_rows(held_out, tmp_path):
-    """The target of the row in the table, to the digits that a line of history has."""
+def test_diagnostics_contain_the_targets_of_their_rows(held_out, tmp_path):
+    """The row's target in the table agrees to the digits that a history line has."""
     tables = {"train": table(300, 0), "held-out": table(100, 1)}
     for name, rows in tables.items():
         ingest(rows, str(tmp_path / name), shuffle=3)

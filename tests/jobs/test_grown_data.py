@@ -1,4 +1,4 @@
-"""Rows that are appended to DATA, and jobs that are updated with them."""
+"""Rows appended to DATA, and jobs that are updated with them."""
 
 import pickle
 
@@ -22,7 +22,7 @@ REQUEST = Request(gamma=0.5)
 
 @pytest.mark.parametrize("shuffle", [3, None])
 def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
-    """New rows follow and moments are of all rows, also after a second append."""
+    """New rows follow, and moments cover all rows, also after a second append."""
     parts = [saddle(100, 0), saddle(37, 1), saddle(90, 2)]
     place = tmp_path / "d.zarr"
     before = ingest(parts[0], place, shuffle=shuffle, tile_rows=32)
@@ -41,8 +41,8 @@ def test_append_keeps_old_rows_and_hashes(tmp_path, shuffle):
     assert not data.shuffled
 
 
-def test_readers_see_the_rows_of_before_an_append(tmp_path):
-    """Also of the last tile, in this process and another, until the next append."""
+def test_readers_see_the_rows_from_before_an_append(tmp_path):
+    """This includes the last tile, in this process and another, until the next append."""
     place = tmp_path / "d.zarr"
     readers = [ingest(saddle(10, 0), place, tile_rows=32)]
     expected = contents(ZarrSource(place))
@@ -75,8 +75,8 @@ def test_a_failed_append_leaves_the_data_unchanged(tmp_path):
 
 
 @QUIET
-def test_only_an_update_takes_new_rows(tmp_path):
-    """It needs new rows, and the earlier ones must be unchanged; a resume does not take them."""
+def test_only_an_update_uses_new_rows(tmp_path):
+    """It needs new rows, and the earlier ones must be unchanged; a resume ignores new rows."""
     place = tmp_path / "d.zarr"
     folder = str(tmp_path / "job")
     X, y = saddle(100, 0)
@@ -95,7 +95,8 @@ def test_only_an_update_takes_new_rows(tmp_path):
 
 @QUIET
 def test_a_job_without_a_fit_cannot_be_updated(tmp_path):
-    """A job that has not begun, a constant target, a split-merge before its last merge."""
+    """Such a job has not begun, has a constant target, or is a split-merge before its last
+    merge."""
     place = str(tmp_path / "d.zarr")
     folder = str(tmp_path / "job")
     X, y = saddle(80, 0)

@@ -1,4 +1,4 @@
-"""Jobs of every strategy, of numbers and of classes, that are updated with appended rows."""
+"""Regression and classification jobs of every strategy are updated with appended rows."""
 
 from collections import Counter
 from dataclasses import replace
@@ -27,7 +27,8 @@ NAMES = {2: ("no", "yes"), 3: ("blue", "green", "réd")}
 
 
 def rows(n, seed, low, high, classes=0):
-    """Rows of a function of two inputs, the first within bounds: numbers, or classes by size."""
+    """Return rows of a function of two inputs, the first within bounds: numbers, or classes by
+    size."""
     X, y = saddle(n, seed, low, high)
     if not classes:
         return X, y
@@ -35,7 +36,7 @@ def rows(n, seed, low, high, classes=0):
 
 
 class Grown:
-    """A job of rows on the left, whose DATA ``append`` extends with rows on the right."""
+    """A job fitted to rows on the left, to whose DATA ``append`` adds rows on the right."""
 
     def __init__(self, folder, classes=0, **options):
         folder.mkdir(exist_ok=True)
@@ -58,7 +59,7 @@ class Grown:
         return open_job(self.job)
 
     def dense(self, model):
-        """The design of all rows, and their targets."""
+        """Return the design of all rows, and their targets."""
         X, y = (np.concatenate([part[k] for part in self.parts]) for k in (0, 1))
         scaling = model.design.scaling
         bias = int(model.design.bias)
@@ -82,8 +83,9 @@ WAYS = [
     ids=lambda options: "-".join(map(str, options.values())),
 )
 @QUIET
-def test_an_updated_regression_is_that_of_all_rows(tmp_path, options):
-    """One pass over new rows, then rounds; Gram matrix, posterior and evidence are dense ones."""
+def test_an_updated_regression_equals_a_fit_to_all_rows(tmp_path, options):
+    """There is one pass over new rows, then rounds; Gram matrix, posterior and evidence equal dense
+    ones."""
     case = Grown(tmp_path, **options).fit()
     first = open_job(case.job).model()
     job = case.append().update()
@@ -114,8 +116,8 @@ def test_an_updated_regression_is_that_of_all_rows(tmp_path, options):
     assert after < 0.5**2 * before
 
 
-def test_an_updated_linear_basis_is_that_of_all_rows(tmp_path):
-    """No row is a candidate; only the new rows are read for the linear columns."""
+def test_an_updated_linear_basis_equals_a_fit_to_all_rows(tmp_path):
+    """No row is a candidate; for the linear columns, only the new rows are read."""
     options = {"kernel": "none", "basis": "linear", "gamma": "learn", "partition_size": "auto"}
     case = Grown(tmp_path, **options)
     case.fit().append()
@@ -149,8 +151,8 @@ def test_an_updated_linear_basis_is_that_of_all_rows(tmp_path):
     ),
 )
 @QUIET
-def test_an_updated_classification_is_the_mode_of_all_rows(tmp_path, classes, options):
-    """Where Φᵀ(t − y) = Aw, with Laplace's evidence; balanced weights are those of all rows."""
+def test_an_updated_classification_is_the_mode_for_all_rows(tmp_path, classes, options):
+    """There Φᵀ(t − y) = Aw, with Laplace's evidence; balanced weights follow from all rows."""
     case = Grown(tmp_path, classes, **options).fit()
     job = case.append().update()
     model = job.model()
@@ -187,8 +189,8 @@ def test_an_updated_classification_is_the_mode_of_all_rows(tmp_path, classes, op
     ),
 )
 @QUIET
-def test_a_broken_update_resumes_to_the_same_bits(tmp_path, classes, options, after):
-    """Broken in its first fit, or in the one after."""
+def test_an_interrupted_update_resumes_to_the_same_bits(tmp_path, classes, options, after):
+    """It is interrupted in its first fit, or in the one after."""
     digests = []
     for broken in (False, True):
         case = Grown(tmp_path / str(broken), classes, **options).fit().append()
@@ -208,7 +210,7 @@ def test_a_broken_update_resumes_to_the_same_bits(tmp_path, classes, options, af
 @pytest.mark.slow
 @QUIET
 def test_an_update_that_reached_its_rounds_resumes_to_the_same_bits(tmp_path):
-    """With more rounds; a second update continues from the last fit."""
+    """The resume allows more rounds; a second update continues from the last fit."""
     digests = []
     for number, rounds in enumerate((1, 3)):
         options = {"strategy": "working-set", "max_rounds": 2, "effort": "thorough"}
@@ -231,7 +233,7 @@ def test_an_update_that_reached_its_rounds_resumes_to_the_same_bits(tmp_path):
     assert job.state().history[-1]["number"] == 8, "an update has as many rounds as the one before"
 
 
-def test_an_update_without_a_line_of_history_keeps_the_model(tmp_path):
+def test_an_update_without_a_history_line_keeps_the_model(tmp_path):
     """The last fit is no longer in the history."""
     case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
     job = open_job(case.job)

@@ -1,4 +1,4 @@
-"""The life of a job by its handle: statuses, who may end or resume it, bits of resumes."""
+"""The life cycle of a job: statuses, who may end or resume it, and bits of resumed jobs."""
 
 import os
 
@@ -30,7 +30,7 @@ LONG = Request(**{**vars(REQUEST), "gamma": 20.0, "max_rounds": 400, "effort": "
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """DATA of a rough function, which takes many rounds to learn."""
+    """Return DATA of a rough function, which takes many rounds to learn."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(3000, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=len(X))
@@ -38,7 +38,7 @@ def data(tmp_path_factory):
 
 
 def transitions(job):
-    """The events that change the status."""
+    """Return the events that change the status."""
     names = {status.value for status in Status}
     return [event["event"] for event in job.store.events() if event["event"] in names]
 
@@ -66,7 +66,7 @@ def test_a_submitted_job_runs_in_a_thread(data, tmp_path, monkeypatch):
 
 
 def test_an_aborted_job_resumes_to_the_bits_of_an_uninterrupted_one(data, tmp_path):
-    """Another handle aborts it; it leaves a usable model."""
+    """Another handle aborts it; the job leaves a usable model."""
     job = jobs.submit(LONG, data, str(tmp_path / "job"))
     wait_for(lambda: len(job.state().history) >= 2)
     with pytest.raises(LeaseError, match="in use by"):
@@ -108,7 +108,7 @@ def test_a_queued_job_can_be_aborted_and_resumed(data, tmp_path):
 
 @pytest.mark.parametrize("what", ["abort", "cancel"])
 def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what):
-    """Nothing is planned or fitted any more, and a resume begins anew."""
+    """Nothing is planned or fitted any more, and a resume starts from the beginning."""
     from partirvm.jobs import attempt, request
     from partirvm.resolve import small_fits
 
@@ -136,7 +136,7 @@ def test_an_abort_during_planning_ends_the_job(data, tmp_path, monkeypatch, what
 
 
 def test_submit_raises_if_the_lease_cannot_be_taken(data, tmp_path, monkeypatch):
-    """The job is queued then."""
+    """The job is then queued."""
 
     def full(self, **options):
         raise StorageError("no space left")
@@ -165,7 +165,7 @@ def test_a_queued_job_is_resumed_with_changed_limits(data, tmp_path):
 
 
 def test_a_cancelled_job_cannot_be_resumed(data, tmp_path):
-    """Running or aborted: its models and checkpoints are deleted, its events are kept."""
+    """It is running or aborted; its models and checkpoints are deleted, its events are kept."""
     job = jobs.submit(LONG, data, str(tmp_path / "job"))
     wait_for(lambda: len(job.state().history) >= 2)
     assert job.cancel("wrong target") is Status.ABORTING
@@ -185,8 +185,8 @@ def test_a_cancelled_job_cannot_be_resumed(data, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.NoiseFloorWarning")
-def test_a_done_job_cannot_be_cancelled_or_resumed_without_a_change(data, tmp_path):
-    """The error tells what would have to change."""
+def test_a_finished_job_cannot_be_cancelled_or_resumed_unchanged(data, tmp_path):
+    """The error names what would have to change."""
     jobs.fit(data, str(tmp_path / "job"), REQUEST)
     job = open_job(tmp_path / "job")
     assert job.abort() is Status.DONE
@@ -210,7 +210,7 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_without_a_change(data, tmp_pa
         open_job(tmp_path / "basic").resume(max_rounds=99)
 
 
-def test_a_job_that_ended_by_time_resumes_with_a_new_limit(data, tmp_path):
+def test_a_job_that_reached_its_time_limit_resumes_with_a_new_limit(data, tmp_path):
     jobs.fit(data, str(tmp_path / "job"), Request(**{**vars(REQUEST), "time_limit": 1e-6}))
     job = open_job(tmp_path / "job")
     assert job.state().reason == "time"
@@ -235,7 +235,7 @@ def test_a_job_that_ended_by_time_resumes_with_a_new_limit(data, tmp_path):
 def test_an_error_fails_a_job_and_a_lost_cluster_interrupts_it(
     data, tmp_path, monkeypatch, part, error, status, reason
 ):
-    """Once the cause is removed, a resume continues."""
+    """A resume continues once the cause is removed."""
     job = broken_off(data, str(tmp_path / "job"), REQUEST)
 
     def fault(*_):
@@ -251,7 +251,7 @@ def test_an_error_fails_a_job_and_a_lost_cluster_interrupts_it(
 
 
 def interrupted_job(tmp_path):
-    """600 rows, and a job of them that was interrupted."""
+    """Return 600 rows and an interrupted job fitted to them."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(600, 2))
     rows = X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=600)
@@ -260,8 +260,8 @@ def interrupted_job(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["values", "rows"])
-def test_a_resume_on_other_data_tells_the_difference(tmp_path, what):
-    """The job is unchanged, whoever notices it."""
+def test_a_resume_on_other_data_reports_the_difference(tmp_path, what):
+    """The job is unchanged, whoever detects the difference."""
     (X, y), job = interrupted_job(tmp_path)
     if what == "values":
         y[300] += 1
@@ -281,7 +281,7 @@ def test_a_resume_on_other_data_tells_the_difference(tmp_path, what):
 
 
 @pytest.mark.slow
-def test_a_resume_can_have_a_new_place_of_its_data(tmp_path):
+def test_a_resume_may_use_a_new_place_for_its_data(tmp_path):
     """The fingerprint must agree; an update finds new rows there."""
     rows, job = interrupted_job(tmp_path)
     before = tmp_path / "rows.zarr"

@@ -1,4 +1,4 @@
-"""``kernel_store``: the choice of the plan, equal models, and the memory limit."""
+"""``kernel_store``: the plan's choice, equal models, and the memory limit."""
 
 from dataclasses import replace
 
@@ -43,8 +43,8 @@ def data(tmp_path_factory):
         ("memory", 1 << 40, False, "memory"),
     ],
 )
-def test_blocks_are_kept_where_passes_repeat_columns(option, spare, classes, where):
-    """Other fits keep none unless the option is given."""
+def test_blocks_are_kept_if_passes_repeat_columns(option, spare, classes, where):
+    """Other fits keep no blocks unless the option is given."""
     shape = DataShape(10_000, 2, 1, 1000, newton=classes)
     machine = Machine(1, 100 << 20, 4 << 30)
     store = kernel_store(Request(kernel_store=option), shape, machine, 100, spare)
@@ -54,8 +54,8 @@ def test_blocks_are_kept_where_passes_repeat_columns(option, spare, classes, whe
         assert store.bytes <= spare
 
 
-def test_classes_keep_blocks_in_a_quarter_of_the_default_limit(monkeypatch):
-    """A given limit may be used up."""
+def test_blocks_for_classes_take_a_quarter_of_the_default_limit(monkeypatch):
+    """A given limit may be used completely."""
     X, y = bent_plane(400_000, seed=5, noise=0.1)
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source = ArraySource(X, (y > 0).astype(float), columns=classes)
@@ -74,7 +74,7 @@ def test_classes_keep_blocks_in_a_quarter_of_the_default_limit(monkeypatch):
 
 @pytest.mark.slow
 def test_a_job_stores_blocks_only_while_it_runs(data, tmp_path):
-    """In JOB/kernel; blocks of a killed process are removed by the next one."""
+    """Blocks are in JOB/kernel; the next process removes those of a killed one."""
     complete = jobs.fit(data, str(tmp_path / "whole"), replace(REQUEST, kernel_store="none"))
     job = tmp_path / "job"
     blocks = []

@@ -37,7 +37,8 @@ KERNEL = (
 
 
 def rows(n=600, seed=0):
-    """A wave over the last feature on a slope of the second; the first is noise in other units."""
+    """Return a wave in the last feature on a slope in the second; the first is noise in other
+    units."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(n, 3)) * [1000.0, 1.0, 0.1]
     return X, 5 + np.sin(20 * X[:, 2]) + X[:, 1] + 0.1 * rng.normal(size=n)
@@ -45,7 +46,7 @@ def rows(n=600, seed=0):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """The rows as DATA with named columns."""
+    """Return the rows as DATA with named columns."""
     from pandas import DataFrame
 
     X, y = rows()
@@ -58,7 +59,7 @@ def data(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_plan_and_history_describe_the_learned_kernel(data, tmp_path, monkeypatch):
-    """Features, rows, evaluations and gain; P is raised to the number of centres."""
+    """They give features, rows, evaluations and gain; P is raised to the number of centres."""
     monkeypatch.setattr(lease, "BEAT", 0.01)
     steps = []
     doing = set()
@@ -92,8 +93,8 @@ def test_plan_and_history_describe_the_learned_kernel(data, tmp_path, monkeypatc
     assert open_job(tmp_path / "job").progress()["fits"] == len(rounds)
 
 
-def test_few_rows_and_kernels_without_gamma_are_not_learned():
-    """Below 20 rows of weight the width is that of "scale"."""
+def test_kernels_without_gamma_and_kernels_for_few_rows_are_not_learned():
+    """With a total row weight below 20, the width is "scale"."""
     X, y = rows(120)
     w = np.where(np.arange(120) < 19, 1.0, 0.0)
     few = RVMRegressor(random_state=0).fit(X, y, sample_weight=w)
@@ -104,8 +105,8 @@ def test_few_rows_and_kernels_without_gamma_are_not_learned():
         assert RVMRegressor(kernel=kernel, random_state=0).fit(X, y).plan_.learned is None
 
 
-def test_little_memory_limits_the_centres_of_kernel_learning(data):
-    """A note tells it."""
+def test_low_memory_limits_the_centres_for_kernel_learning(data):
+    """A note reports this."""
     source = as_source(*rows(), seed=0)
     executor = LocalExecutor(1)
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
@@ -119,8 +120,8 @@ def test_little_memory_limits_the_centres_of_kernel_learning(data):
     assert f"at most {learned.centres:,} centres because of the memory limit" in learned.notes[0]
 
 
-def test_a_kernel_that_is_learned_again_is_in_the_history(monkeypatch):
-    """From ten centres at first; the last accepted kernel is the model's."""
+def test_a_relearned_kernel_is_in_the_history(monkeypatch):
+    """Learning starts from ten centres; the model has the last accepted kernel."""
     few = replace(SEARCHES["numbers"], centres=lambda n_classes: CentreLimits(0.5, 10, 10))
     monkeypatch.setitem(SEARCHES, "numbers", few)
     options = {
@@ -153,7 +154,7 @@ TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_s
     some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"}),
 )
 def test_every_strategy_uses_both_widths(strategy):
-    """P functions of P // K rows join at a time; the evidence is that of the final columns."""
+    """P functions of P // K rows join at a time; the evidence is computed for the final columns."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(150, 2))  # hills as wide as the map, and a steep one
     y = np.sin(X[:, 0]) + 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=150)

@@ -26,7 +26,7 @@ SLEEP = HOLD + "time.sleep(600)"
 
 
 def claim_of(folder, epoch, at, **other):
-    """Write a claim of another process, dated by its clock."""
+    """Write a claim of another process, dated by that process's clock."""
     name = f"lease/{epoch:06d}.json"
     claim = {"epoch": epoch, "token": "", **asdict(Process.this()), "mark": 0, **other, "time": at}
     folder.write(name, to_json(name, claim))
@@ -34,21 +34,21 @@ def claim_of(folder, epoch, at, **other):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Leases of this process with a short heartbeat."""
+    """Give leases in this process a short heartbeat."""
     monkeypatch.setattr(lease, "BEAT", 0.1)
     monkeypatch.setattr(lease, "EXPIRY", 1.5)
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of leases in this process; other processes have the real one."""
+    """Return the clock of leases in this process; other processes use the real clock."""
     fake = Clock()
     monkeypatch.setattr(lease, "time", fake)
     return fake
 
 
 def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
-    """Even if its parent has not noticed, or if its number belongs to another process now."""
+    """This holds even if its parent has not noticed, or if another process now has its number."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
@@ -66,8 +66,9 @@ def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path, clock):
 
 @pytest.mark.parametrize("ahead", [0.0, 3600.0])
 @pytest.mark.parametrize("change", ["host", "space"])
-def test_a_lease_of_another_host_ends_by_its_expiry(tmp_path, clock, quick, change, ahead):
-    """Or of this host before a reboot or in another container, whatever its clock shows."""
+def test_a_lease_from_another_host_ends_when_it_expires(tmp_path, clock, quick, change, ahead):
+    """So does one from this host before a reboot or in another container, whatever its clock
+    shows."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     began = clock.now
     claim_of(
@@ -81,10 +82,11 @@ def test_a_lease_of_another_host_ends_by_its_expiry(tmp_path, clock, quick, chan
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
-def test_different_clocks_do_not_end_a_lease_with_signs_of_life(
+def test_differing_clocks_do_not_end_a_lease_with_heartbeats(
     tmp_path, monkeypatch, ahead, patience
 ):
-    """Signs that are an hour old or ahead count as long as they change; then the expiry counts."""
+    """Heartbeats that are an hour old or ahead count as long as they change; then the expiry
+    counts."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     folder = open_folder(tmp_path / "job")
     beat = 0.4
@@ -118,16 +120,16 @@ def test_different_clocks_do_not_end_a_lease_with_signs_of_life(
 
 @pytest.mark.parametrize("what", ["record", "save", "checkpoint"])
 def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeypatch):
-    """It stops before each of its writes in turn, and continues after another has published.
+    """It stops before each of its writes in turn, and continues after another driver has published.
 
-    What counted at the takeover is visible to every reader.
+    Everything that counted at the takeover is visible to every reader.
     """
     act = {
         "record": lambda store, n: store.record({"event": "note", "n": n}),
         "save": lambda store, n: (store.save(model(n)), store.record({"event": "note"})),
         "checkpoint": lambda store, n: store.checkpoint({"n": n}),
     }[what]
-    counts = 1 if what == "record" else 3  # once its event is there
+    counts = 1 if what == "record" else 3  # once its event has been written
     value_of = {
         "record": lambda store: store.events()[-1]["n"],
         "save": lambda store: next(
@@ -171,7 +173,7 @@ def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeyp
             break
         stops += 1
         assert lost
-        # complete writes before the claim of the other one count, later ones do not
+        # complete writes before the other driver's claim count, later ones do not
         assert value_of(JobStore(job)) == value_of(new) == (3 if at == counts else 2)
         act(new, 4)
         assert value_of(JobStore(job)) == value_of(old) == 4
@@ -180,8 +182,8 @@ def test_a_frozen_driver_publishes_nothing_after_a_takeover(place, what, monkeyp
     assert stops == counts + 1
 
 
-def test_signs_of_life_continue_after_a_full_disk(tmp_path, monkeypatch, quick):
-    """A sign that cannot be written does not end the thread, and the lease is held."""
+def test_heartbeats_continue_after_a_full_disk(tmp_path, monkeypatch, quick):
+    """A heartbeat that cannot be written does not end the thread, and the lease is held."""
     store = JobStore.create(tmp_path / "job", REQUEST)
     attempts = []
     with store.acquire() as held, monkeypatch.context() as patched:
@@ -199,8 +201,8 @@ def test_signs_of_life_continue_after_a_full_disk(tmp_path, monkeypatch, quick):
         held.check()
 
 
-def test_an_old_holder_recognises_a_new_lease_of_the_same_epoch(place, quick):
-    """By its token, after the folder was removed and made again."""
+def test_a_former_holder_recognises_a_new_lease_with_the_same_epoch(place, quick):
+    """The token differs after the folder was removed and created again."""
     store = JobStore.create(place, REQUEST)
     old = store.acquire()
     open_folder(place).remove()
@@ -214,6 +216,6 @@ def test_an_old_holder_recognises_a_new_lease_of_the_same_epoch(place, quick):
 
 
 def test_without_proc_no_process_counts_as_dead(monkeypatch):
-    """On other systems than Linux only the expiry counts."""
+    """On systems other than Linux only the expiry counts."""
     monkeypatch.setattr(lease, "_space", lambda: "")
     assert not replace(Process.this(), pid=2**22 + 1).dead

@@ -1,4 +1,4 @@
-"""Tables with categories as jobs: resumed, updated, fed in chunks, and by commands."""
+"""Tables with categories as jobs: resumed, updated, fed in chunks, and used by commands."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,8 @@ KINDS = ["one target", "two targets", "two classes", "three classes"]
 
 
 def table(kind, n=240, n_levels=60, seed=0):
-    """Rows of a number with gaps, a label of many levels with gaps, and one of three levels."""
+    """Return rows of a number with gaps, a label of many levels with gaps, and one of three
+    levels."""
     rng = default_rng(seed)
     effects = 2.0 * default_rng(99).normal(size=n_levels + 1)
     codes = rng.integers(0, n_levels + 1, n)
@@ -53,8 +54,8 @@ def data_of(kind, folder, **options):
 
 
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets", "three classes"}))
-def test_a_resume_keeps_the_folds_of_levels(kind, tmp_path):
-    """Two rounds at once, or one and a resume, have the same digest."""
+def test_a_resume_keeps_the_level_folds(kind, tmp_path):
+    """Two rounds at once have the same digest as one round and a resume."""
     place = data_of(kind, tmp_path)
     complete = jobs.fit(place, str(tmp_path / "whole"), Request(**QUICK, max_rounds=2)).model
     jobs.fit(place, str(tmp_path / "job"), Request(**QUICK, max_rounds=1))
@@ -65,8 +66,8 @@ def test_a_resume_keeps_the_folds_of_levels(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", some(KINDS, {"two targets"}))
-def test_an_update_does_not_raise_the_error(kind, tmp_path):
-    """With three times as many rows; predicted deviations fit the errors."""
+def test_an_update_does_not_increase_the_error(kind, tmp_path):
+    """There are three times as many rows; predicted deviations match the errors."""
     place = data_of(kind, tmp_path)
     job = str(tmp_path / "job")
     first = jobs.fit(place, job, Request(**QUICK, max_rounds=2)).model
@@ -94,8 +95,8 @@ def test_an_update_does_not_raise_the_error(kind, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one target", "two targets"])
-def test_the_first_chunk_of_a_stream_is_a_fit(kind):
-    """To the bit; the next ones keep the columns and improve the weights."""
+def test_the_first_chunk_of_a_stream_equals_a_fit(kind):
+    """It is bit-identical; the next chunks keep the columns and improve the weights."""
     frame, y = table(kind)
     more, t = table(kind, 480, seed=1)
     first = RVMRegressor(effort="quick", random_state=0, residual="none").fit(frame, y)
@@ -110,7 +111,7 @@ def test_the_first_chunk_of_a_stream_is_a_fit(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_commands_predict_missing_and_new_labels_as_the_model(kind, tmp_path):
+def test_commands_predict_missing_and_new_labels_like_the_model(kind, tmp_path):
     frame, y = table(kind)
     columns = {"y0": y[:, 0], "y1": y[:, 1]} if kind == "two targets" else {"y0": y}
     frame.assign(**columns).to_csv(tmp_path / "train.csv", index=False)

@@ -1,4 +1,4 @@
-"""Workers that a cluster loses during a fit: events, status, and advice."""
+"""Workers lost by a cluster during a fit: events, status, and advice."""
 
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
@@ -19,24 +19,24 @@ SCHEDULER = "tcp://10.0.0.5:8786"
 
 
 def running(at):
-    """The event of a driver that begins."""
+    """Return the event of a driver that begins."""
     return {"event": "running", "time": at, "history": 0}
 
 
 def losses(at, count):
-    """The event of lost workers, the last of them two seconds before."""
+    """Return the event of lost workers, of which the last was lost two seconds before."""
     return {"event": "workers", "time": at, "lost": count, "last": at - 2.0}
 
 
 def queued(folder, client=None):
-    """The place of a queued job of three rows."""
+    """Return the place of a queued job of three rows."""
     data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), folder / "rows.zarr")
     create(data.url, str(folder / "job"), RVMRegressor(gamma=1.0).parameters(), None, False, client)
     return str(folder / "job")
 
 
-def test_many_losses_are_few_events(tmp_path, monkeypatch):
-    """100 workers lost in 100 s: events after 1, 61 and 100 of them."""
+def test_many_losses_give_few_events(tmp_path, monkeypatch):
+    """For 100 workers lost in 100 s, there are events after 1, 61 and 100 of them."""
     store = written(tmp_path / "job")
     clock = Clock()
     executor = SimpleNamespace(lost_workers=(0, 0.0))
@@ -53,8 +53,8 @@ def test_many_losses_are_few_events(tmp_path, monkeypatch):
     store.lease.release()
 
 
-def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
-    """Also if the lease is lost when the block ends."""
+def test_an_error_is_not_hidden_by_loss_events(tmp_path):
+    """This holds even if the lease is lost when the block ends."""
     store = written(tmp_path / "job")
     executor = SimpleNamespace(lost_workers=(1, 0.0))
     store.lease.release()
@@ -66,7 +66,7 @@ def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
 
 
 def test_the_state_counts_losses_and_restarts():
-    """Of the last attempt: a resume starts to count again."""
+    """Losses in the last attempt are counted: a resume starts from zero."""
     request = {"time": 0.0, "parameters": {}, "scheduler": SCHEDULER}
     events = [running(1.0), losses(5.0, 2), running(6.0), losses(9.0, 3)]
     assert lost_workers_of(fold(events, request)) == {"workers": 5, "last": 7.0, "restarts": 1}
@@ -77,8 +77,8 @@ def test_the_state_counts_losses_and_restarts():
 
 
 @pytest.mark.parametrize("scheduler", ["", SCHEDULER])
-def test_a_driver_that_died_too_often_has_a_command_to_resume(scheduler):
-    """Four processes, as many as Dask allows: the reason counts them."""
+def test_the_command_to_resume_is_shown_after_too_many_driver_deaths(scheduler):
+    """Dask allows four processes, and the reason gives this count."""
     events = [running(float(at)) for at in range(4)]
     state = observed(fold(events, {"time": 0.0, "scheduler": scheduler}), held=False)
     assert state.status is Status.INTERRUPTED
@@ -87,7 +87,7 @@ def test_a_driver_that_died_too_often_has_a_command_to_resume(scheduler):
     assert f"`{command}`" in advice_of(state, "jobs/run 1")
 
 
-def test_losses_are_a_line_of_status_and_of_follow():
+def test_status_and_follow_have_a_line_about_losses():
     """Each change is shown once."""
     events = [running(0.0), losses(86_402.0, 1)]
     states = [fold(events[:count]) for count in (1, 2, 2)] + [fold([*events, running(86_500.0)])]
@@ -103,7 +103,7 @@ def test_losses_are_a_line_of_status_and_of_follow():
 
 
 def test_a_worker_that_stops_early_interrupts_the_job(tmp_path, monkeypatch):
-    """Its calls are cancelled; the message of the job is not empty."""
+    """Its calls are cancelled; the job's message is not empty."""
     job = queued(tmp_path)
 
     def cancelled(client):
@@ -124,10 +124,10 @@ def test_a_worker_that_stops_early_interrupts_the_job(tmp_path, monkeypatch):
     ("status", "expected"),
     [("closing", "interrupted"), ("closed", "interrupted"), ("running", "failed")],
 )
-def test_errors_of_a_worker_that_stops_do_not_fail_the_job(
+def test_errors_from_a_stopping_worker_do_not_fail_the_job(
     tmp_path, monkeypatch, error, status, expected
 ):
-    """Its client closes at any moment, and its users may fail in any way."""
+    """Its client may close at any moment, and code that uses it may fail in any way."""
     job = queued(tmp_path)
 
     def broken(client):
@@ -142,8 +142,8 @@ def test_errors_of_a_worker_that_stops_do_not_fail_the_job(
         assert state.reason == f"the worker that ran it was stopped ({type(error).__name__})"
 
 
-def test_a_job_keeps_the_address_of_its_scheduler(tmp_path):
-    """Of its request, and of each resume."""
+def test_a_job_records_the_address_of_its_scheduler(tmp_path):
+    """The address is recorded for the request and for each resume."""
     client = SimpleNamespace(scheduler=SimpleNamespace(address=SCHEDULER))
     job = queued(tmp_path, client)
     assert f"partirvm resume {job} --scheduler {SCHEDULER}" in open_job(job).progress()["advice"]

@@ -1,4 +1,4 @@
-"""What a fit allocates, against its plan: traced allocations, and peaks of processes."""
+"""Memory allocated by fits, compared with the plan: traced allocations, and peaks of processes."""
 
 import subprocess
 import sys
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 
 def traced(n, *, targets=1, classes=0, **options):
-    """The plan, the peak of allocated bytes, and the vectors of a fit of n rows that keeps most."""
+    """Return plan, peak of allocated bytes and vectors of a fit of n rows that keeps most of its
+    columns."""
     rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(n, 3))
     waves = np.sin(9 * X[:, :1] + np.arange(targets)) + X[:, 1:2] * X[:, 2:]
@@ -46,14 +47,15 @@ def traced(n, *, targets=1, classes=0, **options):
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm():
-    """What a first fit imports or caches is not counted."""
+    """Run a first fit, so that its imports and caches are not counted."""
     traced(40)
     traced(40, classes=3)
 
 
 @pytest.mark.parametrize("solver", some(["auto", "fast", "fixed-point"], {"auto"}))
-def test_a_dense_fit_allocates_by_the_formula(solver):
-    """At most 10 f (M + P)² though nearly all columns are kept, and at least half of it."""
+def test_a_dense_fit_allocates_according_to_the_formula(solver):
+    """It takes at most 10 f (M + P)² although nearly all columns are kept, and at least half of
+    this."""
     n = 320
     plan, peak, vectors = traced(n, solver=solver)
     assert vectors > 0.9 * n
@@ -71,10 +73,11 @@ def test_a_dense_fit_allocates_by_the_formula(solver):
     ],
     ids=["8 targets", "2 classes", "4 classes", "indicators of 4 classes"],
 )
-def test_several_outputs_allocate_by_the_formula(n, several):
-    """(4 T + 6) f (M + P)² for T targets, 12 C f (M + P)² for C predictors, and at least half.
+def test_several_outputs_allocate_according_to_the_formula(n, several):
+    """The bound is (4 T + 6) f (M + P)² for T targets, 12 C f (M + P)² for C predictors; at least
+    half is used.
 
-    Indicators of K classes count as one target and 8 f K (M + P) more.
+    Indicators of K classes count as one target plus 8 f K (M + P).
     """
     plan, peak, _ = traced(n, **several)
     outputs = plan.shape.n_outputs
@@ -85,8 +88,8 @@ def test_several_outputs_allocate_by_the_formula(n, several):
     assert 0.5 * plan.bytes.peak <= peak <= plan.bytes.peak
 
 
-def test_labels_count_in_the_plan():
-    """4,000 labels of 1,000 characters, which a process holds and copies."""
+def test_the_plan_counts_labels():
+    """There are 4,000 labels of 1,000 characters, which a process holds and copies."""
     rows = [[0.0], [1.0]], [0.0, 1.0]
     labelled = Columns(("x0",), categories={"x0": tuple(f"{code:01000}" for code in range(4000))})
     sources = as_source(*rows), as_source(*rows, columns=labelled)
@@ -138,8 +141,9 @@ FITS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "features", "kind", "options"), FITS)
-def test_the_plan_of_a_small_fit_is_no_less_than_its_peak(tmp_path, rows, features, kind, options):
-    """Of commands, which load libraries during the fit for neighbours and boosted trees."""
+def test_the_plan_of_a_small_fit_is_at_least_its_peak(tmp_path, rows, features, kind, options):
+    """The fits are commands, which load libraries for neighbours and boosted trees during the
+    fit."""
     arguments = [str(tmp_path), str(rows), str(features), kind, *options]
     command = [sys.executable, "-c", SMALL, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""A fit ends at the mean only with a warning of the reason: outliers, noise, a better method."""
+"""A fit that ends at the mean gives a warning with the reason: outliers, noise, a better method."""
 
 import warnings
 
@@ -20,8 +20,8 @@ def oblique_wave(n, frequency, seed=0, d=10):
     return X, np.sin(frequency * (X @ direction)) + 0.02 * rng.normal(size=n)
 
 
-def test_a_wave_along_an_oblique_direction_is_found_from_steep_starts():
-    """No widths of features raise the evidence of 400 rows; the deviation of sin is √½."""
+def test_an_oblique_wave_is_found_from_steep_starts():
+    """No widths per feature raise the evidence of 400 rows; the deviation of sin is √½."""
     X, y = oblique_wave(2500, 4.0)
     model = RVMRegressor(random_state=0).fit(X[:1500], y[:1500])
     assert model.n_relevance_vectors_
@@ -38,11 +38,11 @@ def with_outliers(count=12, n=1200, factor=1000.0):
 
 
 def messages_with(text, caught):
-    """The messages of warnings that contain a text."""
+    """Return the messages of warnings that contain a text."""
     return [str(entry.message) for entry in caught if text in str(entry.message)]
 
 
-def test_outliers_of_the_target_are_named():
+def test_target_outliers_are_reported():
     X, y, rows = with_outliers()
     share = np.floor(1000 * (y[rows] ** 2).sum() / (y**2).sum()) / 10
     with warnings.catch_warnings(record=True) as caught:
@@ -69,7 +69,7 @@ def test_a_warped_target_has_no_outliers():
 
 
 @pytest.mark.parametrize("tail", ["normal", "exponential", "lognormal", "student"])
-def test_long_tails_are_no_outliers(tail):
+def test_long_tails_are_not_outliers(tail):
     rng = default_rng(0)
     draws = {
         "normal": rng.normal(size=5000),
@@ -81,7 +81,7 @@ def test_long_tails_are_no_outliers(tail):
 
 
 def farthest(target):
-    """What a pass over one tile collects of a target (n,)."""
+    """Return what a pass over one tile collects for a target (n,)."""
     distances = np.abs(target - np.median(target))
     order = np.argsort(-distances)[: 9 + len(target) // 50]
     elsewhere = int(np.count_nonzero(distances))
@@ -93,8 +93,9 @@ def farthest(target):
 )
 @pytest.mark.parametrize("sides", [1, 2])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
-    """Up to 2 % of the rows, on one side or both, at least 30 times as far as others."""
+def test_outliers_of_any_kind_are_reported(count, factor, sides, offset):
+    """They are up to 2 % of the rows, on one side or both, and at least 30 times as far as the
+    others."""
     rng = default_rng(count)
     target = rng.normal(size=1000)
     rows = np.sort(rng.choice(1000, count, replace=False))
@@ -109,8 +110,8 @@ def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
 
 @pytest.mark.parametrize("share", [0.002, 0.005, 0.01, 0.02, 0.1])
 @pytest.mark.parametrize("kind", ["indicator", "counts"])
-def test_rare_events_are_no_outliers(share, kind):
-    """A target that is 0 but for few rows, where it is 1 or a count."""
+def test_rare_events_are_not_outliers(share, kind):
+    """The target is 0 except in a few rows, where it is 1 or a count."""
     rng = default_rng(0)
     target = (rng.random(2000) < share) * (
         1.0 if kind == "indicator" else 1.0 + rng.poisson(2.0, size=2000)

@@ -1,4 +1,5 @@
-"""run(2n) is run(n) and resume(n): jobs that reached a limit continue as the longer fit."""
+"""run(2n) equals run(n) followed by resume(n): jobs that reached a limit continue like the longer
+fit."""
 
 from dataclasses import replace
 
@@ -41,7 +42,7 @@ FITS = {
 
 
 def data(folder, targets=1, classes=0):
-    """300 rows of two inputs in three tiles."""
+    """Return DATA of 300 rows of two inputs in three tiles."""
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(300, 2))
     y = np.column_stack(
@@ -52,7 +53,8 @@ def data(folder, targets=1, classes=0):
 
 
 def complete_and_resumed(folder, place, request, monkeypatch):
-    """A fit of four rounds, and a job of two that is resumed for four with a wrong plan event."""
+    """Return a fit of four rounds, and one of two that is resumed for four with a wrong plan
+    event."""
     complete = jobs.fit(place, str(folder / "whole"), replace(request, max_rounds=4))
     jobs.fit(place, str(folder / "job"), request)
     events = Folder(str(folder / "job"), folder / "job")
@@ -69,8 +71,8 @@ def complete_and_resumed(folder, place, request, monkeypatch):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("name", some(FITS, {"numbers", "two classes"}))
-def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch):
-    """In bits and history; nothing is decided or learned again, only the spec is read."""
+def test_a_resume_with_more_rounds_equals_the_longer_fit(name, tmp_path, monkeypatch):
+    """Bits and history are equal; nothing is decided or learned again, only the spec is read."""
     options = dict(FITS[name])
     place = data(tmp_path, options.pop("targets", 1), options.pop("classes", 0))
     complete, job = complete_and_resumed(tmp_path, place, replace(REQUEST, **options), monkeypatch)
@@ -97,8 +99,8 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
-    """A balanced fit ends by its effort, if the rule applies to small fits."""
+def test_a_resume_with_more_effort_equals_the_thorough_fit(tmp_path, monkeypatch):
+    """A balanced fit ends because of its effort if the rule applies to small fits."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
     place = data(tmp_path)
     request = replace(REQUEST, max_rounds=8, strategy="working-set")
@@ -114,7 +116,7 @@ def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
 
 
 def test_a_job_stores_its_basis(tmp_path):
-    """As JSON in its spec; names, weights and relevances are those of the estimator."""
+    """It is JSON in the spec; names, weights and relevances equal those of the estimator."""
     place = data(tmp_path)
     jobs.fit(place, str(tmp_path / "job"), replace(REQUEST, basis=BASIS))
     job = open_job(tmp_path / "job")

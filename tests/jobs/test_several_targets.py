@@ -1,4 +1,4 @@
-"""Several targets of DATA: ingested by name, fitted with shared vectors, predicted and scored."""
+"""Several targets in DATA: ingested by name, fitted with shared vectors, predicted and scored."""
 
 import json
 
@@ -22,7 +22,7 @@ OPTIONS = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "2", "--q
 
 
 def rows(n, seed):
-    """Two functions of the same two inputs, with different units and noises."""
+    """Return two functions of the same two inputs, with different units and noise."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
     f = np.column_stack([np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1]])
@@ -30,7 +30,7 @@ def rows(n, seed):
 
 
 def write(path, n, seed, columns=("a", *NAMES, "b")):
-    """The rows as a CSV file, the targets among the features."""
+    """Write the rows as a CSV file, with the targets among the features."""
     X, Y = rows(n, seed)
     table = {"a": X[:, 0], "b": X[:, 1], NAMES[0]: Y[:, 0], NAMES[1]: Y[:, 1]}
     pd.DataFrame({name: table[name] for name in columns}).to_csv(
@@ -41,7 +41,8 @@ def write(path, n, seed, columns=("a", *NAMES, "b")):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """train.zarr and test.zarr of CSV files, and a fit of the first in ``job``, by commands."""
+    """Return train.zarr and test.zarr from CSV files, and a fit of the first in ``job``, made by
+    commands."""
     folder = tmp_path_factory.mktemp("several")
     train, test = (str(folder / f"{name}.zarr") for name in ("train", "test"))
     target = ", ".join(NAMES)
@@ -54,7 +55,7 @@ def folder(tmp_path_factory):
 
 
 def test_outputs_and_scores_of_each_target_follow_the_formulas(folder, capsys):
-    """With the means over targets, as the fit reports them."""
+    """The means over targets agree with those reported by the fit."""
     job, test, output = (str(folder / name) for name in ("job", "test.zarr", "p.csv"))
     model = load_model(job)
     (X, Y) = rows(130, 1)
@@ -98,7 +99,7 @@ def test_outputs_and_scores_of_each_target_follow_the_formulas(folder, capsys):
 
 
 def test_appended_rows_must_have_the_same_targets(folder, tmp_path):
-    """y (N, T), hashes and moments grow, and an update continues with them."""
+    """y (N, T), hashes and moments are extended, and an update continues with them."""
     place = tmp_path / "d.zarr"
     ingest(folder / "train.csv", place, target=NAMES, tile_rows=128)
     job = submit(RVMRegressor(gamma=0.5, partition_size=40, max_rounds=2), place, tmp_path / "job")

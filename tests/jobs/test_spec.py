@@ -1,4 +1,4 @@
-"""The spec of a fit is stored to the bit, and a resume decides nothing again."""
+"""A fit's spec is stored to the bit, and a resume makes no decision again."""
 
 from dataclasses import replace
 
@@ -67,8 +67,8 @@ def source(targets=1, classes=0, n=150):
 
 
 @pytest.mark.parametrize("options", FITS.values(), ids=FITS)
-def test_a_stored_spec_is_the_same_to_the_bit(options, tmp_path):
-    """But for the class codes; options "auto" are decided in it."""
+def test_a_stored_spec_is_bit_identical(options, tmp_path):
+    """Class codes are the exception; "auto" options are already resolved in it."""
     options = dict(options)
     rows = source(options.pop("targets", 1), options.pop("classes", 0))
     executor = LocalExecutor(1)
@@ -96,7 +96,7 @@ def test_a_stored_spec_is_the_same_to_the_bit(options, tmp_path):
         ("none", {"residual": "none"}),
     ],
 )
-def test_a_spec_says_whether_local_residuals_are_tried(resolved, options):
+def test_a_spec_records_whether_local_residuals_are_tried(resolved, options):
     options = dict(options)
     rows = source(classes=options.pop("classes", 0))
     executor = LocalExecutor(1)
@@ -118,7 +118,7 @@ def data(folder, n=150):
 
 
 def test_a_fit_resumes_from_its_spec_before_the_first_checkpoint(tmp_path, monkeypatch):
-    """A driver that dies in the first round leaves it."""
+    """A driver that dies in the first round leaves the spec."""
     place = data(tmp_path)
     complete = jobs.fit(place, str(tmp_path / "whole"), REQUEST)
 
@@ -137,8 +137,8 @@ def test_a_fit_resumes_from_its_spec_before_the_first_checkpoint(tmp_path, monke
     assert job.model().digest() == complete.model.digest()
 
 
-def test_a_fit_without_time_leaves_no_spec(tmp_path):
-    """It would lack what was not learned."""
+def test_a_fit_that_runs_out_of_time_leaves_no_spec(tmp_path):
+    """The spec would lack the part that was not learned."""
     fit = jobs.fit(
         data(tmp_path), str(tmp_path / "job"), replace(REQUEST, gamma="learn", time_limit=1e-6)
     )
@@ -150,8 +150,8 @@ def test_a_fit_without_time_leaves_no_spec(tmp_path):
 @pytest.mark.parametrize(
     "strategy", some(["basic", "incremental", "working-set", "split-merge"], {"working-set"})
 )
-def test_a_broken_update_includes_rows_that_were_appended_later(tmp_path, strategy):
-    """It left no checkpoint: the next one is that of all rows at once."""
+def test_an_interrupted_update_includes_rows_that_were_appended_later(tmp_path, strategy):
+    """It left no checkpoint: the next one contains all rows at once."""
     digests = []
     rng = default_rng(5)
     parts = [
@@ -187,7 +187,7 @@ def test_a_broken_update_includes_rows_that_were_appended_later(tmp_path, strate
 
 
 def events_of(*kinds):
-    """Events of these kinds, a second apart."""
+    """Return events of these kinds, a second apart."""
     return [
         {"event": kind, "time": float(second), "reason": f"r{second}"}
         for second, kind in enumerate(kinds)
@@ -207,8 +207,8 @@ PATHS = {
 
 @pytest.mark.parametrize("before", PATHS, ids=str)
 @pytest.mark.parametrize("after", PATHS)
-def test_only_transitions_of_the_table_are_possible(before, after):
-    """With time and reason; others raise an error with the status before."""
+def test_only_transitions_in_the_table_are_possible(before, after):
+    """They have a time and a reason; others raise an error with the previous status."""
     events = events_of(*PATHS[before], after.value)
     if after in TRANSITIONS[before]:
         state = fold(events)
@@ -219,8 +219,8 @@ def test_only_transitions_of_the_table_are_possible(before, after):
             fold(events)
 
 
-def test_events_fold_to_the_state_of_a_job():
-    """Plan, history, times and attempts after an interruption and a resume."""
+def test_events_determine_the_state_of_a_job():
+    """Plan, history, times and attempts are compared after an interruption and a resume."""
     request = {"time": 1.0, "parameters": {"a": 1, "b": 2}, "data": "here"}
     events = [
         {"event": "running", "time": 2.0, "history": 0},
@@ -250,7 +250,7 @@ def test_events_fold_to_the_state_of_a_job():
 
 
 def test_a_run_that_adds_nothing_keeps_the_last_fit():
-    """A resume sets the last fit aside; one more line of history replaces it."""
+    """A resume discards the last fit; one more history line replaces it."""
     lines = [{"event": "fit", "time": 0.0, "number": number} for number in (1, 2)]
     events = [
         *events_of("running"),

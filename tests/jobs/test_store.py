@@ -1,4 +1,4 @@
-"""What every job store does, on a local disk and in ``memory://``."""
+"""Behaviour common to all job stores, on a local disk and in ``memory://``."""
 
 import errno
 import os
@@ -21,13 +21,13 @@ from partirvm.storage.records import to_json
 
 
 def kinds(events):
-    """The kind of each event."""
+    """Return the kind of each event."""
     return [event["event"] for event in events]
 
 
 @pytest.mark.parametrize("how", ["a part", "the head", "a part is gone"])
-def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
-    """If all are damaged, an error tells it."""
+def test_a_damaged_last_checkpoint_is_replaced_by_the_previous_one(tmp_path, how):
+    """If all are damaged, an error reports it."""
     store = written(tmp_path / "job")
     for number in range(4):
         store.checkpoint({"big": np.full(20_000, float(number)), "small": np.arange(3)})
@@ -52,8 +52,8 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
         store.restore()
 
 
-def test_cells_that_no_model_has_are_removed(tmp_path):
-    """After an error, and by a model that was saved without them."""
+def test_cells_that_belong_to_no_model_are_removed(tmp_path):
+    """This happens after an error, and when a model is saved without them."""
     store = written(tmp_path / "job")
     with pytest.raises(ZeroDivisionError):
         store.keep_cells(lambda place: store.folder.write("cells/000001-000001/a", b"") or 1 / 0)
@@ -64,7 +64,8 @@ def test_cells_that_no_model_has_are_removed(tmp_path):
 
 
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
-    """No claim is left; fsspec's default, which looks first, is refused without a trial."""
+    """No claim is left; fsspec's default, which first checks for existence, is refused without a
+    trial."""
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -81,7 +82,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
         folder.require_exclusive("one")
 
     class Careless(MemoryFileSystem):
-        """Ignores the mode."""
+        """A store that ignores the mode."""
 
         protocol = "careless"
         store: dict = {}  # noqa: RUF012
@@ -97,7 +98,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
 
 
 def test_only_the_holder_of_the_lease_may_write(place):
-    """Until another one has it; nobody makes a job over one."""
+    """It may write until another process has the lease; nobody creates a job over a leased one."""
     one = JobStore.create(place, REQUEST | {"run": 1})
     two = JobStore(place)
     writes = {
@@ -120,7 +121,7 @@ def test_only_the_holder_of_the_lease_may_write(place):
             write(two)
             with pytest.raises(LeaseLostError, match="was taken over"):
                 write(one)
-    for write in writes.values():  # nor once the other one is done
+    for write in writes.values():  # nor after the other one has finished
         with pytest.raises(LeaseLostError, match="was taken over"):
             write(one)
     for attempt, what in ((1, "abort"), (1, "cancel"), (2, "abort")):
@@ -132,7 +133,7 @@ def test_only_the_holder_of_the_lease_may_write(place):
 
 
 def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
-    """A job is never made over a .git folder."""
+    """For example, a job is never created over a .git folder."""
     (tmp_path / "project" / ".git").mkdir(parents=True)
     (tmp_path / "project" / ".git" / "HEAD").write_text("ref")
     for overwrite in (False, True):
@@ -142,7 +143,7 @@ def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
 
 
 @pytest.mark.parametrize("models", [0, 1])
-def test_writes_of_the_driver_of_an_overwritten_job_are_void(place, models):
+def test_writes_by_the_driver_of_an_overwritten_job_are_ignored(place, models):
     """The new job continues the epochs, so that objects of the old driver do not count."""
     old = JobStore.create(place, REQUEST | {"run": 1})
     frozen = old.acquire()
@@ -151,7 +152,7 @@ def test_writes_of_the_driver_of_an_overwritten_job_are_void(place, models):
         old.record({"event": "note"})
     open_folder(place).write(
         "lease/000001.over.json", b"{}"
-    )  # others take it for gone, itself it does not know
+    )  # others consider the driver dead; it does not know
     new = JobStore.create(place, REQUEST | {"run": 2}, overwrite=True)
     new.acquire()
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
@@ -180,8 +181,8 @@ def test_writes_of_the_driver_of_an_overwritten_job_are_void(place, models):
 
 
 @pytest.mark.parametrize("after", range(5))
-def test_a_late_overwrite_removes_nothing_of_a_newer_job(place, monkeypatch, after):
-    """Frozen before one of its removals, after which another process has overwritten the job."""
+def test_a_late_overwrite_removes_nothing_from_a_newer_job(place, monkeypatch, after):
+    """It is frozen before one of its removals, after which another process overwrites the job."""
     old = written(place, REQUEST | {"run": 1})
     old.save(model(1))
     for _ in range(3):
@@ -191,7 +192,7 @@ def test_a_late_overwrite_removes_nothing_of_a_newer_job(place, monkeypatch, aft
 
     def frozen(lease):
         if not newer and lease.epoch == 2 and next(left) == after:
-            open_folder(place).write("lease/000002.over.json", b"{}")  # others take it for gone
+            open_folder(place).write("lease/000002.over.json", b"{}")  # others consider it dead
             newer.append(JobStore.create(place, REQUEST | {"run": 3}, overwrite=True))
             newer[0].acquire()
             newer[0].save(model(3))
@@ -230,7 +231,7 @@ say(store.restore()["n"], store.events()[0]["n"], store.state().status, store.mo
 
 
 def test_a_read_only_job_can_be_watched_and_used(open_to_all):
-    """Writes raise an error with the place and the reason."""
+    """Writing raises an error with the location and the reason."""
     top = open_to_all / "top"
     top.mkdir()
     store = written(top / "job")
@@ -258,7 +259,7 @@ def test_a_read_only_job_can_be_watched_and_used(open_to_all):
 
 
 def test_remains_of_killed_writers_are_ignored_and_removed(tmp_path):
-    """A group without its head, or with nothing else, and hidden parts."""
+    """These are groups without a head or with only a head, and hidden parts."""
     store = written(tmp_path / "job")
     store.checkpoint({"n": 1})
     checkpoints = tmp_path / "job" / "checkpoints"
@@ -275,14 +276,15 @@ def test_remains_of_killed_writers_are_ignored_and_removed(tmp_path):
     assert store.restore() == {"n": 4}
 
 
-# A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed
-# after that: so the bytes are flushed before the name is given, the folder afterwards, and a tree
-# from its leaves.
+# A disk keeps a file's bytes once the file is flushed, and its name once the folder is flushed
+# afterwards: so bytes are flushed before the file gets its name, then the folder, and a tree
+# is flushed from its leaves.
 
 
 @pytest.fixture
 def disk_requests(monkeypatch):
-    """Requests to the disk in order: ("flush", inode), and ("name", inode) for a name of a file."""
+    """Return the disk requests in order: ("flush", inode), and ("name", inode) for a new file
+    name."""
     requests = []
     give = {"link": os.link, "replace": os.replace}
 
@@ -302,7 +304,7 @@ def disk_requests(monkeypatch):
 
 
 def inode(path):
-    """The number of a file or folder."""
+    """Return the inode number of a file or folder."""
     return path.stat().st_ino
 
 
@@ -328,8 +330,8 @@ def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     assert len(disk_requests) == 1 + len(expected) + ("without" in verb)
 
 
-def test_flush_of_a_tree_begins_at_its_leaves(tmp_path, disk_requests):
-    """Every file and folder once, before the folder that holds its name."""
+def test_flushing_a_tree_begins_at_its_leaves(tmp_path, disk_requests):
+    """Every file and folder is flushed once, before the folder that contains its name."""
     for name in ("group/a/1", "group/a/2", "group/b/c/3", "group/4"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

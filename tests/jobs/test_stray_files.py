@@ -1,6 +1,6 @@
-"""Additional, missing and exchanged files of a job: a named error at once, or no change.
+"""Additional, missing and exchanged files in a job: a named error at once, or no change.
 
-Every damage is tried with every reader of a finished job, which must return within 30 s.
+Each kind of damage is tried with every reader of a finished job, which must return within 30 s.
 """
 
 import shutil
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(30)
 
 
 def finished(place, seed=0):
-    """A done job of two epochs, with two models and a request to abort."""
+    """Return a finished job of two epochs, with two models and a request to abort."""
     store = JobStore.create(place, REQUEST)
     with store.acquire():
         store.record({"event": "note"})
@@ -37,7 +37,7 @@ def finished(place, seed=0):
 
 
 def observed(store):
-    """What readers of a job see."""
+    """Return what a job's readers see."""
     state = store.state()
     holder = store.holder()
     assert holder is not None
@@ -117,7 +117,7 @@ def cut(path):
 
 @pytest.fixture(scope="module")
 def two_jobs(tmp_path_factory):
-    """Two finished jobs."""
+    """Return two finished jobs."""
     folder = tmp_path_factory.mktemp("two_jobs")
     finished(folder / "other", 5)
     finished(folder / "job")
@@ -126,14 +126,14 @@ def two_jobs(tmp_path_factory):
 
 @pytest.fixture
 def job(two_jobs, tmp_path):
-    """Copies of both."""
+    """Return copies of both jobs."""
     shutil.copytree(two_jobs, tmp_path, dirs_exist_ok=True)
     return JobStore(tmp_path / "job")
 
 
 @pytest.mark.parametrize("damage", LOUD)
 def test_a_damaged_job_is_named_in_an_error(job, tmp_path, damage):
-    """Commands that look at the job end with status 2."""
+    """Commands that read the job end with status 2."""
     LOUD[damage](tmp_path / "job", tmp_path / "other")
     with pytest.raises(PartirvmError, match=str(tmp_path / "job")):
         observed(JobStore(job.location))
@@ -142,13 +142,13 @@ def test_a_damaged_job_is_named_in_an_error(job, tmp_path, damage):
 
 
 @pytest.mark.parametrize("damage", QUIET)
-def test_files_of_other_names_change_nothing(job, tmp_path, damage):
+def test_files_with_other_names_change_nothing(job, tmp_path, damage):
     before = observed(job)
     QUIET[damage](tmp_path / "job", tmp_path / "other")
     assert repr(observed(JobStore(job.location))) == repr(before)
 
 
-def test_a_writer_continues_after_events_that_a_listing_lacks(job, monkeypatch):
+def test_a_writer_continues_after_events_missing_from_a_listing(job, monkeypatch):
     one = job
     two = JobStore(job.location)
     really = Folder.list

@@ -1,4 +1,4 @@
-"""A run whose time is up leaves a model: its last one, or a small fit of few rows."""
+"""A run that reaches its time limit leaves a model: its last one, or a small fit to few rows."""
 
 import itertools
 from dataclasses import replace
@@ -27,19 +27,19 @@ N = 500
 
 
 def arrays(classes):
-    """A plane with a wave, or the side of it on which a row lies."""
+    """Return a plane with a wave, or the side of it on which each row lies."""
     X, y = bent_plane(N)
     return X, (y > 0).astype(float) if classes else y
 
 
 def rows_of(classes):
-    """The same as a source of eight tiles."""
+    """Return the same rows as a source of eight tiles."""
     columns = Columns(("a", "b"), "y", classes=("below", "above")) if classes else None
     return ArraySource(*arrays(classes), tile_rows=64, columns=columns)
 
 
 class After(Watcher):
-    """Answers ``TIME`` after poll number ``at``, and counts the work after that."""
+    """Returns ``TIME`` after poll number ``at``, and counts the work after that poll."""
 
     def __init__(self, at):
         self.at = at
@@ -63,7 +63,7 @@ class After(Watcher):
 
 
 def ended(request, classes, at):
-    """Resolve and run a request whose time is up at a poll."""
+    """Resolve and run a request that reaches its time limit at a poll."""
     source = rows_of(classes)
     executor = LocalExecutor(1)
     after = After(at)
@@ -75,7 +75,7 @@ def ended(request, classes, at):
 
 
 def error(journal, classes):
-    """Error of the model relative to that of the mean or the frequencies."""
+    """Return the model's error relative to that of the mean or the class frequencies."""
     (X, y) = arrays(classes)
     model = journal.model
     assert model is not None
@@ -94,8 +94,8 @@ def error(journal, classes):
     ),
 )
 @QUIET
-def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
-    """At the first poll, while the kernel is learned, in the middle, at the last poll."""
+def test_a_model_is_left_whenever_the_time_limit_is_reached(strategy, gamma, classes):
+    """This may be at the first poll, while the kernel is learned, halfway, or at the last poll."""
     partition = 60 if gamma == 0.4 else "auto"
     rounds = None if strategy in ("basic", "split-merge") else 4
     request = Request(gamma=gamma, strategy=strategy, partition_size=partition, max_rounds=rounds)
@@ -111,8 +111,8 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
         early = saved[-1] == "early"
         assert saved.count("early") == early
         kinds.add(saved[-1])
-        # the tile or iteration at hand; an early fit has so many steps, and at most so many passes
-        # of 8 tiles
+        # the current tile or iteration; an early fit has this many steps, and at most this many
+        # passes over 8 tiles
         assert after.steps <= 1 + early * STEPS
         assert after.tiles <= 2 + early * 8 * (STEPS + 3)
     assert "early" in kinds
@@ -122,8 +122,9 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
 
 @pytest.mark.slow
 @QUIET
-def test_time_that_is_up_during_the_noise_leaves_constant_noise():
-    """From the kernels of the noise to the last pass over weighted rows."""
+def test_reaching_the_time_limit_while_fitting_noise_leaves_constant_noise():
+    """The time ends between the learning of the noise kernels and the last pass over weighted
+    rows."""
     request = Request(gamma=0.4, strategy="basic", noise="local", residual="none", seed=1)
     complete, complete, _ = ended(request, False, np.inf)
     assert complete.model.design.noise is not None
@@ -134,8 +135,8 @@ def test_time_that_is_up_during_the_noise_leaves_constant_noise():
         assert journal.model.calibration is not None
 
 
-def test_an_early_fit_has_bounded_cost():
-    """Few rows and steps, and few columns of all outputs together."""
+def test_the_cost_of_an_early_fit_is_bounded():
+    """It uses few rows and steps, and few columns in all outputs together."""
     source = rows_of(False)
     executor = LocalExecutor(1)
     problem = resolve(source, Request(gamma=0.4), executor).problem

@@ -1,4 +1,4 @@
-"""Jobs and models of other package versions: one warning; status and page show both versions."""
+"""Jobs and models from other package versions: one warning; status and page show both versions."""
 
 import importlib.metadata
 import json
@@ -23,7 +23,7 @@ REQUEST = Request(
 
 @pytest.fixture
 def old_folder(tmp_path, monkeypatch):
-    """A folder with DATA, a job and a model of partirvm 0.0.7."""
+    """Return a folder with DATA, a job and a model of partirvm 0.0.7."""
     real = importlib.metadata.version
     X = np.linspace(-3, 3, 60)[:, None]
     ingest((X, np.sin(X[:, 0])), tmp_path / "d.zarr", shuffle=0)
@@ -36,7 +36,7 @@ def old_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_equal_versions_cause_no_warning(tmp_path):
+def test_equal_versions_give_no_warning(tmp_path):
     X = np.linspace(-3, 3, 60)[:, None]
     save_model(RVMRegressor(gamma=1.0).fit(X, np.sin(X[:, 0])), tmp_path / "model")
     load_model(tmp_path / "model")
@@ -78,7 +78,8 @@ def test_one_warning_names_both_versions(old_folder, use, capsys):
 
 
 def test_status_and_page_show_both_versions(old_folder, capsys):
-    """Before and after a run of the present version; not for a job of one version."""
+    """They do so before and after a run of the present version, but not for a job with a single
+    version."""
     place = str(old_folder / "job")
     for run in (False, True):
         if run:

@@ -1,4 +1,4 @@
-"""Watchers that abort a run, or leave it in a dense fit, after so many lines of history."""
+"""Watchers that abort a run, or break off in a dense fit, after a number of history lines."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from partirvm.fit.driver import Watcher
 
 
 class Stopper(Watcher):
-    """Aborts once there are ``after`` lines of history."""
+    """Aborts once there are ``after`` history lines."""
 
     def __init__(self, after):
         self.after = after
@@ -21,7 +21,7 @@ class Stopper(Watcher):
 
 
 class Broken(Stopper):
-    """Leaves in the middle of a round then."""
+    """Raises an exception in the middle of a round after this number of lines."""
 
     aborted = Watcher.aborted
 
@@ -31,7 +31,7 @@ class Broken(Stopper):
 
 
 def broken_off(data, job, request, after=1, **options):
-    """A job whose process left in the middle of a round."""
+    """Return a job whose process stopped in the middle of a round."""
     with pytest.raises(KeyboardInterrupt):
         jobs.fit(data, job, request, watcher=Broken(after), **options)
     return open_job(job)

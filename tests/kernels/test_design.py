@@ -23,7 +23,8 @@ BASIS = Basis((LINEAR, ("numpy:tanh", D), (lambda X: X[:, :1] ** 2, 1)))
 
 
 def design(rng, basis=BASIS, m=4):
-    """The bias, functions 1, 4 and 6, and some centres, under a scaling that is not trivial."""
+    """Return a design of the bias, functions 1, 4 and 6, and a few centres, with a nontrivial
+    scaling."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
     centres = rng.normal(size=(m, D))
     active = np.array([1, 4, 6])
@@ -33,7 +34,7 @@ def design(rng, basis=BASIS, m=4):
 
 
 def test_leading_columns_come_first(rng):
-    """The columns are the bias, active φ(x), and k(x, Z), all of the standardised inputs."""
+    """The columns are the bias, active φ(x), and k(x, Z), all computed from standardised inputs."""
     made = design(rng)
     X = rng.normal(size=(20, D))
     close = partial(assert_allclose, rtol=1e-12)
@@ -70,7 +71,7 @@ def test_a_design_without_a_kernel_has_only_leading_columns(rng):
 
 
 def test_pruned_leading_columns_are_offered_again(rng):
-    """They are the bias and the functions that are not in the design."""
+    """These are the bias and the functions that are not in the design."""
     made = design(rng)
     empty = made.take(slice(None), leading=NONE)
     problem = Problem(9, empty, True, 1.0, None, 1.0, True, False, GAUSSIAN)
@@ -81,7 +82,7 @@ def test_pruned_leading_columns_are_offered_again(rng):
     assert not len(problem.missing_leading(made.take(NONE, leading=problem.leading)))
 
 
-def test_a_basis_returns_from_its_spec_and_pickle():
+def test_a_basis_survives_its_spec_and_pickle():
     """A named function is the same function in another process."""
     named = Basis((("linear", 2), ("numpy:tanh", 2)))
     assert named.spec() == [["linear", 2], ["numpy:tanh", 2]]
@@ -106,7 +107,7 @@ def test_a_basis_returns_from_its_spec_and_pickle():
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero")
-def test_functions_that_are_no_basis_are_refused(function, message):
+def test_functions_that_are_not_a_basis_are_refused(function, message):
     """They have other shapes, are not finite, fail, or cannot be imported."""
     with pytest.raises(UsageError, match=message):
         Basis(((function, 1),))(np.ones((2, 1)))
@@ -115,7 +116,7 @@ def test_functions_that_are_no_basis_are_refused(function, message):
 
 
 def test_the_identity_of_a_basis_is_kernel_functions_and_scaling(rng):
-    """Other centres, or a bias, do not change it."""
+    """Other centres or a bias do not change it."""
     made = replace(design(rng, None, 5), active=NONE)
     scaling = made.scaling
     other = made.with_centres(np.ones((2, D)), np.arange(2))

@@ -1,4 +1,4 @@
-"""Maps of features: warps, gaps and levels as coordinates, by their formulas."""
+"""Feature maps: warps, gaps and levels as coordinates follow their formulas."""
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,7 +10,7 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 X = np.array([[3.0, 1.0, np.nan], [-2.0, 0.0, 4.0], [10.0, 7.0, 5.0], [0.0, np.nan, 6.0]])
 TABLE = np.array(
     [[[1.0, -1.0], [2.0, -2.0], [0.0, 0.0], [3.0, -3.0]]]
-)  # two levels, unknown ones, missing ones
+)  # two levels, unknown and missing ones
 MAP = FeatureMap(np.array([1.0, 0, 0]), np.array([2.0, 0, 0]), np.array([2]), ((1, TABLE),))
 SCALING = Scaling(
     np.array([0.5, 0, 5, 0, 0.25]), np.array([2.0, 1, 1, 1, 0.5]), np.zeros(1), np.ones(1), MAP
@@ -28,7 +28,7 @@ def test_features_are_warped_levels_are_looked_up_and_gaps_are_inputs():
     assert MAP.names(["a", "b", "c"]) == ("asinh((a − 1)/2)", "b (1)", "c", "b (2)", "c missing")
 
 
-def test_a_missing_number_is_its_mean_or_the_blank_of_the_scaling():
+def test_a_missing_number_is_the_mean_or_the_fill_value_of_the_scaling():
     scaled = (MAP(X) - SCALING.x_shift) / SCALING.x_scale
     scaled[0, 2] = 0.0
     assert_array_equal(SCALING.inputs(X), scaled)
@@ -40,7 +40,7 @@ def test_a_missing_number_is_its_mean_or_the_blank_of_the_scaling():
 
 
 def test_a_design_maps_rows_and_centres():
-    """Designs with other maps have another key."""
+    """Designs with different maps have different keys."""
     design = Design(Gaussian(0.3), SCALING, X[1:3], np.arange(2), bias=True, origin=np.zeros(5))
     points = SCALING.inputs(X)
     centres = SCALING.inputs(X[1:3])

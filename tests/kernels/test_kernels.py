@@ -37,14 +37,14 @@ close = partial(assert_allclose, rtol=1e-11, atol=1e-13)
 
 
 def block(kernel, X, Z, origin=None):
-    """All values k(x, z) of points (n, d) and centres (m, d), stored column by column."""
+    """Return k(x, z) for all points (n, d) and centres (m, d), stored column by column."""
     out = np.full((len(Z), len(X)), np.nan).T
     kernel.prepare(Z, origin)(X, out)
     return out
 
 
 def drawn(rng, n, d=D):
-    """Points, some of which share coordinates, as codes do."""
+    """Draw points, some of which share coordinates, as codes do."""
     X = rng.normal(size=(n, d))
     shared = rng.random(X.shape) < 0.4
     return np.where(shared, np.round(X), X)
@@ -59,8 +59,8 @@ def test_every_kernel_has_cases():
 
 
 @kernels
-def test_a_block_has_the_value_of_every_pair(rng, case):
-    """It is symmetric, ``diagonal`` is k(x, x), and Mercer kernels are positive."""
+def test_a_block_contains_the_value_of_every_pair(rng, case):
+    """It is symmetric, ``diagonal`` is k(x, x), and Mercer kernels are positive semi-definite."""
     X = np.asfortranarray(drawn(rng, 40))
     Z = drawn(rng, 37)
     X.flags.writeable = False
@@ -100,7 +100,7 @@ def test_gradients_in_log_parameters_equal_finite_differences(rng, case, order):
 
 @those([case for case in CASES if not isinstance(case.kernel, FunctionKernel)])
 def test_gradients_in_the_inputs_equal_finite_differences(rng, case):
-    """Points are not centres, where Laplacian kernels have a kink; categories have the derivative
+    """Points are not centres, where Laplacian kernels have a kink; the derivative by a category is
     0."""
     X = rng.normal(size=(40, D))
     Z = rng.normal(size=(37, D))
@@ -119,8 +119,8 @@ def test_gradients_in_the_inputs_equal_finite_differences(rng, case):
 
 
 @kernels
-def test_logarithms_of_parameters_rescaling_and_relevances(case):
-    """``with_logs`` is inverse to ``logs``; zeros remain zero; a factor changes gamma only."""
+def test_log_parameters_rescaling_and_relevances_are_consistent(case):
+    """``with_logs`` is the inverse of ``logs``; zeros remain zero; a factor changes only gamma."""
     kernel = case.kernel
     again = kernel.with_logs(kernel.logs)
     assert type(again) is type(kernel)
@@ -146,7 +146,7 @@ def test_logarithms_of_parameters_rescaling_and_relevances(case):
 
 
 @kernels
-def test_a_block_may_be_written_into_columns_of_a_wider_array(rng, case):
+def test_a_block_can_be_written_into_columns_of_a_wider_array(rng, case):
     """The neighbouring columns are unchanged."""
     X = drawn(rng, 20)
     Z = drawn(rng, 21)
@@ -173,7 +173,7 @@ def test_inputs_far_from_the_origin_lose_no_digits(rng, case, offset):
 @those([case for case in CASES if case.unit])
 @given(st.integers(0, 2**32 - 1), st.floats(-3, 3))
 def test_values_are_between_zero_and_one(case, seed, power):
-    """The coordinates have any size, and points are copies of centres."""
+    """The coordinates have any size, and some points are copies of centres."""
     rng = default_rng(seed)
     Z = rng.normal(size=(6, D)) * 10.0**power
     X = np.vstack([Z, Z + 1e-9, rng.normal(size=(6, D)) * 10.0**power])
@@ -184,7 +184,7 @@ def test_values_are_between_zero_and_one(case, seed, power):
 
 @kernels
 @pytest.mark.parametrize(("n", "m"), [(1, 0), (1, 1), (3, 70)])
-def test_blocks_of_any_shape(rng, case, n, m):
+def test_blocks_may_have_any_shape(rng, case, n, m):
     """Without centres there is no gradient."""
     X = drawn(rng, n)
     Z = drawn(rng, m)
@@ -194,8 +194,8 @@ def test_blocks_of_any_shape(rng, case, n, m):
 
 
 @those(NAMED)
-def test_a_kernel_returns_from_its_spec_and_pickle(case):
-    """spec and kernel_from_spec are inverse through a text; the key is the spec."""
+def test_a_kernel_survives_its_spec_and_pickle(case):
+    """spec and kernel_from_spec are inverses, also through text; the key is the spec."""
     kernel = case.kernel
     assert kernel_from_spec(json.loads(json.dumps(kernel.spec()))) == kernel
     assert kernel.spec()["name"] == kernel.name
@@ -208,12 +208,12 @@ def test_a_kernel_returns_from_its_spec_and_pickle(case):
     ("name", "fields"), [(name, fields) for name in IMPOSSIBLE for fields in IMPOSSIBLE[name]]
 )
 def test_impossible_parameters_are_refused(name, fields):
-    """The error names the field and what it must be."""
+    """The error names the field and its requirement."""
     with pytest.raises(UsageError, match=r"must|lacks|has|unknown|not a kernel"):
         kernel_from_spec({"name": name, **fields})
 
 
-def test_features_that_the_data_lack_are_refused():
+def test_features_missing_from_the_data_are_refused():
     with pytest.raises(UsageError, match="2 values but the data have 3 features"):
         Gaussian((1.0, 2.0)).prepare(np.zeros((1, 3)))
     kernel = OnColumns(Gaussian(1.0), (0, 3))
@@ -236,14 +236,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("path", BROKEN)
-def test_functions_that_are_no_kernel_are_refused_by_name(path):
+def test_functions_that_are_not_a_kernel_are_refused_by_name(path):
     kernel = FunctionKernel(path)
     with pytest.raises(UsageError, match=BROKEN[path]):
         block(kernel, np.ones((2, 3)), np.ones((1, 3)))
 
 
 def test_a_callable_has_no_spec():
-    """Nor has a kernel that contains it."""
+    """Neither has a kernel that contains it."""
     kernel = FunctionKernel(lambda X, Z: X @ Z.T)
     for each in (kernel, Sum((Gaussian(1.0), kernel)), OnColumns(kernel, (0,))):
         with pytest.raises(UsageError, match=r"<lambda>.* name it as 'module:function'"):
@@ -254,7 +254,7 @@ def test_a_callable_has_no_spec():
 
 @kernels
 def test_one_gamma_per_feature_gives_the_same_values(case, rng):
-    """Doing so twice changes nothing."""
+    """A second conversion changes nothing."""
     X = drawn(rng, 9)
     Z = drawn(rng, 5)
     each = case.kernel.per_feature(D)

@@ -1,4 +1,4 @@
-"""Several kernels for the same centres: columns, labels, gradients, and equal functions."""
+"""Several kernels at the same centres: columns, labels, gradients, and equal functions."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ THREE = Several((Gaussian(0.4), Laplacian((0.1, 0.0, 2.0)), Linear()))
 
 
 def made(rng, rows=70):
-    """The columns of these rows in any order, as a fit leaves them, and the bias."""
+    """Draw the columns of these rows in any order, as a fit leaves them, and the bias."""
     scaling = Scaling(rng.normal(size=D), rng.uniform(0.5, 2, D), np.zeros(1), np.ones(1))
     empty = Design(THREE, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False)
     design = replace(
@@ -29,7 +29,7 @@ def made(rng, rows=70):
 
 
 def phi(design, X):
-    """The columns by definition."""
+    """Return the columns according to the definition."""
     s = design.scaling
     widths = np.array([0.1, 0.0, 2.0])
     points = (X - s.x_shift) / s.x_scale
@@ -43,7 +43,7 @@ def phi(design, X):
     return np.hstack([np.ones((len(X), 1)), values])
 
 
-def test_a_row_offers_a_column_for_each_kernel(rng):
+def test_a_row_proposes_a_column_for_each_kernel(rng):
     """Labels are row·K + kernel; the peak of a column is k(z, z)."""
     design = made(rng)
     X = rng.normal(size=(40, D))
@@ -55,7 +55,7 @@ def test_a_row_offers_a_column_for_each_kernel(rng):
     assert Several(THREE.kernels[:2]).local
 
 
-def test_several_kernels_return_from_their_spec():
+def test_several_kernels_survive_their_spec():
     """Relevances are sums over kernels, unless a kernel has none."""
     assert kernel_from_spec(THREE.spec()) == THREE
     assert THREE.parameters == ("kernels[0].gamma", *(f"kernels[1].gamma[{j}]" for j in range(3)))
@@ -66,7 +66,7 @@ def test_several_kernels_return_from_their_spec():
 @given(
     st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5), st.booleans()
 )
-def test_equal_functions_join_once(points, present, several):
+def test_equal_functions_join_only_once(points, present, several):
     """The first column of a kernel joins at each new point, in order."""
     kernel = Several((Gaussian(0.4), Gaussian(1.0))) if several else Gaussian(0.4)
     scaling = Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1))

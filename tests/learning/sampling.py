@@ -1,4 +1,4 @@
-"""Samples of rows for tests of small fits, and records of the passes over them."""
+"""Row samples for tests of small fits, and records of the passes over them."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from partirvm.spec.problem import Problem
 
 
 def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
-    """Rows of standardised inputs with targets (n,), or codes of K classes."""
+    """Return rows of standardised inputs with targets (n,), or codes of K classes."""
     d = X.shape[1]
     scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
     kernel = kernel or Gaussian((1 / d,) * d)
@@ -37,7 +37,7 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
 
 
 def arm(n, d, seed=0, noise=0.2):
-    """A smooth function of two of d features, with noise and a standard deviation near 1."""
+    """Return a smooth function of two of d features, with noise and a standard deviation near 1."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(1.5 * X[:, 0]) * np.cos(X[:, 1]) + noise * rng.normal(size=n)
@@ -50,7 +50,7 @@ class Stopped(Exception):
 
 @dataclass
 class Passes:
-    """Passes over a sample, each with the row numbers it read; raises after ``most``."""
+    """Passes over a sample, recorded with the row numbers read; raises after ``most`` passes."""
 
     most: float = np.inf
     made: list[tuple[Any, np.ndarray]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Passes:
 def sample_of(
     X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None
 ):
-    """These rows (all, if None) of a source with tiles of this size."""
+    """Return these rows (all, if None) from a source with tiles of this size."""
     executor = LocalExecutor(threads)
     seen = passes or Passes()
     run = executor.run

@@ -1,4 +1,4 @@
-"""The kernel search for classes: indicators, one width or several, features in raw units."""
+"""Kernel search for classes: indicators, one width or several, features in raw units."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from partirvm.likelihoods.passes import SlopePass
 
 
 def learned(X, codes, K, **hooks):
-    """The last line of the history, and the returned problem."""
+    """Return the last history line, and the problem."""
     lines = []
     learning = learning_options(len(X), limits=class_centres(K))
     settings = SearchSettings(learning, seed=0, columns=1000)
@@ -38,14 +38,14 @@ def learned(X, codes, K, **hooks):
 
 
 def two_of(n, d, seed=0):
-    """Two classes that two of d features separate."""
+    """Return two classes that two of d features separate."""
     X, f = arm(n, d, seed=seed, noise=0.02)
     return X, (f > np.quantile(f, 0.6)).astype(float)
 
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
-    """They are (1[c = k] − p_k)/s with s² the mean of p_k(1 − p_k)."""
+    """They are (1[c = k] − p_k)/s, where s² is the mean of p_k(1 − p_k)."""
     codes = default_rng(1).integers(0, K, 60).astype(float)
     X = np.zeros((60, 1))
     rows = np.arange(5, 30)
@@ -59,7 +59,7 @@ def test_indicators_have_mean_0_and_mean_square_1_over_all_rows(K):
 
 
 def test_a_common_width_keeps_the_ratios_of_gammas():
-    """The found width is a maximum."""
+    """The width found is a maximum."""
     X, codes = two_of(80, 3)
     with sample_of(X, codes) as sample:
         rows = ProcessRows.of(sample, problem_of(X, codes, K=2), np.arange(80))
@@ -77,7 +77,7 @@ def test_a_common_width_keeps_the_ratios_of_gammas():
 
 
 def test_unscaled_features_have_gammas_proportional_to_their_variances():
-    """They are gamma_j v_j / mean(v) over numeric features; categories are unchanged."""
+    """They are gamma_j v_j / mean(v) for numeric features; categories are unchanged."""
     X = np.zeros((3, 4))
     kernel = Product((OnColumns(Gaussian(0.5), (0, 2, 3)), OnColumns(Categorical(0.7), (1,))))
     problem = problem_of(X, np.zeros(3), kernel, K=3)
@@ -88,7 +88,7 @@ def test_unscaled_features_have_gammas_proportional_to_their_variances():
 
 
 def test_widths_per_feature_must_gain_more_than_a_standard_error():
-    """The error is that of the mean gain; recorded errors are roots of means."""
+    """The standard error is computed for the mean gain; recorded errors are roots of means."""
     gain = np.array([1.0, -1.0, 1.0, 0.0])  # mean .25, standard error √.6875 / 2 = .41
     for more, form in ((0.1, ONE), (0.2, EACH)):
         found = choose(np.array([4.0 + gain + more, np.full(4, 4.0)]), ONE)
@@ -97,7 +97,7 @@ def test_widths_per_feature_must_gain_more_than_a_standard_error():
         assert found["errors"] == pytest.approx({ONE: np.sqrt(4.25 + more), EACH: 2.0})
 
 
-def test_rows_are_judged_by_processes_that_have_not_seen_them(monkeypatch):
+def test_rows_are_judged_by_processes_fitted_without_them(monkeypatch):
     """Each row counts once."""
     X, codes = two_of(60, 2)
     seen = []
@@ -137,8 +137,8 @@ def test_irrelevant_features_are_switched_off(K):
     assert best[-1].kernel == found.empty.kernel
 
 
-def test_features_of_one_unit_are_unscaled_if_that_is_better():
-    """Two features of large variance matter equally, ten of small variance do not."""
+def test_features_with_a_common_unit_are_unscaled_if_that_is_better():
+    """Two features of large variance matter equally; ten of small variance do not matter."""
     X = default_rng(2).normal(size=(150, 12))
     codes = (X[:, 0] > 0).astype(float) + 2 * (X[:, 1] > 0)
     scale = np.array([10.0] * 2 + [1.0] * 10)
@@ -151,8 +151,8 @@ def test_features_of_one_unit_are_unscaled_if_that_is_better():
     assert_allclose(gammas / gammas[0], (scale / 10) ** 2, rtol=1e-12)
 
 
-def test_skewed_features_are_warped_together():
-    """Classes depend on a sum of logarithms; codes of a category are not warped."""
+def test_skewed_features_are_warped_jointly():
+    """Classes depend on a sum of logarithms; category codes are not warped."""
     rng = default_rng(5)
     Z = rng.normal(size=(300, 8))
     codes = rng.integers(9, size=300) ** 2.0
@@ -175,7 +175,7 @@ def test_skewed_features_are_warped_together():
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_many_rows_use_the_tied_evidence(K, monkeypatch):
-    """Above ``FEW`` rows the search has fewer centres."""
+    """The search has fewer centres for more than ``FEW`` rows."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
     passes = Passes()
@@ -187,7 +187,7 @@ def test_many_rows_use_the_tied_evidence(K, monkeypatch):
     assert passes.of(SlopePass)
 
 
-def test_a_common_width_of_many_rows_is_recorded_last_if_chosen(monkeypatch):
+def test_a_common_width_for_many_rows_is_recorded_last_if_chosen(monkeypatch):
     """Each row is left out once."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(

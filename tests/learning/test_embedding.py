@@ -1,4 +1,4 @@
-"""Features of many levels: their effects become coordinates, rare levels are near the origin."""
+"""Features with many levels: level effects become coordinates, rare levels are near the origin."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from partirvm.types import Columns
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
-    """Rows (x, level) with targets a_l + b_l x + noise, and the effects (L, 2)."""
+    """Return rows (x, level) with targets a_l + b_l x + noise, and the effects (L, 2)."""
     rng = default_rng(seed)
     effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
     x = rng.normal(size=n)
@@ -41,7 +41,7 @@ def embedding_of(X, y, L, w=None):
 
 
 def test_planted_effects_are_found_up_to_a_rotation():
-    """Distances of two coordinates are root mean square differences of a + bx, x ~ N(0, 1)."""
+    """Distances between coordinates are root mean square differences of a + bx, x ~ N(0, 1)."""
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
     assert notes == ("c: 2 coordinates of 40 levels",)
@@ -60,7 +60,7 @@ def test_planted_effects_are_found_up_to_a_rotation():
 
 
 def test_random_effects_have_the_known_posterior():
-    """w_l = n_l m_l / (n_l + σ²/τ²), and τ² and σ² are within their errors."""
+    """It is w_l = n_l m_l / (n_l + σ²/τ²), and τ² and σ² are within their standard errors."""
     rng = default_rng(1)
     counts = np.tile([2, 8, 32], 200)
     tau = 1.5
@@ -78,7 +78,7 @@ def test_random_effects_have_the_known_posterior():
 
 
 @pytest.mark.parametrize("n_levels", [2, 3, 6])
-def test_intervals_of_new_levels_cover_on_average(n_levels):
+def test_intervals_for_new_levels_cover_on_average(n_levels):
     """There are 400 draws of effects of sd 3, with 50 rows each and noise of sd 1."""
     rng = default_rng(n_levels)
     shares = []
@@ -98,7 +98,7 @@ def test_intervals_of_new_levels_cover_on_average(n_levels):
 
 
 def test_the_variance_of_a_new_level_follows_its_formula():
-    """It is (1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range."""
+    """It is (1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², and at most the squared range."""
     rng = default_rng(0)
     found = replace(
         random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)),
@@ -119,8 +119,8 @@ def test_levels_without_an_effect_are_switched_off():
     assert not scaling.inputs(X)[:, 1].any()
 
 
-def test_weights_count_as_rows():
-    """A row of weight 2 equals two rows, one of weight 0 none."""
+def test_weights_count_as_repeated_rows():
+    """A row of weight 2 equals two rows; one of weight 0 counts as absent."""
     X, y, _ = planted(1500)
     w = default_rng(3).integers(0, 3, 1500).astype(float)
     rows = np.repeat(np.arange(1500), w.astype(int))
@@ -131,9 +131,9 @@ def test_weights_count_as_rows():
     assert_allclose(*products, atol=0.03)
 
 
-def test_effects_of_levels_are_functions_of_the_numbers():
+def test_level_effects_are_functions_of_the_numbers():
     """They are w₀ + w₁z + w₂ cos πu with z = (x − 1)/2, u = (1 + tanh .8z)/2; unknown levels have
-    0."""
+    the effect 0."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
     weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
@@ -150,8 +150,8 @@ def test_effects_of_levels_are_functions_of_the_numbers():
     assert features.sources.tolist() == [0, 1, 1]
 
 
-def test_a_row_has_the_effects_learned_without_its_fold():
-    """A code names level and fold: block f + 1 of a table; new rows use block 0."""
+def test_a_row_uses_the_effects_learned_without_its_fold():
+    """A code encodes level and fold: block f + 1 of a table; new rows use block 0."""
     table = np.arange(2 * 5 * 1.0).reshape(
         2, 5, 1
     )  # three levels, unknown, missing; all rows, without fold 0
@@ -169,9 +169,8 @@ def test_a_row_has_the_effects_learned_without_its_fold():
     assert_array_equal(without_folds(folded, 3), known)
 
 
-def test_effects_without_a_fold_are_those_of_the_other_rows():
-    """They are n_l m_l / (n_l + σ²/τ²) over rows outside the fold, with the variances of all
-    rows."""
+def test_effects_without_a_fold_come_from_the_other_rows():
+    """They are n_l m_l / (n_l + σ²/τ²) over rows outside the fold, with variances from all rows."""
     rng = default_rng(4)
     codes = np.repeat(np.arange(300), 3)
     t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)
@@ -207,7 +206,7 @@ def frame(X, L):
 
 
 def test_a_fit_and_its_saved_model_use_the_coordinates(tmp_path):
-    """The error is that of the noise; a level without rows has no effect."""
+    """The error equals the noise; a level without rows has no effect."""
     X, y, _ = planted(400, 12, noise=0.1)
     model = RVMRegressor(
         kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant"

@@ -1,4 +1,4 @@
-"""The exact process: its covariance, slopes of its evidence, its gradient, and the ascent."""
+"""The exact process: its covariance, the slopes of its evidence, its gradient, and the ascent."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def rows_of(problem, X, y, w=None, numbers=None):
 
 
 def dense(X, w, kernel, problem, fit):
-    """s² k + σ² W⁻¹ + v 11ᵀ, for a Gaussian kernel and a bias."""
+    """Return s² k + σ² W⁻¹ + v 11ᵀ, for a Gaussian kernel and a bias."""
     square = (kernel.gamma * (X[:, None] - X[None]) ** 2).sum(axis=2)
     return (
         np.exp(fit.signal) * np.exp(-square)
@@ -40,8 +40,8 @@ def dense(X, w, kernel, problem, fit):
     )
 
 
-def test_the_evidence_is_the_normal_density_of_the_covariance():
-    """The covariance has row weights and a bias."""
+def test_the_evidence_is_the_normal_density_with_this_covariance():
+    """The covariance includes row weights and a bias."""
     X, y = arm(20, 2)
     w = np.array([4.0, 0.5, 1.0, 2.0] * 5)
     problem = problem_of(X, y)
@@ -57,7 +57,7 @@ def test_the_evidence_is_the_normal_density_of_the_covariance():
     [Gaussian((0.4, 0.2)), Matern32(0.3), Directions(Gaussian((0.5, 0.1)), [[1, 1], [1, -1]])],
 )
 def test_slopes_equal_differences_of_the_evidence(kernel, noise):
-    """The parameters are those of the kernel, log s² and log σ², unless σ² is given."""
+    """The parameters are the kernel's, log s² and log σ², unless σ² is given."""
     X, y = arm(15, 2)
     rows = rows_of(
         replace(problem_of(X, y), noise_variance=noise), X, y, np.tile([0.5, 1.0, 2.0], 5)
@@ -76,8 +76,8 @@ def test_slopes_equal_differences_of_the_evidence(kernel, noise):
     assert (slopes[-1] == 0) == (noise is not None)
 
 
-def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
-    """The factor is c = tᵀK⁻¹t/n, and the constant n/2 (1 + log 2π − log n) is left out."""
+def test_the_profile_is_the_evidence_at_the_best_covariance_factor():
+    """The factor is c = tᵀK⁻¹t/n; the constant n/2 (1 + log 2π − log n) is left out."""
     X, y = arm(20, 2)
     problem = problem_of(X, y)
     K = dense(X, np.ones(20), FIT.kernel, problem, FIT)
@@ -97,7 +97,7 @@ def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
     )
 
 
-def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
+def test_the_outer_product_equals_that_of_the_gradient_of_the_mean():
     """The gradient is compared with central differences at the rows."""
     X, y = arm(12, 2)
     problem = problem_of(X, y)
@@ -114,8 +114,8 @@ def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
     assert_allclose(rows.outer_product(FIT), gradient.T @ gradient, rtol=1e-7)
 
 
-def test_densities_of_new_rows_are_those_of_the_joint_normal():
-    """Each is log p(all, new) − log p(all)."""
+def test_densities_of_new_rows_equal_those_of_the_joint_normal():
+    """Each equals log p(all, new) − log p(all)."""
     X, y = arm(14, 2)
     problem = problem_of(X, y)
     rows, new = (rows_of(problem, X, y, numbers=np.arange(*each)) for each in ((0, 10), (10, 14)))
@@ -129,8 +129,8 @@ def test_densities_of_new_rows_are_those_of_the_joint_normal():
         )
 
 
-def test_the_ascent_ends_where_slopes_are_zero():
-    """It begins with wide widths and high noise, and finds the noise of the data."""
+def test_the_ascent_ends_where_the_slopes_are_zero():
+    """It begins with large widths and high noise, and finds the noise of the data."""
     X, y = arm(150, 2, noise=0.2)
     rows = rows_of(problem_of(X, y), X, y)
     start = ProcessFit(Gaussian((0.05, 0.05)), 0.0, np.log(0.5))
@@ -142,8 +142,8 @@ def test_the_ascent_ends_where_slopes_are_zero():
     assert np.exp(found.noise / 2) == pytest.approx(0.2, rel=0.2)
 
 
-def test_priors_affect_only_narrow_widths_and_small_noise():
-    """They are half normals of log γ above half its initial value and of log σ² below a limit."""
+def test_priors_affect_only_small_widths_and_small_noise():
+    """They are half normals in log γ above half its initial value and in log σ² below a limit."""
     X, y = arm(30, 2)
     problem = problem_of(X, y, Gaussian((0.5, 0.5)))
     rows = rows_of(problem, X, y)
@@ -157,8 +157,9 @@ def test_priors_affect_only_narrow_widths_and_small_noise():
 
 
 @pytest.mark.parametrize("w", [np.ones(40), np.array([4.0, 0.5, 1.0, 2.0] * 10)])
-def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
-    """It is the largest density over λ, at the best noise of each, less that of noise only."""
+def test_the_gain_of_a_tied_rvm_equals_that_of_its_covariance(w):
+    """It is the largest density over λ, at the best noise for each λ, minus the density with noise
+    only."""
     X, y = arm(40, 2)
     rows = replace(rows_of(problem_of(X, y), X, y, w), columns=np.zeros((40, 0)))
     kernel = Gaussian((2.0, 0.3))
@@ -176,6 +177,6 @@ def test_the_gain_of_a_tied_rvm_is_that_of_its_covariance(w):
     assert tied_gain(rows, kernel) == pytest.approx(expected / 40, rel=1e-5)
 
 
-def test_a_covariance_that_is_not_definite_has_no_evidence():
+def test_an_indefinite_covariance_has_no_evidence():
     """The search then takes a smaller step."""
     assert process_evidence(np.array([[1.0, 2.0], [2.0, 1.0]]), np.ones((2, 1))) is None

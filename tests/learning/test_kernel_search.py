@@ -1,4 +1,4 @@
-"""Learning a kernel: relevant features, number of centres, evidence that never falls, classes."""
+"""Kernel learning: relevant features, number of centres, evidence that never falls, classes."""
 
 from dataclasses import asdict, replace
 
@@ -18,7 +18,7 @@ from partirvm.strategies.fit_rows import posterior_rows
 
 
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
-    """The lines of history (as dicts, with the kernel itself) that learning leaves."""
+    """Return the history lines (as dicts with the kernel) recorded by learning."""
     problem = problem_of(X, y, **about)
     lines = []
     limits = SEARCHES[problem.likelihood.working.search].centres(problem.n_classes)
@@ -53,7 +53,7 @@ def test_relevant_features_are_found():
 
 
 def test_one_width_is_searched_from_several_starts():
-    """The width of a trend with ripples is a local maximum, 280 nats below the best."""
+    """The width for a trend with ripples is a local maximum, 280 nats below the best one."""
     rng = default_rng(5)
     X = rng.uniform(-2, 2, size=(400, 1))
     y = np.tanh(X[:, 0]) + 0.3 * np.sin(12 * X[:, 0]) + 0.1 * rng.normal(size=400)
@@ -64,7 +64,7 @@ def test_one_width_is_searched_from_several_starts():
     assert near["kernel"].gamma[0] == pytest.approx(far["kernel"].gamma[0], rel=0.1)
 
 
-def test_relevant_features_of_classes_are_found():
+def test_relevant_features_for_classes_are_found():
     rng = default_rng(4)
     X = rng.normal(size=(500, 6))
     f = X[:, 1] ** 2 + X[:, 4] + 0.3 * rng.normal(size=500)
@@ -79,14 +79,14 @@ def test_relevant_features_of_classes_are_found():
 
 
 def dense(X, y, w, line, kernel, centres, alpha):
-    """The log evidence (eq. 15) with these centres."""
+    """Return the log evidence (eq. 15) with these centres."""
     empty = problem_of(X, y, kernel).empty
     design = replace(empty.with_centres(X[centres], centres), bias=True)
     return naive.log_evidence(design.block(X), y, alpha, 1 / line["noise_variance"], w)
 
 
 def test_centres_double_and_the_evidence_never_falls(monkeypatch):
-    """The evidence of each stage is that of the dense formula."""
+    """The evidence at each stage equals that from the dense formula."""
     bests = []
     old = KernelSearch.record
 

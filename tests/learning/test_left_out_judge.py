@@ -1,4 +1,4 @@
-"""Judging kernels by left-out rows: predictions, when a kernel is lost, and learning from more
+"""Kernels are judged on left-out rows: predictions, when a kernel is lost, learning from more
 rows."""
 
 import numpy as np
@@ -16,7 +16,8 @@ from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 
 
 def product(n, d=6, seed=1):
-    """Inputs, and sin(2 x_0) x_1 + cos(x_2 x_3), part of which 400 rows mistake for noise."""
+    """Return inputs, and sin(2 x_0) x_1 + cos(x_2 x_3), part of which looks like noise in 400
+    rows."""
     rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3])
@@ -46,14 +47,14 @@ def test_left_out_rows_are_predicted_by_the_exact_process():
 
 
 def judge_with(rivals):
-    """A judge whose rivals have these squared errors."""
+    """Return a judge whose rivals have these squared errors."""
     judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))
     judge.__dict__["rivals"] = {name: np.array(loss) for name, loss in rivals.items()}
     return judge
 
 
 def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
-    """The rival must gain 5 % of the error and more than one standard error of the mean
+    """The rival must reduce the error by 5 % and by more than one standard error of the mean
     difference."""
     judge = judge_with(
         {"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]}
@@ -63,19 +64,20 @@ def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
     assert (same.lost, worse.lost) == (False, True)
     assert (worse.rival, worse.rival_error, worse.rows) == ("boosted trees", 1.0, 4)
     assert worse.error == pytest.approx(1.05)
-    # differences −1, 3, −1, 3: mean 1, standard error 2/√4 = 1, which 1 does not exceed
+    # differences −1, 3, −1, 3: mean 1, standard error 2/√4 = 1; the mean must exceed the error
     assert not judge.verdict(np.array([0.0, 4.0, 0.0, 4.0])).lost
     assert judge.verdict(np.array([0.1, 4.0, 0.1, 4.0])).lost
 
 
-def test_few_rows_are_not_judged():
+def test_kernels_are_not_judged_with_few_rows():
     X, y = product(300)
     with sample_of(X, y) as sample:
         assert judge_of(sample, problem_of(X, y), np.arange(300)) is None
 
 
-def test_a_lost_search_continues_on_more_rows():
-    """Rows for judging are not learned from; the final error is below half of the rival's."""
+def test_a_lost_search_continues_with_more_rows():
+    """Rows used for judging are not used for learning; the final error is below half of the
+    rival's."""
     X, y = product(1600)
     lines = []
     with sample_of(X, y, lines=lines) as sample:
@@ -106,7 +108,7 @@ def test_a_search_that_is_not_lost_ends():
     assert found.best.fit is fit
 
 
-def test_forests_give_starts_on_the_features_that_matter():
+def test_forests_give_starts_with_the_features_that_matter():
     X, y = product(1000, d=12)
     with sample_of(X, y) as sample:
         problem = problem_of(X, y).with_kernel(Gaussian(1 / 12).per_feature(12))
@@ -125,8 +127,8 @@ def test_the_history_records_the_judgement():
     assert judged["rival"] in {"boosted trees", "nearest rows"}
 
 
-def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
-    """The process's kernel is kept after the tied search if its left-out error is lower by 2 %."""
+def test_a_kernel_that_gets_worse_with_more_rows_is_rejected(monkeypatch):
+    """After the tied search, the process's kernel is kept if its left-out error is lower by 2 %."""
     monkeypatch.setattr(process_search, "FEW", 500)
     monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
     monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)

@@ -1,4 +1,4 @@
-"""Targets that no feature predicts, in many columns, are predicted by their mean and deviation."""
+"""If none of many features predicts the target, predictions are its mean and standard deviation."""
 
 import warnings
 
@@ -69,7 +69,7 @@ def test_noise_in_many_columns_is_predicted_by_its_mean_and_standard_deviation(n
     assert 0.88 < np.mean(np.abs(mean - y[n:]) < 1.96 * std) < 0.995
 
 
-def test_classes_that_nothing_predicts_get_their_frequencies():
+def test_unpredictable_classes_get_their_frequencies():
     X, y = noise_alone(60, 100, "gaussian")
     labels = y > 0.5
     model = fitted(RVMClassifier(random_state=0), X[:60], labels[:60])
@@ -129,8 +129,8 @@ def test_noise_with_categories_and_weights_is_predicted_by_its_mean(n, d, seed):
         (60, 300, (0.7, 0.2, 0.1)),
     ],
 )
-def test_classes_of_other_sizes_get_their_frequencies(n, d, shares):
-    """The log loss is at most .02 above that of the classes' shares."""
+def test_classes_with_other_sizes_get_their_frequencies(n, d, shares):
+    """The log loss is at most .02 above that of the class frequencies."""
     rng = default_rng(d)
     X = rng.normal(size=(n + 1000, d))
     codes = rng.choice(len(shares), n + 1000, p=shares)

@@ -25,8 +25,8 @@ from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
 def ridge(n, d, seed=0, noise=0.1):
-    """A wave along (1, 1, 0, ...)/√2, invisible in single features, and a trend along (1, −1, 0,
-    ...)."""
+    """Return a wave along (1, 1, 0, ...)/√2, invisible in single features, and a trend along (1,
+    −1, 0, ...)."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     y = np.sin(2 * (X[:, 0] + X[:, 1])) + 0.3 * (X[:, 0] - X[:, 1]) + noise * rng.normal(size=n)
@@ -34,7 +34,7 @@ def ridge(n, d, seed=0, noise=0.1):
 
 
 def learned(X, y, kernel, metric="auto", passes=None):
-    """The last line of the history, and the kernel."""
+    """Return the last history line, and the kernel."""
     lines = []
     options = learning_options(len(X), metric=metric)
     with sample_of(X, y, passes=passes, lines=lines) as sample:
@@ -43,7 +43,7 @@ def learned(X, y, kernel, metric="auto", passes=None):
     return lines[-1], found
 
 
-def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
+def test_the_outer_product_equals_that_of_the_gradients_of_the_mean():
     """It is compared with central differences of Φμ, with row weights and two columns of μ."""
     rng = default_rng(1)
     X = rng.normal(size=(30, 3))
@@ -66,8 +66,8 @@ def test_the_outer_product_is_that_of_the_gradients_of_the_mean():
 
 
 @pytest.mark.parametrize("family", [Gaussian, Matern32, Matern52])
-def test_directions_start_at_eigenvectors_with_the_width_of_an_input(family):
-    """gamma_i is the factor of the family / (d · variance along the direction), largest first."""
+def test_directions_start_at_eigenvectors_with_the_width_of_one_input(family):
+    """gamma_i is the family's factor / (d · variance along the direction), in descending order."""
     X, y = ridge(60, 3)
     X *= [1.0, 2.0, 0.5]
     with sample_of(X, y) as sample:
@@ -83,7 +83,7 @@ def test_directions_start_at_eigenvectors_with_the_width_of_an_input(family):
 
 
 def test_only_numeric_columns_get_directions():
-    """Kernels of one feature, and kernels that are not radial, have none."""
+    """Kernels of one feature and kernels that are not radial have none."""
     mixed = Product((OnColumns(Gaussian((0.5, 0.1)), (0, 2)), OnColumns(Categorical(0.7), (1,))))
     assert turnable(mixed, 3)
     found = along_directions(mixed, np.diag([1.0, 9.0, 2.0]), lambda old, columns, axes: np.ones(2))
@@ -102,13 +102,13 @@ def test_a_wave_along_a_diagonal_is_found():
     assert line.choice["form"] == DIRECTIONS
     assert line.choice["directions"] > 0.5 * 4 * 4 * np.log(
         600
-    )  # each of 4 × 4 entries pays for itself
+    )  # each of 4 × 4 entries gains enough
     first = np.array(kernel.axes[int(np.argmax(kernel.kernel.gamma))])
     assert abs(first @ [0.5**0.5, 0.5**0.5, 0, 0]) > 0.99
 
 
 @pytest.mark.slow
-def test_directions_that_gain_nothing_are_not_used():
+def test_directions_without_a_gain_are_not_used():
     """The target is a sum of functions of single features."""
     rng = default_rng(3)
     X = rng.normal(size=(500, 3))
@@ -119,8 +119,8 @@ def test_directions_that_gain_nothing_are_not_used():
 
 
 @pytest.mark.slow
-def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries may change if they gain half a log N each; else they are
+def test_free_directions_must_gain_enough_for_each_entry(monkeypatch):
+    """Above ``FREE_ROWS``, entries may change if each gains half a log N; otherwise they are
     fixed."""
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
@@ -141,5 +141,5 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
         assert_array_equal(axes[:, used], kept[0][:, used])
     gain = line.log_evidence - before.log_evidence
     assert not still.free
-    assert kernel.free == (gain > 0.5 * 3 * np.log(500))  # the metric has three further parameters
+    assert kernel.free == (gain > 0.5 * 3 * np.log(500))  # the metric has three more parameters
     assert gain >= 0

@@ -48,8 +48,8 @@ def test_the_probe_equals_a_basic_fit_to_its_rows(K):
     assert found.train_rmse == (None if K else pytest.approx(alone["train_rmse"], rel=1e-9))
 
 
-def test_the_noise_of_an_exact_target_comes_from_a_residual():
-    """A difference of squares would have no digits."""
+def test_the_noise_of_an_exact_target_is_computed_from_a_residual():
+    """A difference of squares would have no correct digits."""
     X, _ = arm(200, 2)
     y = np.exp(-0.5 * ((X[:, None] - X[None, ROWS[:3]]) ** 2).sum(axis=2)) @ [1.0, -2.0, 1.5]
     with sample_of(X, y, rows=ROWS) as sample:

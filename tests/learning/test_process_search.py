@@ -1,4 +1,4 @@
-"""The search with an exact process: starts, families, directions, left-out rows, many rows."""
+"""Search with an exact process: starts, families, directions, left-out rows, many rows."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def learned(
     on_best=None,
     **options,
 ):
-    """The last line of the history of ``learn_regression`` for standardised inputs."""
+    """Return the last history line of ``learn_regression`` for standardised inputs."""
     lines = []
     learning = learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
@@ -39,7 +39,7 @@ def learned(
 
 
 def waves(n, d=4, seed=0, noise=0.1):
-    """A product of two waves without main effects among d features, and its targets."""
+    """Return d features, and targets that are a product of two waves without main effects."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, d))
     f = np.sin(2.5 * X[:, 0]) * np.sin(2.5 * X[:, 1])
@@ -47,7 +47,7 @@ def waves(n, d=4, seed=0, noise=0.1):
 
 
 def test_a_product_of_waves_is_found():
-    """Neither feature explains anything alone; the noise is that of the data."""
+    """Neither feature explains anything by itself; the fitted noise agrees with the data."""
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths")
     gamma = np.array(line.kernel["gamma"])
@@ -59,7 +59,7 @@ def test_a_product_of_waves_is_found():
     ("name", "twin"), [("gaussian", Gaussian(4.0)), ("matern32", Matern32(4.0))]
 )
 def test_the_family_of_the_generating_process_is_found(name, twin):
-    """The processes of one input are smooth or rough."""
+    """Processes of one input are smooth or rough."""
     rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 1))
     K = np.empty((150, 150)).T
@@ -73,8 +73,8 @@ def test_the_family_of_the_generating_process_is_found(name, twin):
     assert line.choice["families"][name] == max(line.choice["families"].values())
 
 
-def test_directions_are_used_if_left_out_rows_gain():
-    """A wave along a diagonal needs them; features that act one by one do not."""
+def test_directions_are_used_if_they_help_on_left_out_rows():
+    """A wave along a diagonal needs them; features with separate effects do not."""
     X, y = waves(160, 3)
     Q = ortho_group.rvs(3, random_state=5)
     turned = learned(X @ Q, y - y.mean())
@@ -88,8 +88,9 @@ def test_directions_are_used_if_left_out_rows_gain():
 
 
 @pytest.mark.parametrize(("n", "expected"), [(60, 60), (1000, 500)])
-def test_left_out_rows_are_predicted_without_them(monkeypatch, n, expected):
-    """Few rows are split into folds, many are split once; each row counts once."""
+def test_left_out_rows_are_predicted_by_fits_without_them(monkeypatch, n, expected):
+    """A small number of rows is divided into folds, a large one is split once; each row counts
+    once."""
     X, y = waves(n, 2)
     seen = []
 
@@ -111,7 +112,7 @@ def test_left_out_rows_are_predicted_without_them(monkeypatch, n, expected):
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
 
-def test_the_tied_search_of_many_rows_begins_at_the_widths_of_the_process(monkeypatch):
+def test_the_tied_search_with_many_rows_begins_at_the_widths_of_the_process(monkeypatch):
     monkeypatch.setattr(process_search, "FEW", 120)
     X, y = waves(200)
     line = learned(X, y - y.mean(), metric="widths", family=True)

@@ -1,4 +1,4 @@
-"""When local residuals are used: rows left out in folds, and neighbours whose errors exclude
+"""When local residuals are used: rows left out in folds, and neighbours with errors that exclude
 them."""
 
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 
 @pytest.fixture(scope="module")
 def left_out():
-    """What ``residual_trials`` gets in a small regression, with the design matrix and the
+    """Return the arguments of ``residual_trials`` in a small regression, the design matrix and the
     target."""
     seen = {}
 
@@ -53,7 +53,7 @@ def left_out():
 
 
 def without(left_out, places):
-    """Rows of a fold, and Σ (M, M) and residuals (N,) of the fit to the other rows."""
+    """Return a fold's rows, and Σ (M, M) and residuals (N,) of the fit to the other rows."""
     rows = left_out.folds.rows[places]
     others = np.setdiff1d(np.arange(len(left_out.t)), rows)
     fit = left_out.asked.fit
@@ -62,7 +62,8 @@ def without(left_out, places):
 
 
 def test_neighbours_are_outside_the_fold_and_have_errors_without_it(left_out):
-    """Leave-one-out errors of a dense fit to the rows outside the fold, at the same α and β."""
+    """The errors are leave-one-out errors of a dense fit to rows outside the fold, at the same α
+    and β."""
     records = left_out.records
     rank = left_out.rank
     near = left_out.folds.near(records, rank, 5)
@@ -79,12 +80,12 @@ def test_neighbours_are_outside_the_fold_and_have_errors_without_it(left_out):
         assert not np.isin(positions, rows).any()
         plain = ~centres[positions]
         assert plain.sum() > 50
-        # the leverage of a neighbour is that of the fit to all rows
+        # the leverage of a neighbour comes from the fit to all rows
         assert_allclose(found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01)
     assert records.shape[1] == rank + 1 + RESIDUAL_COLUMNS
 
 
-def test_errors_of_a_fold_equal_those_of_a_fit_to_the_other_rows(left_out):
+def test_fold_errors_equal_those_of_a_fit_to_the_other_rows(left_out):
     folds = left_out.folds
     errors = folds.own_records(left_out.records, left_out.rank)[:, left_out.rank]
     for places in folds.members:
@@ -122,8 +123,8 @@ def test_gains_in_density_or_error_justify_the_correction(rise, after, expected)
 
 
 def test_chance_gains_do_not_justify_the_correction():
-    """The density rises by less than its standard error, the error falls by less than two of
-    these."""
+    """The density rises by less than its standard error, the error falls by less than two standard
+    errors."""
     rise = 0.04 + np.where(np.arange(400) % 2, 1.0, -1.0)
     assert rise.std() / 20 > 0.04
     assert not helps(rise, ONE, ONE)
@@ -136,13 +137,13 @@ def test_chance_gains_do_not_justify_the_correction():
     ("nats", "after", "expected"),
     [(0.0, 1.02, False), (0.0, 1.05, True), (0.1, 1.05, False), (0.1, 1.2, True)],
 )
-def test_larger_errors_count_beyond_the_gain_in_density(nats, after, expected):
+def test_larger_errors_can_outweigh_a_gain_in_density(nats, after, expected):
     """They must exceed three per cent, their standard errors, and the gain in nats."""
     assert spoils(nats, ONE, after * ONE) is expected
 
 
 def test_local_residuals_are_used_by_default_where_they_help():
-    """400 rows: the error of new rows falls by more than a tenth."""
+    """With 400 rows, the error on new rows falls by more than a tenth."""
     model = RVMRegressor(
         gamma=0.5, random_state=0, max_vectors=20, strategy="working-set", reference="none"
     )
@@ -154,7 +155,7 @@ def test_local_residuals_are_used_by_default_where_they_help():
 
 @pytest.mark.parametrize("n", [100, PANEL_ROWS, 2 * PANEL_ROWS + 7])
 def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
-    """It needs a kernel value for each row and centre, which no plan counts."""
+    """This needs a kernel value for each row and centre, which no plan counts."""
     X, y = rough(n)
     sizes = []
 

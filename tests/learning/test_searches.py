@@ -1,5 +1,5 @@
-"""The kernel search of a kind of target: every likelihood has one, and a new one needs no change of
-``learning``."""
+"""Kernel search by kind of target: every likelihood has one, and a new likelihood needs no change
+in ``learning``."""
 
 from dataclasses import replace
 
@@ -23,13 +23,13 @@ class LogTargets(WorkingTargets):
 
 
 class LogLikelihood(GaussianLikelihood):
-    """A likelihood whose kernel is learned from logarithms; nothing else differs."""
+    """A likelihood whose kernel is learned from logarithms, otherwise unchanged."""
 
     working = LogTargets()
 
 
 def learned(X, y, likelihood):
-    """The kernel that the search of a likelihood learns from targets of variance one."""
+    """Return the kernel that a likelihood's search learns from targets of variance one."""
     standardised = (y - y.mean()) / y.std()
     problem = replace(problem_of(X, standardised), likelihood=likelihood)
     search = SEARCHES[problem.likelihood.working.search]
@@ -39,15 +39,15 @@ def learned(X, y, likelihood):
     return problem.empty.kernel
 
 
-def test_every_likelihood_has_a_search_and_tables_of_levels():
+def test_every_likelihood_has_a_search_and_level_tables():
     words = {likelihood.working.search for likelihood in LIKELIHOODS.values()}
     assert words <= SEARCHES.keys()
     assert words <= TABLES.keys()
 
 
-def test_a_likelihood_says_from_which_numbers_the_kernel_is_learned():
-    """A smooth logarithm: from e^t it is learned as from t, although e^t itself has other
-    widths."""
+def test_a_likelihood_chooses_the_numbers_from_which_the_kernel_is_learned():
+    """The logarithm is smooth: from e^t the same kernel is learned as from t, although e^t has
+    other widths."""
     X, f = arm(150, 3)
     logs = (f - f.mean()) / f.std()
     kernel = learned(X, np.exp(3 * logs), LogLikelihood())

@@ -17,7 +17,7 @@ MAPS = [TargetMap("log"), TargetMap("asinh", 1.0, 0.5)]
 
 @pytest.mark.parametrize("target", MAPS)
 def test_a_map_agrees_with_its_inverse_slope_and_moments(target):
-    """The moments are those of Gauss–Hermite quadrature."""
+    """The moments are computed by Gauss–Hermite quadrature."""
     t = np.array([0.2, 1.0, 3.0, 50.0])
     assert_allclose(target.back(target(t)), t, rtol=1e-12)
     slope = (target(t * (1 + 1e-6)) - target(t * (1 - 1e-6))) / (2e-6 * t)
@@ -30,8 +30,8 @@ def test_a_map_agrees_with_its_inverse_slope_and_moments(target):
     assert_allclose(target.moments(mean, variance), [first, second - first**2], rtol=1e-8)
 
 
-def test_scores_are_those_of_the_log_normal_distribution():
-    """The CRPS is E|X − t| − ½ E|X − X'| over quantiles."""
+def test_scores_follow_from_the_log_normal_distribution():
+    """The CRPS is E|X − t| − ½ E|X − X'|, computed over quantiles."""
     t = np.array([0.5, 3.0, 40.0])
     mean = np.array([0.0, 1.0, 2.0])
     variance = np.array([0.25, 1.0, 0.5])
@@ -54,14 +54,14 @@ def test_scores_are_those_of_the_log_normal_distribution():
 
 
 def prices(n=150):
-    """Log-normal targets of one input with errors of 30 %."""
+    """Return log-normal targets of one input with errors of 30 %."""
     rng = default_rng(5)
     X = rng.uniform(-3, 3, size=(n, 1))
     return X, np.exp(2 + 1.5 * np.sin(X[:, 0]) + 0.3 * rng.normal(size=n))
 
 
 def test_a_logarithmic_fit_equals_the_fit_to_log_y(tmp_path):
-    """Its quantiles are exponentials; mean and deviation are those of the log-normal
+    """Its quantiles are exponentials; mean and deviation follow from the log-normal
     distribution."""
     (X, y) = prices()
     how = {"gamma": 0.5, "random_state": 0}
@@ -80,7 +80,7 @@ def test_a_logarithmic_fit_equals_the_fit_to_log_y(tmp_path):
     assert_array_equal(load_model(tmp_path / "model").predict(new), own.predict(new))
 
 
-def test_held_out_scores_are_in_the_units_of_the_target():
+def test_held_out_scores_are_in_the_targets_units():
     X, y = prices(200)
     fit = RVMRegressor(gamma=0.5, warp=Warp(target="asinh"), random_state=0).fit(
         X[:150], y[:150], X_val=X[150:], y_val=y[150:]
@@ -90,8 +90,8 @@ def test_held_out_scores_are_in_the_units_of_the_target():
 
 
 @pytest.mark.parametrize(("target", "found"), [(np.exp, "log"), (np.asarray, "none")])
-def test_the_evidence_decides_on_a_logarithm(target, found):
-    """Errors in proportion to the target need one, constant errors do not."""
+def test_the_evidence_decides_whether_to_use_a_logarithm(target, found):
+    """Errors in proportion to the target require one, constant errors do not."""
     X, y = prices()
     fit = RVMRegressor(gamma=0.5, warp=Warp(target="auto"), random_state=0).fit(
         X, target(np.log(y))
@@ -100,7 +100,7 @@ def test_the_evidence_decides_on_a_logarithm(target, found):
 
 
 def test_targets_that_cannot_be_warped_are_refused():
-    """They are zero, classes, several, or have a given noise."""
+    """They are zero, classes, more than one, or have a given noise."""
     X, y = prices(40)
     logs = Warp(target="log")
     with pytest.raises(DataError, match="no logarithm"):

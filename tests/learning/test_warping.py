@@ -1,4 +1,5 @@
-"""Warps of skewed features, where the evidence rises, and missing numbers from regressions."""
+"""Warps of skewed features are used where the evidence rises; regressions fill in missing
+numbers."""
 
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from partirvm.scaling.maps import FeatureMap, Scaling
 
 
 def spread_of(X, y):
-    """The spreads (d,) of features after the choice of warps, from an isotropic process."""
+    """Return the spreads (d,) of features after the choice of warps, from an isotropic process."""
     order = default_rng(0).permutation(len(X))
     with sample_of(X, y) as sample:
         problem = problem_of(X, y - y.mean())
@@ -29,7 +30,7 @@ def spread_of(X, y):
 
 
 def test_a_logarithm_is_found():
-    """y depends on log x of a log-normal feature; the other feature has no tail."""
+    """y depends on log x of a log-normal feature; the other feature has no long tail."""
     rng = default_rng(1)
     X = np.column_stack([rng.lognormal(0, 1.5, 400), rng.normal(size=400)])
     X /= X.std(axis=0)
@@ -38,7 +39,7 @@ def test_a_logarithm_is_found():
 
 
 @pytest.mark.parametrize("kind", ["normal", "binary", "constant"])
-def test_features_without_a_tail_are_not_warped(kind):
+def test_features_without_a_long_tail_are_not_warped(kind):
     rng = default_rng(2)
     x = {
         "normal": rng.normal(size=300),
@@ -50,7 +51,7 @@ def test_features_without_a_tail_are_not_warped(kind):
 
 
 def test_a_missing_number_is_predicted_from_the_others():
-    """x and y have the correlation .8; if both are missing, they are the mean."""
+    """x and y have correlation .8; if both are missing, they are filled with their means."""
     rng = default_rng(4)
     z = rng.normal(size=(20_000, 3))
     X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
@@ -66,7 +67,8 @@ def test_a_missing_number_is_predicted_from_the_others():
 
 
 def judged_warps(monkeypatch, spread):
-    """Whether a warp of x about 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
+    """Return whether a warp of x about 0 is used, and the errors, for y = sin 3x in 800 rows within
+    ±3."""
     rng = default_rng(6)
     X = rng.uniform(-3, 3, size=(800, 1))
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=800)
@@ -89,7 +91,7 @@ def judged_warps(monkeypatch, spread):
 
 
 def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
-    """A logarithm compresses the waves of large x; a nearly linear warp changes nothing."""
+    """A logarithm compresses the waves at large x; a nearly linear warp changes nothing."""
     used, errors = judged_warps(monkeypatch, 1e-4)
     assert not used
     assert errors["warped"] > 1.2 * errors["plain"]
@@ -98,7 +100,7 @@ def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
 
 
 def test_left_out_rows_confirm_a_useful_warp():
-    """The target is a wave of log x; the history states the errors and the formula."""
+    """The target is a wave in log x; the history gives the errors and the formula."""
     rng = default_rng(7)
     X = rng.lognormal(0, 1.5, size=(800, 1))
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)
@@ -110,7 +112,7 @@ def test_left_out_rows_confirm_a_useful_warp():
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit():
-    """The error for a log-normal input falls to that for its logarithm."""
+    """With a log-normal input the error falls to that with its logarithm."""
     rng = default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
     y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)

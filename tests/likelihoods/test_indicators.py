@@ -27,7 +27,7 @@ N = 40
 
 @pytest.fixture(scope="module")
 def rows():
-    """Three classes that hardly overlap; two of them have two parts."""
+    """Return three classes that hardly overlap; two of them have two parts."""
     rng = default_rng(3)
     part = rng.integers(0, 5, 300)
     return MIDDLES[part] + 0.6 * rng.normal(size=(300, 2)), CLASSES[part]
@@ -35,7 +35,7 @@ def rows():
 
 @pytest.fixture
 def dense(rng):
-    """Columns, codes, indicators, row weights, α, and the state of a fit at β = 3."""
+    """Return columns, codes, indicators, row weights, α, and the state of a fit at β = 3."""
     Phi = rng.normal(size=(N, M))
     codes = rng.integers(K, size=N)
     w = rng.choice([0.5, 1.0, 2.0], N)
@@ -46,7 +46,7 @@ def dense(rng):
 
 
 def test_the_evidence_is_that_of_independent_targets(dense):
-    """The means are those of each indicator alone."""
+    """The means equal those for each indicator separately."""
     Phi, _, T, w, alpha, state = dense
     mean, Sigma = naive.posterior(Phi, T, alpha, 3.0, w)
     assert_allclose(state.posterior.mean, mean, rtol=1e-9)
@@ -55,8 +55,9 @@ def test_the_evidence_is_that_of_independent_targets(dense):
     assert_allclose(state.log_evidence, expected, rtol=1e-9)
 
 
-def test_an_update_takes_means_over_the_indicators(dense):
-    """α_i = K γ_i / Σ_k μ_ik², β = K (N − Σγ) / Σ_k w(t_k − Φμ_k)² (Thayananthan et al. 2006)."""
+def test_an_update_uses_means_over_the_indicators(dense):
+    """α_i = K γ_i / Σ_k μ_ik² and β = K (N − Σγ) / Σ_k w(t_k − Φμ_k)² (Thayananthan et al.
+    2006)."""
     Phi, _, T, w, alpha, state = dense
     mean, _ = naive.posterior(Phi, T, alpha, 3.0, w)
     gamma = naive.determinedness(Phi, T, alpha, 3.0, w)
@@ -67,7 +68,7 @@ def test_an_update_takes_means_over_the_indicators(dense):
     assert_allclose(after.beta, K * (N - gamma.sum()) / squares, rtol=1e-8)
 
 
-def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
+def test_the_gain_of_a_column_is_the_rise_in_evidence(dense, rng):
     """The column has its best α."""
     Phi, _, T, w, alpha, state = dense
     new = T[:, :1] + 0.2 * rng.normal(size=(N, 1))
@@ -85,8 +86,8 @@ def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
     assert_allclose(gain, after - before, rtol=1e-6)
 
 
-def test_rows_left_out_are_predicted_without_them(dense):
-    """Of a row of weight 2 half is left out; centres are predicted without their columns, too."""
+def test_left_out_rows_are_predicted_without_them(dense):
+    """Half of a row of weight 2 is left out; centres are predicted without their columns, too."""
     Phi, codes, T, w, alpha, state = dense
     w[:2] = 1.0, 2.0
     posterior = replace(state, statistics=statistics_of(Phi, T, w)).posterior
@@ -110,7 +111,8 @@ def test_rows_left_out_are_predicted_without_them(dense):
 
 
 def test_the_least_determined_vectors_are_deleted(dense):
-    """Half of the kernel columns goes, those of smallest γ; the bias and α are unchanged."""
+    """Half of the kernel columns are deleted, those with the smallest γ; the bias and α are
+    unchanged."""
     Phi, _, T, w, alpha, state = dense
     labels = np.arange(M) - 1
     fit = replace(state, statistics=replace(state.statistics, labels=labels))
@@ -123,8 +125,8 @@ def test_the_least_determined_vectors_are_deleted(dense):
     assert_allclose(after.posterior.mean[:, 0], expected, rtol=1e-8)
 
 
-def test_the_ramp_has_the_least_smoothed_log_loss(rng):
-    """It finds true probabilities p ∝ log(1 + exp(f/τ))^ρ."""
+def test_the_ramp_minimises_the_smoothed_log_loss(rng):
+    """It recovers true probabilities p ∝ log(1 + exp(f/τ))^ρ."""
     f = rng.dirichlet([0.5, 0.5, 0.5], 4000)
     truth = np.log1p(np.exp(f / 0.2)) ** 2
     truth /= truth.sum(axis=1, keepdims=True)
@@ -150,15 +152,15 @@ def test_the_ramp_has_the_least_smoothed_log_loss(rng):
 
 
 def test_predictors_of_any_size_have_logits():
-    """log log(1 + eᶻ) is log z for large z, and z for very negative ones."""
+    """log log(1 + eᶻ) is log z for large z, and z for very negative z."""
     f = np.array([[1e6, -1e6, 0.0]])
     assert_allclose(
         Ramp(0.5, 2.0).logits(f), 2 * np.array([[np.log(2e6), -2e6, np.log(np.log(2))]]), rtol=1e-12
     )
 
 
-def test_the_ramp_of_separable_classes_is_finite(rng):
-    """Because targets are smoothed."""
+def test_the_ramp_for_separable_classes_is_finite(rng):
+    """This is because targets are smoothed."""
     codes = np.arange(60) % 3
     left_out = LeftOutClasses(
         np.eye(3)[codes] + 0.05 * rng.normal(size=(60, 3)), codes.astype(float), np.ones(60)
@@ -171,7 +173,8 @@ def test_the_ramp_of_separable_classes_is_finite(rng):
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
 def test_every_strategy_predicts_the_classes(rows, strategy, tmp_path):
-    """The error is near that of the nearest middle, and a saved model predicts the same bits."""
+    """The error is near that of the nearest class centre, and a saved model predicts the same
+    bits."""
     X, y = rows
     fit = RVMClassifier(gamma=0.5, strategy=strategy, partition_size=60, random_state=0).fit(
         X[:200], y[:200]
@@ -188,7 +191,7 @@ def test_every_strategy_predicts_the_classes(rows, strategy, tmp_path):
     assert_array_equal(load_model(tmp_path / "model").predict_proba(X), fit.predict_proba(X))
 
 
-def test_pooled_probabilities_of_two_classes_are_near_the_logistic_ones(rows):
+def test_pooled_probabilities_of_two_classes_are_near_logistic_ones(rows):
     X, y = rows
     one = RVMClassifier(gamma=0.5, likelihood="pooled", random_state=0).fit(X, y > 0)
     other = RVMClassifier(gamma=0.5, random_state=0).fit(X, y > 0)
@@ -197,8 +200,8 @@ def test_pooled_probabilities_of_two_classes_are_near_the_logistic_ones(rows):
     assert np.abs(one.predict_proba(X) - other.predict_proba(X)).mean() < 0.05
 
 
-def test_two_classes_of_many_rows_are_pooled():
-    """By default they are if they have more than 50,000 rows."""
+def test_two_classes_with_many_rows_are_pooled():
+    """This is the default above 50,000 rows."""
     assert likelihood_for(2, "auto", 50_000).name == "bernoulli"
     assert likelihood_for(2, "auto", 50_001).name == "pooled"
     assert likelihood_for(2, "multinomial", 50_001).name == "bernoulli"
@@ -206,7 +209,8 @@ def test_two_classes_of_many_rows_are_pooled():
 
 @pytest.mark.slow
 def test_two_classes_that_hardly_overlap_are_pooled():
-    """Even and odd digits are, unless a fifth of the labels is wrong or the boundary is smooth."""
+    """Even and odd digits are pooled, unless a fifth of the labels is wrong or the boundary is
+    smooth."""
     rng = default_rng(1)
     (pixels, digit) = load_digits(return_X_y=True)
     X = rng.normal(size=(300, 2))

@@ -1,4 +1,5 @@
-"""A variance that depends on the inputs, against the functions it is drawn from and formulas."""
+"""A variance that depends on the inputs is compared with the functions it is drawn from and with
+formulas."""
 
 import numpy as np
 import pytest
@@ -18,12 +19,12 @@ from partirvm.likelihoods.noise_fit import (
 
 
 def bumps(x, centres=9, width=1.0):
-    """Gaussian columns on [−3, 3]."""
+    """Return Gaussian columns on [−3, 3]."""
     return np.exp(-(((x[:, None] - np.linspace(-3, 3, centres)) / width) ** 2))
 
 
 def drawn(rng, n, g, variance=0.0):
-    """Inputs, and squares of errors of variance ``variance`` + exp g(x)."""
+    """Return inputs, and squares of errors with variance ``variance`` + exp g(x)."""
     x = rng.uniform(-3, 3, n)
     return x, rng.normal(size=n) ** 2 * (variance + np.exp(g(x)))
 
@@ -32,7 +33,7 @@ def log_likelihood(g, squares, variances):
     return norm.logpdf(np.sqrt(squares), scale=np.sqrt(variances + np.exp(g))).sum()
 
 
-def test_slope_and_curvature_are_those_of_the_density(rng):
+def test_slope_and_curvature_follow_from_the_density(rng):
     """The curvature is the variance of the slope over drawn errors (Fisher)."""
     g = rng.normal(size=7)
     variances = rng.uniform(0, 2, 7)
@@ -52,7 +53,7 @@ def test_slope_and_curvature_are_those_of_the_density(rng):
 
 @pytest.mark.parametrize("variance", [0.0, 0.5])
 def test_a_known_log_variance_is_found(rng, variance):
-    """It is within .15 over 4,000 rows, also if a known variance is added."""
+    """It is within .15 with 4,000 rows, also if a known variance is added."""
     x, squares = drawn(rng, 4000, lambda x: 1.5 * np.sin(x) - 1, variance)
     found = fit(bumps(x), squares, np.full(4000, variance))
     noise = found.level * np.exp(bumps(x) @ found.weights)
@@ -81,7 +82,7 @@ def test_the_evidence_prefers_the_true_width_and_follows_the_unit(rng):
 
 
 def test_the_variance_of_a_row_does_not_depend_on_its_error(rng):
-    """It depends on the other folds only."""
+    """It depends only on the other folds."""
     x, squares = drawn(rng, 200, np.sin)
     other = squares.copy()
     other[5] *= 100
@@ -92,7 +93,7 @@ def test_the_variance_of_a_row_does_not_depend_on_its_error(rng):
 
 
 def test_p_values_are_uniform_without_dependence_and_small_with_it(rng):
-    """There are 300 samples of 150 rows, of normal and of heavy-tailed errors."""
+    """There are 300 samples of 150 rows, with normal and heavy-tailed errors."""
     for draw in (rng.standard_normal, lambda n: rng.standard_t(3, n)):
         found = [
             dependence(bumps(rng.uniform(-3, 3, 150)), draw(150) ** 2, np.zeros(150))

@@ -1,4 +1,4 @@
-"""Which rows of a panel are eligible, and a start from two fits."""
+"""The eligible rows of a panel, and a start from two fits."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_eligible_rows_have_a_weight_and_are_not_excluded(excluded, weights):
 
 
 def test_a_merge_begins_with_half_the_weights_of_both_fits():
-    """f = ½f₁ + ½f₂, α is JOINING × that of its fit, and β is the larger one."""
+    """f = ½f₁ + ½f₂, α is JOINING times that of its fit, and β is the larger one."""
     left = Start(np.array([5, 1]), np.array([2.0, 3.0]), 4.0, np.array([[1.0, 4.0], [2.0, 6.0]]))
     right = Start(np.array([7, 3]), np.array([0.5, 8.0]), 2.0, np.array([[-1.0, 0.5], [10.0, 1.0]]))
     merged = left.merge(right, np.array([1, 5, 7]))

@@ -1,9 +1,8 @@
 """A likelihood that only a test registers is selected by its name and fitted by every strategy.
 
-Student's t with ν = 4 degrees of freedom, for targets with outliers: a residual is a Gaussian one
-whose row has the weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). A fit continues
-with passes that return the Gram statistics of the rows weighted at the last mean; a mean that no
-longer changes is the mode.
+Student's t with ν = 4 degrees of freedom, for targets with outliers: a residual r is Gaussian with
+the row weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). Passes return Gram
+statistics of the rows weighted at the last mean; the mean converges to the mode.
 """
 
 from dataclasses import dataclass, replace
@@ -30,12 +29,13 @@ from partirvm.spec.problem import PassFit, survivors
 from partirvm.strategies import STRATEGIES
 
 NU, UPDATES = 4.0, 30
-"""ν, and the number of passes that are followed by updates of α and β; as many find the mode."""
+"""ν, and the number of passes followed by updates of α and β; the same number of passes finds the
+mode."""
 
 
 @dataclass(frozen=True)
 class StudentPass(Pass, name="reweighted gram", designs=("design",)):
-    """Gram products of all columns, the rows weighted by their residuals of the mean (M,)."""
+    """Gram products of all columns, with rows weighted by their residuals from the mean (M,)."""
 
     design: Design
     mean: np.ndarray
@@ -84,7 +84,8 @@ class StudentFit(PassFit):
 
 @dataclass(frozen=True)
 class StudentLikelihood(GaussianLikelihood):
-    """A number with t-distributed noise; the evidence is that of the weighted rows."""
+    """A numeric target with t-distributed noise; the evidence is computed from the weighted
+    rows."""
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)
@@ -126,13 +127,13 @@ ASKED = {
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """Only the registry of the package is changed."""
+    """Register the likelihood, changing only the package's registry."""
     monkeypatch.setitem(LIKELIHOODS, "student", StudentLikelihood())
 
 
 @pytest.fixture(scope="module")
 def rows():
-    """A sine with little noise; one row in ten is an outlier."""
+    """Return a sine with little noise, in which one row in ten is an outlier."""
     rng = default_rng(7)
     X = np.sort(rng.uniform(-4, 4, (N, 1)), axis=0)
     clean = np.sin(1.5 * X[:, 0])
@@ -142,14 +143,14 @@ def rows():
 
 @pytest.fixture(scope="module")
 def data(rows, tmp_path_factory):
-    """The same rows as DATA."""
+    """Return the same rows as DATA."""
     place = tmp_path_factory.mktemp("third") / "d.zarr"
     ingest((rows[0], rows[1]), place, tile_rows=64, shuffle=3)
     return str(place)
 
 
 def assert_mode(model, X, y):
-    """The mean maximises −½(ν + 1) Σ log(1 + β r²/ν) − ½ wᵀAw, found by BFGS."""
+    """Assert that the mean maximises −½(ν + 1) Σ log(1 + β r²/ν) − ½ wᵀAw, as found by BFGS."""
     scaling = model.design.scaling
     Phi = model.design.block(X)
     t = (y - scaling.t_shift) / scaling.t_scale
@@ -175,9 +176,7 @@ def assert_mode(model, X, y):
         {("basic", "random")},
     ),
 )
-def test_the_mean_is_the_mode_and_outliers_do_not_move_it(
-    rows, data, strategy, selection, tmp_path
-):
+def test_the_mean_is_the_mode_and_is_robust_to_outliers(rows, data, strategy, selection, tmp_path):
     """The candidates may come from any selection."""
     X, y, clean = rows
     asked = {**ASKED, "strategy": strategy, "selection": selection, "max_rounds": None}

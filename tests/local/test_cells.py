@@ -1,4 +1,4 @@
-"""Cells of near rows: exact neighbours, in memory and in Zarr, and damaged files."""
+"""Cells of nearby rows: exact neighbours, in memory and in Zarr, and damaged files."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from partirvm.local.cells import Cells, leaf_order
 
 
 def records(points, targets=1):
-    """Records of points, with random numbers and errors."""
+    """Return records of points, with random numbers and errors."""
     rng = default_rng(0)
     return np.column_stack(
         [points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))]
@@ -27,7 +27,7 @@ def found(cells, points, k, own=None):
 
 
 def brute(rows, points, k, own=None):
-    """The nearest rows by all distances; of equal ones those of smaller numbers."""
+    """Return the nearest rows, from all distances; ties go to the smaller row numbers."""
     squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
     if own is not None:
         squares[own[:, None] == rows[:, -1]] = np.inf
@@ -36,7 +36,7 @@ def brute(rows, points, k, own=None):
 
 
 def made(rows, place=None, targets=1):
-    """Cells made from pieces of the records, in memory or in a new folder."""
+    """Return cells made from pieces of the records, in memory or in a new folder."""
     keep = place and (lambda make: make(str(place)))
     return sorted_cells(
         np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets
@@ -45,7 +45,7 @@ def made(rows, place=None, targets=1):
 
 @pytest.fixture(params=[50, 1000], ids=["many cells", "one cell"])
 def some_rows(request, monkeypatch):
-    """The maximum number of rows of a cell on disk."""
+    """Set the maximum number of rows in a cell on disk."""
     monkeypatch.setattr(module, "CELL_ROWS", request.param)
     return request.param
 
@@ -53,7 +53,7 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
-def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
+def test_neighbours_equal_those_found_by_brute_force(levels, width, own, some_rows, tmp_path):
     """Ties, duplicates, categories and errors of further targets do not matter."""
     points = default_rng(levels).integers(levels, size=(601, width)).astype(float)
     targets = 2 if width == 3 else 1
@@ -70,7 +70,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
 
 
 def test_leaves_divide_points_evenly():
-    """A leaf depends on the point only; equal points share a leaf."""
+    """A leaf depends only on the point; equal points share a leaf."""
     points = default_rng(0).normal(size=(800, 2))
     places = leaf_order(points, 8)
     found, counts = np.unique(places(points), return_counts=True)
@@ -80,7 +80,7 @@ def test_leaves_divide_points_evenly():
     assert leaf_order(np.ones((50, 2)), 8)(points).tolist() == 800 * [0.0]
 
 
-def test_the_cells_in_memory_are_limited(tmp_path, monkeypatch):
+def test_the_number_of_cells_in_memory_is_limited(tmp_path, monkeypatch):
     """The memory holds three cells of 50 rows with their trees."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
@@ -93,7 +93,7 @@ def test_the_cells_in_memory_are_limited(tmp_path, monkeypatch):
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("n", [1, 12])
 @pytest.mark.usefixtures("some_rows")
-def test_all_of_few_rows_are_neighbours(n, own):
+def test_with_few_rows_all_are_neighbours(n, own):
     rows = records(default_rng(0).normal(size=(n, 2)))
     own = rows[:, -1] if own else None
     near = found(made(rows), rows[:, :2], 20, own)
@@ -102,7 +102,7 @@ def test_all_of_few_rows_are_neighbours(n, own):
 
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
 def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
-    """A byte is changed, a chunk is that of another cell, or a chunk is missing."""
+    """A byte is changed, a chunk belongs to another cell, or a chunk is missing."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     rows = records(default_rng(0).normal(size=(200, 2)))
     cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])

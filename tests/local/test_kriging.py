@@ -1,4 +1,4 @@
-"""The local process against dense formulas of Shah et al. (2014), and its derivatives."""
+"""The local process compared with dense formulas from Shah et al. (2014), and its derivatives."""
 
 from dataclasses import replace
 
@@ -25,12 +25,12 @@ SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
 def plain(n, k):
-    """Log factors of zero and weights of one."""
+    """Return log factors of zero and weights of one."""
     return np.zeros((n, k)), np.ones((n, k)), np.zeros(n), np.ones(n)
 
 
 def rows(n=30, k=8, seed=0):
-    """Neighbourhoods of n rows among random points, and the errors of the rows."""
+    """Return neighbourhoods of n rows among random points, and the errors of the rows."""
     rng = default_rng(seed)
     steps = rng.normal(size=(n, k, 2))
     others = (
@@ -44,7 +44,7 @@ def rows(n=30, k=8, seed=0):
 
 @pytest.mark.parametrize("family", CORRELATIONS)
 @pytest.mark.parametrize("noisy", [True, False])
-def test_moments_are_those_of_a_dense_process(family, noisy):
+def test_moments_equal_those_of_a_dense_process(family, noisy):
     """They follow eq. 6 of Shah et al. with scikit-learn's Matérn correlation."""
     found = rows()
     kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
@@ -64,8 +64,8 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
         )
 
 
-def test_noisy_errors_have_a_least_variance():
-    """With errors of zero around it, the variance of a row would fall to ν/(ν + k) of s²."""
+def test_noisy_errors_have_a_minimum_variance():
+    """With neighbouring errors of zero, the variance of a row would fall to ν/(ν + k) of s²."""
     found = replace(rows(), errors=np.zeros((30, 8)))
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.01, 0.0, 0.5)
     assert moments(kernel, found)[1].min() < 0.3
@@ -91,7 +91,7 @@ def test_derivatives_equal_finite_differences(family):
 
 @pytest.mark.slow
 def test_the_search_finds_the_parameters_of_a_draw():
-    """Length and share of noise of a Gaussian process are found within a third."""
+    """Length and noise fraction of a Gaussian process are found within a third."""
     rng = default_rng(0)
     points = rng.uniform(size=(1500, 2))
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
@@ -104,13 +104,13 @@ def test_the_search_finds_the_parameters_of_a_draw():
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(
         0.3, rel=1 / 3
-    )  # what the data determine
+    )  # those determined by the data
     rougher = [replace(start, family="exponential") for start in starts_of(([found], [errors]))]
     assert density > learned(([found], [errors]), rougher)[2]
 
 
 def test_variance_and_freedom_maximise_the_density():
-    """ω/s², ℓ and b are given."""
+    """The values of ω/s², ℓ and b are fixed."""
     found = rows(300)
     errors = 0.5 * default_rng(1).standard_t(3, size=300)
     kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)

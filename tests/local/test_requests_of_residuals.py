@@ -1,4 +1,4 @@
-"""Requests of residual="local" that are refused, or are a warning after the fit."""
+"""Requests for residual="local" that are refused, or that give a warning after the fit."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def table(n=120, d=2):
 
 
 def product(X, Z):
-    """An inner product, as a function of the user."""
+    """Return an inner product, as a user's function."""
     return X @ Z.T
 
 
@@ -59,7 +59,7 @@ def test_a_plan_without_distances_does_not_mention_neighbours(tmp_path):
 
 
 @pytest.mark.parametrize("residual", ["local", Local(neighbours=5)])
-def test_local_residuals_with_a_given_noise_or_classes_are_refused(residual):
+def test_local_residuals_with_given_noise_or_classes_are_refused(residual):
     X, y = table()
     with pytest.raises(UsageError, match="residual='local' needs an estimated noise variance"):
         RVMRegressor(gamma=1.0, noise=0.01, residual=residual).fit(X, y)
@@ -67,8 +67,8 @@ def test_local_residuals_with_a_given_noise_or_classes_are_refused(residual):
         RVMClassifier(residual=residual)
 
 
-def test_too_little_memory_is_refused_with_the_need():
-    """It is ten times 8·(2·n·w + n·k·(k + w)) bytes, n = 600, k = 40, w = 200 + 1 + 3 numbers a
+def test_too_little_memory_is_refused_with_the_required_size():
+    """This is ten times 8·(2·n·w + n·k·(k + w)) bytes, n = 600, k = 40, w = 200 + 1 + 3 numbers a
     row."""
     shape = DataShape(600, 200, 1, 600)
     machine = Machine(threads=1, base=0, limit=600 << 20)
@@ -81,7 +81,7 @@ def test_too_little_memory_is_refused_with_the_need():
     require_memory_for_residuals(Request(residual="local", neighbours=40), shape, enough)
 
 
-def test_too_few_rows_are_a_warning():
+def test_too_few_rows_give_a_warning():
     X, y = table(15)
     with pytest.warns(
         LimitWarning, match="residual='local' had no effect: 15 rows are fewer than 20"

@@ -1,4 +1,4 @@
-"""Models with local residuals: exact neighbours, their gain, and equal bits."""
+"""Models with local residuals: exact neighbours, gain, and equal bits."""
 
 import shutil
 from copy import copy
@@ -25,7 +25,7 @@ from partirvm.options import Request
 
 
 def distances_to(model, X, new):
-    """Distances (m, n) of new rows from all training rows, in the metric of the Gaussian."""
+    """Return distances (m, n) of new rows from all training rows, in the metric of the Gaussian."""
     scale = np.sqrt(model.model_.design.kernel.gamma[0]) / X.std(axis=0)
     return cdist(new * scale, X * scale)
 
@@ -46,12 +46,13 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual=Local(neighbours=30)).fit(X, y)
 
 
-def test_local_residuals_are_used_by_default_where_left_out_rows_gain():
+def test_local_residuals_are_used_by_default_if_they_help_on_left_out_rows():
     assert RVMRegressor(**OPTIONS).fit(*rough(1000)).model_.residuals is not None
 
 
 def test_one_row_with_copies_does_not_outweigh_the_others():
-    """999 errors gain 1 nat each; the one that the local kernel excludes loses log 1000 nats."""
+    """Each of 999 errors gains 1 nat; the one that the local kernel excludes loses log 1000
+    nats."""
     of_alone = default_rng(0).normal(size=1000)
     of_local = of_alone + 1.0 - 1e6 * (np.arange(1000) == 500)
     gain = (999 * np.log(0.999 * np.e + 0.001) - np.log(1000)) / 1000
@@ -72,7 +73,7 @@ def test_local_residuals_are_used_although_a_few_copies_differ():
 
 
 def test_new_rows_have_smaller_errors_and_calibrated_intervals(fitted):
-    """Errors fall to a third, and the history has this gain."""
+    """Errors fall to a third, and the history records this gain."""
     X, y = rough(2000, seed=1)
     line = fitted.history_[-1]["residuals"]
     sparse = fitted.model_.sparse()
@@ -88,7 +89,7 @@ def test_new_rows_have_smaller_errors_and_calibrated_intervals(fitted):
 
 
 def test_diagnostics_of_left_out_rows_are_corrected(fitted):
-    """Errors and predicted deviations agree with those of new rows."""
+    """Errors and predicted deviations agree with those on new rows."""
     (new, target) = rough(2000, seed=1)
     line = fitted.history_[-1]
     shown = line["diagnostics"][0]
@@ -100,7 +101,7 @@ def test_diagnostics_of_left_out_rows_are_corrected(fitted):
         assert 0.8 < found / of_new < 1.25
 
 
-def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
+def test_nearest_rows_to_the_largest_errors_are_recorded(fitted):
     """A training row is not its own neighbour; errors are in the unit of the target."""
     (X, y) = rough(3000)
     found = fitted.history_[-1]["diagnostics"][0]
@@ -114,7 +115,7 @@ def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
 
 
 def test_an_abort_stops_learning_the_local_kernel(monkeypatch, tmp_path):
-    """In the first of several searches; the model of the vectors has been saved."""
+    """It is aborted in the first of several searches, after the vector model has been saved."""
     begun, watcher = [], Watcher()
 
     def search(*given, **how):
@@ -131,7 +132,7 @@ def test_an_abort_stops_learning_the_local_kernel(monkeypatch, tmp_path):
     assert outcome.model.residuals is None
 
 
-def test_the_gain_is_recorded_if_the_rows_exceed_the_memory(monkeypatch):
+def test_the_gain_is_recorded_if_the_rows_do_not_fit_in_memory(monkeypatch):
     """The memory holds 300 of 1,500 rows of six numbers."""
     searched = 4096 * 2 * (2 + 6)
     (X, y) = rough(1500)
@@ -173,7 +174,7 @@ def test_credible_intervals_are_narrower_and_samples_agree(fitted):
 
 
 def test_nearest_rows_explain_a_prediction(fitted):
-    """Their weighted errors are the difference to the prediction of the vectors."""
+    """Their weighted errors add up to the difference from the vector model's prediction."""
     X = rough(3000)[0]
     new = rough(40, seed=4)[0]
     found = fitted.nearest_rows(new)
@@ -200,7 +201,7 @@ def test_neighbours_have_the_same_category():
 
 
 @pytest.mark.slow
-def test_a_family_may_be_given():
+def test_the_kernel_family_can_be_chosen():
     for family in CORRELATIONS:
         model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10, family=family)).fit(
             *rough(150)
@@ -210,7 +211,7 @@ def test_a_family_may_be_given():
 
 @pytest.mark.slow
 def test_weights_may_have_any_unit():
-    """A known deviation r is the weight 1/r². A row without weight changes no error of the
+    """A known deviation r means the weight 1/r². A row without weight does not change the errors of
     others."""
     (X, y) = rough(250)
     r = default_rng(1).uniform(0.02, 0.2, size=(2, 250))
@@ -248,7 +249,7 @@ def test_weights_divide_the_noise_of_a_row():
 
 
 @pytest.mark.parametrize("options", [{"gamma": 0.5}, {"kernel": Polynomial(0.5)}])
-def test_local_residuals_are_not_used_without_a_gain_or_distances(options):
+def test_local_residuals_need_a_gain_and_distances(options):
     rng = default_rng(0)
     X = rng.uniform(-1, 1, size=(1500, 2))
     model = RVMRegressor(**{**OPTIONS, "gamma": "learn", **options}).fit(
@@ -286,8 +287,8 @@ def test_a_file_with_inconsistent_fields_is_refused(fitted, tmp_path, part, chan
         load_model(tmp_path / "model")
 
 
-def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_path):
-    """A model that refers to the folder names it, and its error advises a copy."""
+def test_a_copy_predicts_after_the_folder_with_the_rows_is_removed(fitted, tmp_path):
+    """A model that refers to the folder names it, and its error advises making a copy."""
     residuals = fitted.model_.residuals
     new = rough(50, seed=7)[0]
     model = copy(fitted)

@@ -1,4 +1,4 @@
-"""Local residuals of several targets: common neighbours, errors and a kernel of each target."""
+"""Local residuals for several targets: common neighbours, errors and a kernel for each target."""
 
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,8 @@ RESIDUAL = Local(neighbours=20)
 
 
 def rough(n, seed=0):
-    """Two noisy functions with details that a few wide functions miss, in different units."""
+    """Return two noisy functions in different units, with details that a few wide functions
+    miss."""
     rng = default_rng(seed)
     X = rng.uniform(-1, 1, size=(n, 2))
     first = np.sin(3 * X[:, 0]) + 0.5 * np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1])
@@ -39,7 +40,7 @@ def fitted():
 
 
 def test_each_target_has_smaller_errors_and_calibrated_deviations(fitted):
-    """The history has the scores of the corrected predictions."""
+    """The history contains the scores of the corrected predictions."""
     (X, Y) = NEW
     line = fitted.history_[-1]
     sparse = fitted.model_.sparse()
@@ -54,8 +55,8 @@ def test_each_target_has_smaller_errors_and_calibrated_deviations(fitted):
     assert line["residuals"]["rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=0.2)
 
 
-def test_intervals_of_each_target_cover(fitted):
-    """The history counts those of held-out rows; other kinds need a single target."""
+def test_intervals_for_each_target_cover(fitted):
+    """The history counts coverage on held-out rows; other kinds need a single target."""
     (X, Y) = NEW
     model = fitted.model_
     for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
@@ -77,7 +78,7 @@ def test_intervals_of_each_target_cover(fitted):
             fitted.predict_interval(X, **how)
 
 
-def test_targets_share_neighbours_and_have_different_weights(fitted):
+def test_targets_share_neighbours_but_not_weights(fitted):
     found = fitted.nearest_rows(NEW[0])
     k = fitted.model_.residuals.neighbours
     assert found["rows"].shape == found["distances"].shape == (len(NEW[0]), k)
@@ -93,7 +94,7 @@ def test_targets_share_neighbours_and_have_different_weights(fitted):
             assert_array_equal(values, of_target[:, :3])
 
 
-def test_corrections_of_a_target_equal_those_without_the_others(fitted):
+def test_corrections_for_a_target_equal_those_without_the_others(fitted):
     """The bits are the same."""
     residuals = fitted.model_.residuals
     points = fitted.model_.design.scaling.inputs(NEW[0])
@@ -110,7 +111,7 @@ def test_corrections_of_a_target_equal_those_without_the_others(fitted):
         assert_array_equal(np.array(both)[:, :, target], alone)
 
 
-def test_errors_are_left_out_errors_of_each_target(fitted):
+def test_errors_are_the_left_out_errors_of_each_target(fitted):
     """They follow from the posterior of each target at the shared columns and α."""
     (X, Y) = rough(1500)
     model = fitted.model_
@@ -141,7 +142,7 @@ def test_a_saved_model_predicts_the_same_bits(fitted, tmp_path):
     assert again.model_.digest() == fitted.model_.digest()
 
 
-def test_many_targets_have_local_residuals_only_on_request():
+def test_many_targets_get_local_residuals_only_on_request():
     X, Y = rough(1000)
     many = np.column_stack([np.roll(Y[:, 0], k) for k in range(5)])
     assert RVMRegressor(**OPTIONS, max_rounds=1).fit(X, many).history_[-1]["residuals"] is None

@@ -1,4 +1,4 @@
-"""Models of classes: their formulas, and equal bits after saving."""
+"""Classification models: their formulas, and equal bits after saving."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ LABELS = {
     "fractions": (0.1, 0.25, 2.5),
     "mixed": (1, "a", "b"),
 }
-"""Three labels of each type; the truth values are only two."""
+"""Three labels of each type, but only two truth values."""
 
 KINDS = [
     ("bernoulli", (False, True)),
@@ -36,7 +36,7 @@ KINDS += [("pooled", LABELS["text"])]
 def classifier(
     likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0
 ):
-    """A random model of two features; predictors of ``pooled`` share Σ and have a ramp."""
+    """Return a random model of two features; predictors of ``pooled`` share Σ and have a ramp."""
     rng = default_rng(seed)
     M = m + bias
     outputs = 1 if likelihood == "bernoulli" else len(classes)
@@ -56,7 +56,7 @@ def classifier(
 
 
 def dense(model, X):
-    """f (n, C), φᵀΣ_kφ (n, C), and kernels as fractions of their peak (n, m)."""
+    """Return f (n, C), φᵀΣ_kφ (n, C), and kernels as fractions of their peak (n, m)."""
     s = model.design.scaling
     K = naive.gaussian(
         (X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7)
@@ -103,7 +103,7 @@ def test_a_model_without_vectors_is_constant(bias):
 
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
 def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
-    """Labels have their types, and predictions are equal."""
+    """Labels keep their types, and predictions are equal."""
     model = classifier(likelihood, classes, moderate=likelihood != "pooled")
     save_model(model, tmp_path / "model")
     found = load_model(tmp_path / "model")
@@ -120,7 +120,7 @@ def test_a_saved_model_has_the_same_bits(tmp_path, likelihood, classes):
     assert labels.dtype.kind == ("O" if mixed else kinds[type(classes[0])])
 
 
-def test_the_digest_depends_on_what_predictions_depend_on():
+def test_the_digest_covers_everything_that_affects_predictions():
     model = classifier("pooled")
     other = replace(model.columns, classes=("blue", "n/a", "red"))
     changed = [
@@ -140,8 +140,8 @@ def test_rows_with_other_features_are_refused():
             getattr(classifier(), method)(np.zeros((4, 3)))
 
 
-def test_a_model_of_an_unknown_likelihood_is_not_read(tmp_path):
-    """Another process may have registered it."""
+def test_a_model_with_an_unknown_likelihood_is_not_read(tmp_path):
+    """Another process may have registered the likelihood."""
     save_model(replace(classifier(), likelihood="probit"), tmp_path / "m")
     with pytest.raises(FormatError, match="likelihood 'probit' is unknown"):
         load_model(tmp_path / "m")

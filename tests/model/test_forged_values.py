@@ -1,6 +1,6 @@
-"""Models with forged arrays and numbers and valid checksums are refused, or predict.
+"""Models with forged arrays and numbers but valid checksums are refused, or they predict.
 
-The default run changes a few values of each kind of model, the slow tests all values.
+The default run changes a few values in each kind of model, the slow tests change all values.
 """
 
 import copy
@@ -52,7 +52,7 @@ MODELS = {
 
 
 def changed(array):
-    """Yield an array in each way that somebody may forge it."""
+    """Yield an array in each form that an attacker may give it."""
     for kind in ("c16", "f4", "i4", "?", "i8", "f8"):
         yield kind, array.astype(kind)
     flat = np.atleast_1d(array)
@@ -74,7 +74,7 @@ NUMBERS = [None, True, -1, 0, 3, 10**12, 0.5, 1e300, np.nan, np.inf, "a", [], {"
 
 
 def leaves(tree, path=()):
-    """Yield the path of each number of a JSON value, of lists those of the first two entries."""
+    """Yield the path of each number in a JSON value; of lists only the first two entries."""
     items = []
     if isinstance(tree, dict):
         items = tree.items()
@@ -87,7 +87,7 @@ def leaves(tree, path=()):
 
 
 def forgeries(tree, arrays):
-    """Yield every forged model: one array, or one number of the JSON."""
+    """Yield every forged model: one array or one number in the JSON is changed."""
     for k, array in enumerate(arrays):
         for name, other in changed(array):
             yield f"array {k} {array.shape} {name}", tree, [*arrays[:k], other, *arrays[k + 1 :]]
@@ -102,7 +102,8 @@ def forgeries(tree, arrays):
 
 
 def outcome(place, rows):
-    """ "refused" or "predicts", whichever a model does for these rows; anything else fails."""
+    """Return "refused" or "predicts", depending on the model's result for these rows; anything else
+    fails."""
     try:
         model = load_model(place)
     except FormatError:
@@ -154,7 +155,8 @@ def test_a_forged_model_is_refused_or_predicts(name, share, tmp_path):
 
 @pytest.fixture(scope="module")
 def embedded_model():
-    """A fitted model whose third feature has a table, effects of numbers, and doubts."""
+    """Return a fitted model whose third feature has a table, effects of numbers, and
+    uncertainties."""
     model = MODELS["levels"]()
     features = model.model_.design.scaling.features
     assert [j for j, _ in features.tables] == [j for j, _ in features.doubts] == [2]
@@ -162,7 +164,7 @@ def embedded_model():
 
 
 def with_features(model, **changes):
-    """The model with other fields of its feature map."""
+    """Return the model with other fields in its feature map."""
     scaling = model.model_.design.scaling
     scaling = replace(scaling, features=replace(scaling.features, **changes))
     return replace(model.model_, design=replace(model.model_.design, scaling=scaling))
@@ -200,8 +202,8 @@ DOUBTS = np.zeros((9, 12))
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_forged_tables_of_levels_are_refused(changes, embedded_model, tmp_path):
-    """Dimensions are folds, levels and coordinates; doubts are variances."""
+def test_forged_level_tables_are_refused(changes, embedded_model, tmp_path):
+    """Their dimensions are folds, levels and coordinates; ``doubts`` are variances."""
     files.save_model(with_features(embedded_model, **changes), tmp_path / "m")
     with pytest.raises(FormatError):
         files.load_model(tmp_path / "m")
@@ -212,7 +214,7 @@ def test_forged_tables_of_levels_are_refused(changes, embedded_model, tmp_path):
 @pytest.mark.parametrize(
     "forge", [lambda labels: labels[:0], lambda labels: labels[:1], lambda labels: labels[None]]
 )
-def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(name, forge, tmp_path):
+def test_an_estimator_has_as_many_labels_as_its_model(name, forge, tmp_path):
     """``classes_`` is stored separately, in the dtype of y."""
     model = MODELS[name]()
     save_model(model, tmp_path / "m")

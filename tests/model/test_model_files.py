@@ -1,4 +1,4 @@
-"""A model on disk: equal bits, no code inside, and every kind of damage is found."""
+"""A model on disk: equal bits, no code inside, and every kind of damage is detected."""
 
 import errno
 import shutil
@@ -26,7 +26,7 @@ from partirvm.types import Columns
 
 
 def made(m=6, d=3, bias=True, seed=0):
-    """A random model."""
+    """Return a random model."""
     rng = default_rng(seed)
     M = m + bias
     scaling = Scaling(rng.normal(size=d), rng.uniform(0.5, 2, d), np.array([12.3]), np.array([4.5]))
@@ -55,8 +55,8 @@ def test_a_saved_model_has_the_same_bits(place, m, bias):
         assert_array_equal(one, other)
 
 
-def test_a_missing_value_is_the_mean_with_a_wider_deviation():
-    """The variance includes that of means with the values of the vectors, if gamma is not 0."""
+def test_a_missing_value_is_the_mean_with_a_larger_deviation():
+    """It includes the variance of the means for the values at the vectors, if gamma is not 0."""
     model = made()
     X = default_rng(1).normal(size=(4, 3))
     gaps = X.copy()
@@ -75,8 +75,8 @@ def test_a_missing_value_is_the_mean_with_a_wider_deviation():
     assert variance[0] == own[0]
 
 
-def test_a_model_holds_only_what_prediction_needs(tmp_path):
-    """Files have no training data and no code, only JSON and the bytes of numbers."""
+def test_a_model_contains_only_what_prediction_needs(tmp_path):
+    """Files contain no training data and no code, only JSON and the bytes of numbers."""
     X = default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
     options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
@@ -101,8 +101,8 @@ def test_an_existing_model_is_never_overwritten(place):
     assert_array_equal(load_model(place).mean, made(seed=0).mean)
 
 
-def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
-    """After a full disk another save succeeds."""
+def test_a_failed_save_leaves_nothing(place, monkeypatch):
+    """After a full disk, another save succeeds."""
 
     def full(folder, name, data):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -117,8 +117,8 @@ def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
 
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed", "longer"])
-def test_damage_is_found_in_every_part(tmp_path, number, damage, monkeypatch):
-    """The error names the part; a missing one never reads as numbers."""
+def test_damage_is_detected_in_every_part(tmp_path, number, damage, monkeypatch):
+    """The error names the part; a missing part is never read as numbers."""
     monkeypatch.setattr(codec, "PART", 150_000)
     save_model(made(200), str(tmp_path / "model"))
     part = tmp_path / "model" / f"{number:06d}"
@@ -172,7 +172,7 @@ def test_predictions_follow_the_formulas():
 
 
 class Tall(Gaussian):
-    """A Gaussian whose peak is 1e-6, and which counts its evaluations."""
+    """A Gaussian with a peak of 1e-6 that counts its evaluations."""
 
     evaluated = 0
 
@@ -192,7 +192,7 @@ class Tall(Gaussian):
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_nearness_is_a_fraction_of_the_peak(bias):
-    """The kernel may have any height, and is evaluated once a row."""
+    """The kernel may have any height, and is evaluated once per row."""
     plain = made(bias=bias)
     tall = replace(plain, design=replace(plain.design, kernel=Tall(plain.design.kernel.gamma)))
     X = np.concatenate([plain.design.centres, np.full((3, 3), 1e3)])
@@ -215,13 +215,13 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
         ),
     ],
 )
-def test_impossible_rows_are_refused(X, says):
+def test_invalid_rows_are_refused(X, says):
     with pytest.raises(DataError, match=says):
         made().predict(X)
 
 
 def test_a_calibration_is_saved_and_is_part_of_the_digest(tmp_path):
-    """Other quantiles predict other deviations."""
+    """Other quantiles give other predicted deviations."""
     model = replace(made(), calibration=Calibration(40, 0.3, 1.1, 0.75, (0.5, 1.9)))
     save_model(model, tmp_path / "m")
     found = load_model(tmp_path / "m")
@@ -236,7 +236,7 @@ def test_a_calibration_is_saved_and_is_part_of_the_digest(tmp_path):
 @pytest.mark.parametrize(
     "version", sorted(Path(__file__).with_name("stored").iterdir()), ids=lambda path: path.name
 )
-def test_files_of_earlier_versions_are_read(version, tmp_path):
+def test_files_from_earlier_versions_are_read(version, tmp_path):
     """Means and probabilities follow the formulas, and a job is resumed."""
     job = open_job(shutil.copytree(version / "job", tmp_path / "job"))
     for name in ("job", "regressor", "classifier"):

@@ -1,4 +1,4 @@
-"""Far from all vectors, the variance is that of the prior, beyond the reach of training rows."""
+"""Beyond the reach of the training rows, predictions have the prior variance."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ FAR = np.array([[30.0]])
 
 
 def curve(rng, *, scale=1.0):
-    """20 rows of a sine with little noise between −1 and 1."""
+    """Return 20 rows of a sine with little noise between −1 and 1."""
     X = np.linspace(-1, 1, 20)[:, None]
     return X, scale * (np.sin(3 * X[:, 0]) + 0.05 * rng.standard_normal(20))
 
@@ -25,12 +25,12 @@ def deviations(model, X):
 
 
 def without(model):
-    """The same model, with variances that do not depend on nearness."""
+    """Return the same model, with variances that do not depend on nearness."""
     return replace(model, reach=0.0)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
-def test_the_standard_deviation_far_away_is_that_of_the_target(rng, scale):
+def test_the_standard_deviation_far_away_equals_that_of_the_target(rng, scale):
     X, y = curve(rng, scale=scale)
     model = RVMRegressor(**FIXED).fit(X, y)
     with pytest.warns(UserWarning, match="standard deviation to that of the target"):
@@ -52,7 +52,7 @@ def test_variances_within_the_reach_follow_the_formula(rng):
         assert_allclose(stated.moments(points)[1], expected, rtol=1e-9)
 
 
-def test_the_reach_is_that_of_the_training_rows_without_their_own_columns(rng):
+def test_the_reach_comes_from_training_rows_without_their_own_columns(rng):
     X, y = curve(rng)
     model = RVMRegressor(**FIXED).fit(X, y).model_
     z = (X - model.design.scaling.x_shift) / model.design.scaling.x_scale

@@ -1,4 +1,4 @@
-"""Pruning: its cost in evidence and error equals a computation from all rows."""
+"""Pruning: its cost in evidence and error equals a computation over all rows."""
 
 import naive
 import numpy as np
@@ -14,7 +14,7 @@ from partirvm.errors import UsageError
 
 @pytest.fixture
 def rows(rng):
-    """400 rows of two features and two targets, and weights."""
+    """Return 400 rows of two features and two targets, and weights."""
     X = rng.uniform(-3, 3, size=(400, 2))
     y = np.column_stack([5 * np.sin(X[:, 0]) * X[:, 1] + 2, np.cos(X[:, 1])])
     y += 0.3 * rng.normal(size=X.shape)
@@ -22,7 +22,8 @@ def rows(rng):
 
 
 def from_rows(model, X, y, w):
-    """Log evidence in mapped units, weighted squared errors (T,), μ (M, T), Σ (T, M, M)."""
+    """Return log evidence in mapped units, weighted squared errors (T,), μ (M, T) and Σ (T, M,
+    M)."""
     scaling = model.design.scaling
     Phi = model.design.block(X)
     t = scaling.targets(y)
@@ -57,8 +58,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", some(CASES, {"one target, weights", "several targets"}))
-def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
-    """Pruning twice equals pruning once; files and exports hold the result."""
+def test_evidence_error_and_weights_equal_those_from_all_rows(rows, case, tmp_path):
+    """Pruning twice equals pruning once; files and exports contain the result."""
     options, T, weighted = CASES[case]
     X = rows[0]
     y = rows[1][:, :T]
@@ -100,8 +101,8 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     small.to_c(tmp_path / "small.h")
 
 
-def test_each_deletion_is_the_one_of_least_loss(rng):
-    """The loss is that of log N(t | 0, C), summed over outputs that share Σ."""
+def test_each_deletion_has_the_least_loss(rng):
+    """The loss is measured in log N(t | 0, C), summed over outputs that share Σ."""
     Phi = rng.normal(size=(40, 9))
     t = rng.normal(size=(40, 2))
     alpha = rng.uniform(0.1, 9.0, 9)

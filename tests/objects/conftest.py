@@ -1,4 +1,4 @@
-"""A server of the S3 protocol on this machine (``benchmarks.object_store``)."""
+"""An S3 server on this machine (``benchmarks.object_store``)."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def s3_server():
-    """The address of a server for the session, with the variables of its clients set."""
+    """Yield the address of a server for the session; its clients' environment variables are set."""
     pytest.importorskip("moto")
     command = [sys.executable, "-m", "benchmarks.object_store", "--serve"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:

@@ -1,4 +1,4 @@
-"""A proxy between s3fs and a server of the S3 protocol, which loses, repeats or delays replies."""
+"""A proxy between s3fs and an S3 server, which loses, repeats or delays replies."""
 
 import http.client
 import threading
@@ -15,9 +15,9 @@ DELAY = 6.0
 READ_TIMEOUT = 4.0
 
 KINDS = ("lost", "repeated", "delayed", "failed")
-"""After the request was executed: the connection is closed; the request is executed again, and the
-second reply is sent; the reply is sent when the client has given up; the reply is 500. A further
-kind is ``throttled``: 503, and the request is not executed."""
+"""Faults after the request was executed: the connection is closed; the request is executed again,
+and the second reply is sent; the reply is sent when the client has given up; the reply is 500. A
+further kind is ``throttled``: 503, and the request is not executed."""
 
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -29,7 +29,8 @@ INTERNAL = (
 
 @dataclass(frozen=True)
 class Request:
-    """A request: whether it changes the store, is the first of its path, or creates exclusively."""
+    """A request: whether it changes the store, is the first for its path, or creates
+    exclusively."""
 
     method: str
     path: str
@@ -39,7 +40,8 @@ class Request:
 
 
 class Proxy:
-    """``fault`` returns the fault of a request or None; ``hits`` are requests with a fault."""
+    """A proxy; ``fault`` returns the fault of a request or None, ``hits`` are the requests with a
+    fault."""
 
     def __init__(self, address):
         self.upstream = urlsplit(address)
@@ -53,7 +55,7 @@ class Proxy:
         self.address = f"http://127.0.0.1:{self._server.server_port}"
 
     def begin(self, fault=lambda request: None):
-        """Count anew, with these faults."""
+        """Start counting again, with these faults."""
         with self._lock:
             self.fault = fault
             self.hits = []

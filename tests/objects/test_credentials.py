@@ -1,4 +1,4 @@
-"""Credentials in addresses are used, and never stored, shown or logged."""
+"""Credentials in addresses are used, but never stored, shown or logged."""
 
 import base64
 import contextlib
@@ -28,7 +28,7 @@ FIT = ["--gamma", "0.5", "--partition-size", "20", "--neighbours", "20", "--max-
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """A folder with the same table as CSV, compressed CSV and Parquet."""
+    """Return a folder with the same table as CSV, compressed CSV and Parquet."""
     folder = tmp_path_factory.mktemp("tables")
     rng = default_rng(0)
     table = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90)})
@@ -41,7 +41,7 @@ def tables(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(tables):
-    """The address of a server that sends tables to GET with a signature or a password."""
+    """Yield the address of a server that returns tables to GETs with a signature or a password."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -90,7 +90,7 @@ def http(monkeypatch):
 
 
 def signed(server, name):
-    """A URL as S3 signs it."""
+    """Return a URL signed as S3 does it."""
     signature = SIGNATURE.replace("/", "%2F").replace("=", "%3D")
     return f"http://{server}/{name}?X-Amz-Algorithm=AWS4&X-Amz-Credential=AK%2F2026&X-Amz-Signature={signature}"
 
@@ -100,7 +100,7 @@ def with_login(server, name):
 
 
 def assert_no_secret(*texts, folder=None):
-    """That neither texts nor names or bytes of files have a secret."""
+    """Assert that no text, file name or file content contains a secret."""
     files = [] if folder is None else [path for path in folder.rglob("*") if path.is_file()]
     contents = [(path, f"{path.name}".encode() + path.read_bytes()) for path in files]
     contents += [(text, text.encode()) for text in texts]
@@ -115,7 +115,7 @@ def assert_no_secret(*texts, folder=None):
 def test_tables_at_urls_with_credentials_are_read(
     server, tables, tmp_path, capsys, monkeypatch, url, name
 ):
-    """Results are those of the file; a fit names the command without the credentials."""
+    """Results equal those from the file; a fit shows the command without the credentials."""
     monkeypatch.chdir(tmp_path)
     place = url(server, name)
     assert main(["ingest", place, "d.zarr", "--target", "y", "--json"]) == 0
@@ -131,8 +131,8 @@ def test_tables_at_urls_with_credentials_are_read(
     assert_no_secret(printed.out, printed.err, folder=tmp_path)
 
 
-def test_errors_show_no_credentials(server, tmp_path, monkeypatch, capsys):
-    """In messages, representations, causes and JSON, even if the store does not answer."""
+def test_errors_do_not_show_credentials(server, tmp_path, monkeypatch, capsys):
+    """Messages, representations, causes and JSON show none, even if the store does not answer."""
     monkeypatch.chdir(tmp_path)
     wrong = f"http://me:{PASSWORD.replace('/', '%2F')}@{server}/t.csv".replace("me:", "you:")
     places = [signed(server, "none.csv"), wrong, signed("127.0.0.1:9", "t.csv")]
@@ -156,17 +156,18 @@ def test_errors_show_no_credentials(server, tmp_path, monkeypatch, capsys):
         assert_no_secret(printed.out, printed.err, folder=tmp_path)
 
 
-def test_the_credentials_of_a_refused_store_belong_in_the_environment(server, tmp_path):
+def test_refused_stores_advise_credentials_in_the_environment(server, tmp_path):
     with pytest.raises(StorageError, match=r"403.*never stored: set them in the environment"):
         ingest(f"http://{server}/t.csv", tmp_path / "d.zarr", target="y")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_a_job_in_a_bucket_keeps_no_credentials(s3_server, tables, tmp_path, monkeypatch, capsys):
-    """Nothing in s3://key:secret@bucket, in outputs or in representations has them.
+def test_a_job_in_a_bucket_stores_no_credentials(s3_server, tables, tmp_path, monkeypatch, capsys):
+    """Nothing in s3://key:secret@bucket, in outputs or in representations contains them.
 
-    The secret begins like a port and a path. Another process without the key tells what is missing.
+    The secret begins like a port and a path. Another process without the key reports what is
+    missing.
     """
     import s3fs
 
@@ -203,4 +204,4 @@ def test_a_job_in_a_bucket_keeps_no_credentials(s3_server, tables, tmp_path, mon
         assert main(["resume", "s3://vault/x/job", "--max-rounds", "3"]) != 0
         assert "set them in the environment" in capsys.readouterr().err
     finally:
-        s3fs.S3FileSystem.clear_instance_cache()  # a later test has credentials
+        s3fs.S3FileSystem.clear_instance_cache()  # a later test uses credentials

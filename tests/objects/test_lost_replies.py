@@ -1,4 +1,4 @@
-"""Jobs on a store of objects whose replies are lost, repeated, delayed or refused (``proxy``).
+"""Jobs in an object store whose replies are lost, repeated, delayed or refused (``proxy``).
 
 All kinds of faults: ``pytest tests/objects/test_lost_replies.py -m "slow or not slow"``.
 """
@@ -41,11 +41,11 @@ OBJECTS = {
     "release": r"\.over\.json",
     "request": r"/control/",
 }
-"""Kinds of objects, each with a pattern of the paths of requests that change them."""
+"""Kinds of objects, each with a pattern for the paths of requests that change them."""
 
 
 def objects_of(requests):
-    """The kinds of objects that these requests change."""
+    """Return the kinds of objects that these requests change."""
     changing = [request.path for request in requests if request.changes]
     return {
         what
@@ -56,7 +56,7 @@ def objects_of(requests):
 
 @pytest.fixture(scope="module")
 def between(s3_server):
-    """A proxy between the server and all clients of this module, which wait ``READ_TIMEOUT``.
+    """Yield a proxy between the server and all clients of this module, which wait ``READ_TIMEOUT``.
 
     s3fs repeats lost and throttled requests after 0.1 s, and does not repeat failed ones.
     """
@@ -73,7 +73,7 @@ def between(s3_server):
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """DATA on a disk; digest and events of a job of one round and, resumed, of two."""
+    """DATA on a disk; digest and events of a job of one round, and of two after a resume."""
 
     data: str
     after: tuple[tuple[str, list[str]], ...]
@@ -92,7 +92,7 @@ def local(tmp_path_factory):
 
 
 def result_of(job):
-    """The digest of the model and the kinds of the events."""
+    """Return the digest of the model and the kinds of the events."""
     return open_job(job).model().digest(), [event["event"] for event in JobStore(job).events()]
 
 
@@ -103,7 +103,7 @@ def resume(job, data):
 
 
 def outcome(run, job, expected):
-    """The outcome of ``run``, which fits the job."""
+    """Return the outcome of ``run``, which fits the job."""
     try:
         run()
         return SAME if result_of(job) == expected else "other bits or events"
@@ -113,10 +113,10 @@ def outcome(run, job, expected):
 
 
 def has_fault(kind, request):
-    """Whether the reply to a request has a fault of this kind.
+    """Return True if the reply to a request can have a fault of this kind.
 
     Only exclusive creations fail or are delayed. s3fs repeats reads whose reply is lost, or is
-    throttled with a body, which a reply to HEAD lacks.
+    throttled with a body, which replies to HEAD do not have.
     """
     if kind in ("failed", "delayed"):
         return request.creates
@@ -124,8 +124,8 @@ def has_fault(kind, request):
 
 
 @pytest.mark.parametrize("kind", some([*KINDS, "throttled"], set()))
-def test_a_fault_at_the_first_reply_of_every_object_changes_no_bits(between, local, kind):
-    """Events are those of an undisturbed fit, too."""
+def test_a_fault_in_the_first_reply_for_every_object_does_not_change_bits(between, local, kind):
+    """Events also equal those of an undisturbed fit."""
     job = f"{BUCKET}/every-{kind}"
 
     def fault(request):
@@ -145,7 +145,8 @@ def test_a_fault_at_the_first_reply_of_every_object_changes_no_bits(between, loc
 
 @pytest.mark.parametrize("kind", some(["lost", "repeated"], {"lost"}))
 def test_faults_do_not_block_the_lease(between, kind):
-    """The holder does not take its claim for a foreign one; requests to abort can be repeated."""
+    """The holder does not mistake its claim for a foreign one; requests to abort can be
+    repeated."""
     between.begin(lambda request: kind if request.changes and request.first else None)
     store = JobStore.create(f"{BUCKET}/lease-{kind}", REQUEST)
     for epoch in (1, 2):
@@ -157,8 +158,8 @@ def test_faults_do_not_block_the_lease(between, kind):
     assert objects_of(between.hits) == OBJECTS.keys()
 
 
-def test_an_object_of_another_writer_exists_despite_a_fault(between):
-    """Only bytes of the same writer count as its success."""
+def test_an_object_written_by_another_process_exists_despite_a_fault(between):
+    """Only bytes from the same writer count as its success."""
     folder = open_folder(f"{BUCKET}/exclusive")
     between.begin(lambda request: "lost" if request.first else None)
     folder.create("one", b"mine")
@@ -168,7 +169,7 @@ def test_an_object_of_another_writer_exists_despite_a_fault(between):
 
 
 class ReadsOnly(BaseHTTPRequestHandler):
-    """An empty bucket that does not answer requests to write before the end of the test."""
+    """An empty bucket that does not answer write requests before the end of the test."""
 
     protocol_version = "HTTP/1.1"
 
@@ -204,8 +205,8 @@ class ReadsOnly(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_store_that_does_not_answer_writes_is_an_error(s3_server, monkeypatch):
-    """After the limit, not an endless wait."""
+def test_a_store_that_does_not_answer_writes_raises_an_error(s3_server, monkeypatch):
+    """The error is raised after the limit, without an endless wait."""
     monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)
     X = np.linspace(-3, 3, 60)[:, None]
     with ThreadingHTTPServer(("127.0.0.1", 0), ReadsOnly) as server:

@@ -1,4 +1,4 @@
-"""DATA, JOB, predictions, reports and models in a bucket are those on a local disk."""
+"""DATA, JOB, predictions, reports and models in a bucket equal those on a local disk."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ CHOICES += ("--neighbours", "20")
 
 
 def run(*arguments):
-    """Run a command in this process, and return what it prints."""
+    """Run a command in this process, and return its output."""
     done = CliRunner().invoke(partirvm, arguments)
     assert done.exit_code == 0, done.stderr
     return done.stdout
@@ -40,7 +40,8 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def places(s3_server, tmp_path_factory):
-    """A local folder and a bucket, both with DATA of the same table; the folder has a job."""
+    """Return a local folder and a bucket, both with DATA of the same table; the folder has a
+    job."""
     import s3fs
 
     folder = str(tmp_path_factory.mktemp("local"))
@@ -59,8 +60,8 @@ def places(s3_server, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
-    """A second driver gets a ``LeaseError`` before the kill, and continues after it."""
+def test_a_killed_fit_resumes_to_the_bits_of_a_local_one(places):
+    """Before the kill, a second driver raises a ``LeaseError``; afterwards, it continues."""
     folder, bucket = places
     fit = subprocess.Popen(
         [sys.executable, "-m", "partirvm", "fit", f"{bucket}/table.zarr", f"{bucket}/job", *CHOICES]
@@ -84,8 +85,8 @@ def _there(place):
 
 
 @pytest.mark.parametrize("ending", some(["parquet", "csv", "zarr"], {"parquet"}))
-def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
-    """The same bytes, and no other object is left."""
+def test_predictions_from_a_bucket_equal_those_from_disk(places, ending, tmp_path):
+    """Their bytes are equal, and no other object is left."""
     folder, bucket = places
     local = tmp_path / f"p.{ending}"
     remote = f"{bucket}/p.{ending}"

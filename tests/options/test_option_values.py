@@ -1,4 +1,4 @@
-"""Options as values: the request they make, scikit-learn's conventions, refusals."""
+"""Options as values: the resulting request, scikit-learn's conventions, refusals."""
 
 import os
 import subprocess
@@ -58,7 +58,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("case", ASKED)
-def test_values_and_flags_make_the_same_request(case):
+def test_values_and_flags_give_the_same_request(case):
     """``grouped`` is the inverse."""
     given, expected = ASKED[case]
     assert RVMRegressor(**given, random_state=0).parameters() == replace(
@@ -68,8 +68,8 @@ def test_values_and_flags_make_the_same_request(case):
     assert made == replace(Request(classify=False), **expected)
 
 
-def test_a_family_with_a_numeric_gamma_is_a_kernel():
-    """Its multiples are options of the request."""
+def test_a_family_with_a_numeric_gamma_becomes_a_kernel():
+    """Its multiples become options of the request."""
     asked = RVMRegressor(
         kernel=Matern52(np.array([0.5, 2.0]), multiples=(1, 8)), random_state=0
     ).parameters()
@@ -80,7 +80,7 @@ def test_a_family_with_a_numeric_gamma_is_a_kernel():
 
 @pytest.mark.parametrize("kind", [*VALUES, *WITH_GAMMA.values()])
 def test_values_follow_scikit_learns_conventions(kind):
-    """They have clone, get_params and set_params, and are equal by value."""
+    """They have clone, get_params and set_params, and are compared by value."""
     made = kind()
     assert getattr(partirvm, kind.__name__) is kind
     assert clone(made) == made
@@ -139,8 +139,8 @@ def test_nested_parameters_are_set_by_scikit_learns_names():
         ),
     ],
 )
-def test_impossible_options_are_refused_by_their_names(asked, message):
-    """Before anything is fitted."""
+def test_impossible_options_are_refused_by_name(asked, message):
+    """They are refused before anything is fitted."""
     X = default_rng(0).normal(size=(30, 2))
     with pytest.raises(UsageError, match=message):
         RVMRegressor(**asked).fit(X, X[:, 0])
@@ -176,7 +176,7 @@ load_model("m.rvm").predct([[0.0]])
 
 @pytest.mark.slow
 def test_a_type_checker_finds_wrong_options_and_names(tmp_path):
-    """mypy --strict of a user's script: only the lines after the comment are wrong."""
+    """mypy --strict checks a user's script: only the lines after the comment are wrong."""
     pytest.importorskip("mypy")
     (tmp_path / "script.py").write_text(SCRIPT)
     asked = [

@@ -1,4 +1,4 @@
-"""Bytes and durations as people write them."""
+"""Bytes and durations in human-readable form."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from partirvm.options.constraints import parse_bytes, parse_duration
     st.sampled_from(["", " "]),
     st.booleans(),
 )
-def test_bytes_are_read_with_their_units(number, unit, space, lower):
+def test_bytes_are_read_with_units(number, unit, space, lower):
     """A single letter is a binary unit; kB, MB, GB and TB are decimal."""
     power = "KMGT".index(unit[0]) + 1
     text = f"{number}{space}{unit}"
@@ -24,7 +24,7 @@ def test_bytes_are_read_with_their_units(number, unit, space, lower):
 
 
 @given(st.floats(1e-3, 1e7))
-def test_durations_are_read_with_their_suffixes(seconds):
+def test_durations_are_read_with_suffixes(seconds):
     assert parse_duration(seconds) == pytest.approx(seconds, rel=1e-12)
     for suffix, factor in [("s", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86400)]:
         assert parse_duration(f"{seconds!r}{suffix}") == pytest.approx(seconds * factor, rel=1e-12)
@@ -34,7 +34,7 @@ def test_durations_are_read_with_their_suffixes(seconds):
 @pytest.mark.parametrize(
     "text", ["", "much", "-1", "0", "1 parsec", "1 2", "nan", "inf", None, "1h30"]
 )
-def test_texts_that_are_no_quantity_are_refused(parse, text):
-    """The error names the option, the text and an example."""
+def test_texts_that_are_not_a_quantity_are_refused(parse, text):
+    """The error gives the option, the text and an example."""
     with pytest.raises(UsageError, match=r"limit .*expected a (size|duration) such as"):
         parse(text)

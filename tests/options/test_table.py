@@ -41,12 +41,12 @@ GIVEN = {
     "stop_fraction": ("0.25", 0.25),
     "tol": ("1e-3", 1e-3),
 }
-"""A text for each flag that takes more than words and whole numbers, and what the request then
-holds."""
+"""A text for each flag that takes more than words and integers, and the resulting value in the
+request."""
 
 
 def text_for(name):
-    """A value other than the default, as text, and as the request holds it."""
+    """Return a value other than the default, as text and as stored in the request."""
     row = TABLE[name]
     if name in GIVEN:
         return GIVEN[name]
@@ -92,11 +92,11 @@ def test_every_option_has_a_flag_with_its_name_default_and_value(name):
         (table.ClassLikelihood, words_of(classes=True)),
     ],
 )
-def test_words_of_options_are_those_of_the_registries(words, known):
+def test_option_words_equal_those_in_the_registries(words, known):
     assert set(get_args(words)) == set(known)
 
 
-def test_help_and_docstrings_have_the_text_of_the_table():
+def test_help_and_docstrings_contain_the_text_of_the_table():
     out = " ".join(
         CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split()
     )
@@ -120,7 +120,7 @@ def test_help_and_docstrings_have_the_text_of_the_table():
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
 def test_constructors_follow_the_table(estimator):
-    """At most 25 parameters; every option is a parameter or a field of a value."""
+    """They have at most 25 parameters; every option is a parameter or a field of a value."""
     parameters = inspect.signature(estimator).parameters
     assert len(parameters) <= 25
     for name in set(parameters) - {"random_state", "client", "verbose"}:
@@ -139,7 +139,7 @@ def test_constructors_follow_the_table(estimator):
 
 
 @pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
-def test_docstrings_of_estimators_show_the_defaults_of_the_signature(estimator):
+def test_estimator_docstrings_show_the_defaults_in_the_signature(estimator):
     """Each parameter has one entry; options list their words."""
     entries = re.findall(r"^(\w+) : (.*, |)default=(.+)$", inspect.getdoc(estimator), re.MULTILINE)
     parameters = inspect.signature(estimator).parameters

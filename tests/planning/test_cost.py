@@ -1,4 +1,4 @@
-"""Floating-point work and seconds, by the formulas of planning/cost.py."""
+"""Floating-point work and seconds follow the formulas in planning/cost.py."""
 
 from dataclasses import replace
 
@@ -30,19 +30,19 @@ def work(n=10**6, rows=None, threads=1, **search):
 
 
 def gram(rows, kept, new):
-    """Products and seconds of one gram pass on one thread."""
+    """Return products and seconds of one Gram pass on one thread."""
     products = rows * (2 * kept * new + new**2)
     return products, rows * READ + rows * (kept + new) * ELEMENT + products / PRODUCT
 
 
 def dense(columns):
-    """Seconds of 20 iterations of (M + P)³ + 1500 (M + P)²."""
+    """Return the seconds of 20 iterations of (M + P)³ + 1500 (M + P)²."""
     return 20 * (columns**3 + 1500 * columns**2) / PRODUCT + 5e-3
 
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
-def test_a_gram_pass_costs_its_products_and_elements(rows, kept, new, threads):
-    """They are 2MP + P² and M + P per row; a fit has 20 dense iterations."""
+def test_the_cost_of_a_gram_pass_follows_from_products_and_elements(rows, kept, new, threads):
+    """There are 2MP + P² products and M + P elements per row; a fit has 20 dense iterations."""
     cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
     seconds = gram(rows, kept, new)[1]
     assert cost.pass_seconds == pytest.approx(seconds / threads)
@@ -58,8 +58,8 @@ def test_a_gram_pass_costs_its_products_and_elements(rows, kept, new, threads):
     st.sampled_from("eEg"),
     st.integers(1, 16),
 )
-def test_a_search_for_candidates_costs_its_elements(n, kept, pool, look, threads):
-    """They are M per row of all (E) or half (e) of the rows; a pool (g) has M + Q, and 2MQ
+def test_the_cost_of_a_candidate_search_follows_from_its_elements(n, kept, pool, look, threads):
+    """There are M per row for all (E) or half (e) of the rows; a pool (g) has M + Q, and 2MQ
     products."""
     search = {"e": {"searched": n // 2}, "E": {"searched": n}, "g": {"pool": pool}}[look]
     cost = search_cost(work(n, threads=threads, **search), kept)
@@ -73,7 +73,7 @@ def test_a_search_for_candidates_costs_its_elements(n, kept, pool, look, threads
 
 @given(st.integers(10, 300), st.integers(1, 12))
 def test_candidate_sets_grow_to_twice_the_partition_size(partition_size, rounds):
-    """They are P, 1.5P, 1.75P … with stop_fraction ½."""
+    """Their sizes are P, 1.5P, 1.75P … with stop_fraction ½."""
     assume(partition_size % 2 == 0)
     costs = rounds_cost(work(searched=10**6), partition_size, rounds, 0.5)
     totals = [cost.columns - 1 for cost in costs]
@@ -83,18 +83,18 @@ def test_candidate_sets_grow_to_twice_the_partition_size(partition_size, rounds)
 
 
 def residuals(n, kept):
-    """A residual pass."""
+    """Return the cost of a residual pass."""
     return n * READ + n * kept * ELEMENT
 
 
 def settling(n, kept):
-    """The residual pass of the last fit, and its leverages: two blocks, and a product with (M,
-    M)."""
+    """Return the cost of the last fit's residual pass with leverages: two blocks, and a product
+    with (M, M)."""
     return n * READ + 2 * n * kept * ELEMENT + 2 * n * kept**2 / PRODUCT
 
 
-def test_all_rounds_but_the_first_search_and_the_last_settles():
-    """Three rounds of 100 over 10⁴ rows keep 1, 51, 76 columns."""
+def test_all_rounds_except_the_first_search_and_the_last_settles():
+    """Three rounds of 100 over 10⁴ rows keep 1, 51 and 76 columns."""
     n = 10**4
     kept = (1, 51, 76)
     costs = rounds_cost(work(n, searched=n), 100, 3, 0.5)
@@ -105,7 +105,7 @@ def test_all_rounds_but_the_first_search_and_the_last_settles():
     assert sum(cost.passes for cost in rounds_cost(work(n), 100, 3, 0.5)) == 5
 
 
-def test_the_last_round_costs_passes_over_all_rows():
+def test_the_cost_of_the_last_round_includes_passes_over_all_rows():
     """One is for its columns, one for the residual."""
     n = 10**4
     costs = rounds_cost(work(n, rows=500), 100, 3, 0.5)
@@ -116,8 +116,8 @@ def test_the_last_round_costs_passes_over_all_rows():
     )
 
 
-def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
-    """Its fit has 4·10⁶ operations a row."""
+def test_the_cost_of_local_noise_includes_two_fits():
+    """One is the noise fit, with 4·10⁶ operations a row, one a refit of the kept columns."""
     n = 10**4
     rows = 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
@@ -140,7 +140,7 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
         ("compared", 1000, 3e10 + 1e6 * 1000),
     ],
 )
-def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expected):
+def test_the_cost_of_local_residuals_and_boosted_trees(what, n, expected):
     """A trial of residuals costs 10¹⁰, their use 8·10¹⁰, trees cost 3·10¹⁰ and 10⁶ a row."""
     plain, more = (
         rounds_cost(replace(work(n), **{what: tried}), 100, 3, 0.5)[-1] for tried in (False, True)
@@ -148,7 +148,7 @@ def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expect
     assert more.solve_seconds - plain.solve_seconds == pytest.approx(expected / PRODUCT)
 
 
-def test_levels_cost_the_sum_of_their_fits():
+def test_the_cost_of_levels_is_the_sum_of_their_fits():
     """Four partitions of 100 rows have 4 fits, 2 merges, and a last fit."""
     n = 400
     costs = levels_cost(work(n, threads=2), 100, 0.5)

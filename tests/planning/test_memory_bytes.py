@@ -1,4 +1,5 @@
-"""Bytes of each step by the table at the head of planning/memory.py, and how much fits."""
+"""Bytes of each step follow the table at the head of planning/memory.py; the largest fits are
+found."""
 
 import pytest
 from hypothesis import given
@@ -111,7 +112,7 @@ def test_the_largest_number_of_columns_equals_an_exhaustive_search(
 
 
 @given(shapes, st.integers(1, 500), st.integers(1, 16), st.integers(-(10**6), 10**9))
-def test_a_batch_is_as_large_as_the_spare_bytes(shape, candidates, threads, spare):
+def test_a_batch_is_as_large_as_the_free_memory_allows(shape, candidates, threads, spare):
     """It has between 1 and 64 fits of P candidates and the bias."""
     one = (candidates + 1) ** 2
     found = batch_elements(shape, candidates, threads, spare)
@@ -123,9 +124,9 @@ def test_a_batch_is_as_large_as_the_spare_bytes(shape, candidates, threads, spar
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).peak - alone > spare
 
 
-def test_bytes_of_the_stages_after_the_rounds():
-    """Neighbours learn and judge with records of 9 numbers; with 60 features the metric takes
-    most."""
+def test_bytes_of_the_stages_after_the_rounds_follow_the_table():
+    """Neighbours are learned and judged with records of 9 numbers; with 60 features the metric
+    takes most."""
     shape = DataShape(3000, 5, 1, 1000)
     numbers = 3000 * (3 * 9 + 5 + 20) + 3000 * (40 + 60) * 9 + 1024 * 60 * (30 + 2 * 9)
     assert residual_stage_bytes(shape, 3000, 60) == 8 * numbers
@@ -137,7 +138,7 @@ def test_bytes_of_the_stages_after_the_rounds():
     assert residual_stage_bytes(shape, 3000, 20) == 8 * numbers
 
 
-def test_bytes_of_residuals_of_all_rows():
+def test_bytes_for_residuals_of_all_rows():
     """50,000 of 200,000 rows are left out; records are in memory three times, or sorted in
     files."""
     shape = DataShape(200_000, 5, 1, 1000)
@@ -153,8 +154,8 @@ def test_bytes_of_residuals_of_all_rows():
 
 
 @pytest.mark.parametrize(("features", "classes"), [(5, 0), (5, 2), (60, 5), (500, 0)])
-def test_bytes_of_boosted_trees(features, classes):
-    """Rows are held twice, with six scores of each class and histograms of 32 nodes × 256 bins."""
+def test_bytes_for_boosted_trees(features, classes):
+    """Rows are held twice, with six scores per class and histograms of 32 nodes × 256 bins."""
     shape = DataShape(3000, features, 1, 1000, n_classes=classes)
     rows = 8 * 3000 * (4 * (features + 1) + 6 * classes)
     histograms = 32 * 256 * 20 * features
@@ -164,8 +165,9 @@ def test_bytes_of_boosted_trees(features, classes):
     )
 
 
-def test_bytes_of_local_residuals():
-    """Rows are held twice while they are made; 4,096 rows learn; a trial has 60 × 60 matrices."""
+def test_bytes_for_local_residuals():
+    """Rows are held twice while they are built; 4,096 rows are used to learn; a trial has 60 × 60
+    matrices."""
     assert bytes_of_residuals(9, 3000, 60) == (
         8 * 3000 * 9,
         8 * (2 * 3000 * 9 + 4096 * 40 * (40 + 9)),

@@ -1,4 +1,4 @@
-"""Plans: decisions from memory, refusals with numbers, and their text."""
+"""Plans: decisions based on memory, refusals with numbers, and their text."""
 
 import json
 import re
@@ -27,7 +27,8 @@ RATES = Rates(read=1e-7, element=2e-9, product=1e10)
 
 
 def plan_of(**changes):
-    """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
+    """Return a plan for 10⁶ rows × 8 features with 500 candidates a round on two threads under 1
+    GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
     pool = changes.pop("pool", 0)
@@ -42,7 +43,7 @@ def plan_of(**changes):
     return make_plan(shape, machine, RATES, request, schedule, read, **rest, **facts)
 
 
-def test_a_plan_that_cannot_fit_is_refused_with_need_and_advice():
+def test_a_plan_that_does_not_fit_is_refused_with_need_and_advice():
     """Raising the limit to the need is enough."""
     machine = Machine(threads=2, base=150 << 20, limit=220 << 20)
     with pytest.raises(MemoryLimitError) as caught:
@@ -58,8 +59,8 @@ def test_a_plan_that_cannot_fit_is_refused_with_need_and_advice():
         plan_of(machine=Machine(2, machine.base, need - 1))
 
 
-def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
-    """Freed blocks of the rounds (32 MiB) and of neighbours (80 MiB) count, and growth by
+def test_the_peak_of_a_small_fit_includes_neighbours_and_boosting():
+    """It includes freed blocks from the rounds (32 MiB) and from neighbours (80 MiB), and growth by
     learning."""
     shape = DataShape(3000, 5, 1, 1000)
     libraries = 70 << 20
@@ -92,7 +93,7 @@ def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
 
 
 def test_the_plan_shows_memory_and_speed_of_local_residuals():
-    """They are in memory up to a tenth of it, else in files."""
+    """They are in memory if they take at most a tenth of it, otherwise in files."""
     plan = plan_of(neighbours=30)
     size = 8 * 12 * 10**6
     columns = plan.rounds[-1].columns
@@ -116,13 +117,13 @@ def test_the_plan_shows_memory_and_speed_of_local_residuals():
         assert plan_of(**never).residuals is None
     found = plan_of(
         **several, neighbours=30
-    ).residuals  # 3 errors of each row; 12,000/s for one target, 2/3 for 3
+    ).residuals  # 3 errors per row; 12,000/s for one target, 2/3 of that for 3
     assert f"{format_bytes(8 * 14 * 10**6)} in files of a job" in found
     assert "8,000 predictions per second" in found
 
 
-def test_fewer_threads_are_used_if_all_do_not_fit():
-    """A note says so; required threads lower the number of columns instead."""
+def test_fewer_threads_are_used_if_not_all_fit():
+    """A note says so; required threads reduce the number of columns instead."""
     shape = DataShape(1_000_000, 8, 1, 16384)
     need = 150 * 2**20 + ALLOWANCE + step_bytes(shape, 501, 500, 16).peak
     few = plan_of(machine=Machine(16, 150 << 20, need - 1))
@@ -134,7 +135,7 @@ def test_fewer_threads_are_used_if_all_do_not_fit():
     assert fixed.max_columns < few.max_columns
 
 
-def test_an_open_partition_size_is_lowered_to_fit():
+def test_an_automatic_partition_size_is_lowered_to_fit():
     """A requested one is refused."""
     machine = Machine(threads=1, base=100 << 20, limit=200 << 20)
     with pytest.raises(MemoryLimitError):
@@ -149,7 +150,7 @@ def test_an_open_partition_size_is_lowered_to_fit():
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
-def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
+def test_every_plan_respects_its_limit_and_is_json(strategy, likelihood):
     options = {"strategy": strategy, "fit_rows": likelihood, "sample_rows": 2000}
     size = 3000 if strategy == "basic" else 64
     shape = DataShape(3000, 4, 1, 2048)
@@ -183,7 +184,7 @@ def test_max_vectors_lowers_the_partition_size(strategy, most):
 
 @given(st.integers(2, 3000), st.integers(1, 8), st.integers(60, 600), st.booleans())
 def test_the_heuristic_uses_as_many_rows_as_fit(candidates, threads, limit, shrink):
-    """Its fit brings all columns at once, on as many threads as possible."""
+    """Its fit adds all columns at once, on as many threads as possible."""
     least = 1 if shrink else threads
     shape = DataShape(10**6, 8, 1, 4096)
     machine = Machine(threads, 50 << 20, limit << 20, least_threads=least)

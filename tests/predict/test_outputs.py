@@ -1,4 +1,5 @@
-"""Output of ``predict``: complete or absent, by one process at a time, with labels unchanged."""
+"""Output of ``predict`` is complete or absent, written by one process at a time, with labels
+unchanged."""
 
 import csv
 import errno
@@ -58,7 +59,7 @@ def rows(n=TILES * TILE - 7, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A JOB, DATA of 14 tiles, the last one shorter, and its uninterrupted predictions."""
+    """Return a JOB, DATA of 14 tiles, the last one shorter, and its uninterrupted predictions."""
     place = tmp_path_factory.mktemp("outputs")
     ingest(rows(), place / "d.zarr", tile_rows=TILE, shuffle=3)
     jobs.fit(str(place / "d.zarr"), str(place / "job"), PARAMETERS)
@@ -72,7 +73,7 @@ def predict(folder, out, **options):
 
 
 def content(path):
-    """Bytes of a file, or of every file below a folder by its name."""
+    """Return the bytes of a file, or of every file below a folder by name."""
     if path.is_file():
         return path.read_bytes()
     return {
@@ -81,7 +82,7 @@ def content(path):
 
 
 def alone(out):
-    """Whether nothing else is in the folder of the output."""
+    """Return True if nothing else is in the output's folder."""
     return [path.name for path in out.parent.iterdir()] == [out.name]
 
 
@@ -100,7 +101,7 @@ prediction.predict(*sys.argv[1:])
 
 @pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
 def test_a_second_process_is_refused_until_the_first_is_killed(folder, tmp_path, ending):
-    """The error names the first; its unfinished rows are removed."""
+    """The error names the first process, whose unfinished rows are removed."""
     out = tmp_path / f"out{ending}"
     partial = out.with_name(f".{out.name}.partial")
     command = [sys.executable, "-c", HELD, str(folder / "job"), str(folder / "d.zarr"), str(out)]
@@ -118,7 +119,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(folder, tmp_path,
 
 
 @pytest.mark.parametrize("ending", some(ENDINGS, {".csv"}))
-def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path, ending):
+def test_an_interrupted_prediction_leaves_nothing_behind(folder, tmp_path, ending):
     out = tmp_path / "new" / f"out{ending}"
 
     def leave(done, total):
@@ -137,7 +138,7 @@ def test_an_interrupted_prediction_leaves_nothing(folder, tmp_path, ending):
     assert alone(out)
 
 
-def test_a_process_whose_lease_was_taken_over_stops(folder, tmp_path):
+def test_a_process_that_lost_its_lease_stops(folder, tmp_path):
     """It writes no output and does not touch that of its successor."""
     out = tmp_path / "out.csv"
     lease, partial = out.with_name(".out.csv.lease") / "lease", out.with_name(".out.csv.partial")
@@ -155,7 +156,7 @@ def test_a_process_whose_lease_was_taken_over_stops(folder, tmp_path):
     assert not (lease / "000001.over.json").exists()
 
 
-def test_an_output_that_appears_meanwhile_is_not_replaced(folder, tmp_path):
+def test_an_output_that_appears_in_the_meantime_is_not_replaced(folder, tmp_path):
     out = tmp_path / "out.csv"
     with pytest.raises(ExistsError):
         predict(folder, out, progress=lambda done, total: out.write_text("another's"))
@@ -174,7 +175,7 @@ def test_an_output_inside_an_input_is_refused(folder):
     )
 
 
-def test_a_full_disk_is_an_error_that_leaves_nothing(folder, tmp_path, monkeypatch):
+def test_a_full_disk_raises_an_error_and_leaves_nothing(folder, tmp_path, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "no space")
 
@@ -194,14 +195,14 @@ def test_a_missing_chunk_of_data_leaves_no_output(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
-    """Peak allocations at 6,000 rows and at five times as many are compared."""
+def test_memory_does_not_grow_with_the_number_of_rows(folder, tmp_path, monkeypatch):
+    """Peak allocations are compared for 6,000 rows and for five times as many."""
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 19)
     peaks = []
     for n in (6000, 30_000):
         data = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=2048)
         found = []
-        for again in range(2):  # threads of other tests may allocate meanwhile
+        for again in range(2):  # threads from other tests may allocate memory meanwhile
             tracemalloc.start()
             prediction.predict(str(folder / "job"), data.url, str(tmp_path / f"{n}-{again}.csv"))
             found.append(tracemalloc.get_traced_memory()[1])
@@ -210,8 +211,8 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
     assert peaks[1] < peaks[0] + (1 << 20)
 
 
-def test_labels_return_from_csv_unchanged(tmp_path):
-    """pandas and the csv module read them and the names of columns."""
+def test_labels_survive_csv(tmp_path):
+    """The labels and the column names are read by pandas and by the csv module."""
     place = tmp_path / "p.csv"
     n = len(LABELS)
     columns = {f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)}
@@ -249,8 +250,8 @@ KINDS = {
 
 @pytest.mark.parametrize("labels", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_a_damaged_chunk_never_reads_as_predictions(tmp_path, labels, damage):
-    """A missing one reads as NaN or as no label, a changed one has a wrong checksum."""
+def test_a_damaged_chunk_is_never_read_as_predictions(tmp_path, labels, damage):
+    """A missing chunk would give NaN or no label; a changed one has a wrong checksum."""
     known = written_labels(labels)
     place = tmp_path / "p.zarr"
     table = {"label": known[[0, 1, 1]], "p_1": np.array([0.25, 0.5, 0.75])}

@@ -1,4 +1,4 @@
-"""Augmented predictions of a job on DATA."""
+"""Augmented predictions from a job on DATA."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,8 @@ TESTED = 1100
 
 
 def rows(n=N, seed=0):
-    """A smooth function of two inputs, with weights; test rows extend beyond the training rows."""
+    """Return a smooth function of two inputs, with weights; test rows extend beyond the training
+    rows."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, 2)) * (3 if seed else 1)
     return (
@@ -33,7 +34,7 @@ def rows(n=N, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """DATA to train on and to test on, a JOB, and augmented predictions."""
+    """Return DATA for training and testing, a JOB, and augmented predictions."""
     place = tmp_path_factory.mktemp("augmented")
     ingest(rows(), place / "train.zarr", tile_rows=128)
     ingest(rows(TESTED, seed=1), place / "test.zarr", tile_rows=300, shuffle=9)
@@ -50,7 +51,7 @@ def predict(folder, output, **options):
     )
 
 
-def test_a_job_predicts_the_bits_of_the_estimator(folder):
+def test_a_job_predicts_the_same_bits_as_the_estimator(folder):
     """Rows are in the order before shuffling."""
     estimator = RVMRegressor(
         gamma=0.5,
@@ -67,14 +68,14 @@ def test_a_job_predicts_the_bits_of_the_estimator(folder):
 
 
 def test_progress_counts_every_tile_of_every_pass(folder, tmp_path):
-    """11 pieces of test rows have a pass over 8 training tiles each."""
+    """Each of 11 pieces of test rows needs a pass over 8 training tiles."""
     seen = []
     predict(folder, tmp_path / "out.csv", progress=lambda *counts: seen.append(counts))
     assert seen[-1] == (8 * 11, 8 * 11)
     assert seen == sorted(seen)
 
 
-def test_scores_are_those_of_the_augmented_predictions(folder):
+def test_scores_are_computed_from_the_augmented_predictions(folder):
     found = prediction.evaluate(
         str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr")
     )

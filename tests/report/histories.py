@@ -1,4 +1,4 @@
-"""Plans and histories of fits of numbers and of classes, as drivers record them."""
+"""Plans and histories of regression and classification fits, as drivers record them."""
 
 import json
 import math
@@ -12,13 +12,13 @@ from partirvm.spec.entries import Record
 
 ROWS = 400
 CHANCE = math.log(3)
-"""Log loss of three classes, all held for equally probable."""
+"""Log loss of three classes with equal predicted probabilities."""
 
 
 def entry(
     seconds, *, kind="round", number=1, vectors=24, passes=17, held_out=True, fade=1.0, **changes
 ):
-    """A line of history of three classes; ``fade`` is the fraction of the initial log loss."""
+    """Return a history line for three classes; ``fade`` is the fraction of the initial log loss."""
     facts = {
         "kind": kind,
         "number": number,
@@ -45,7 +45,8 @@ def entry(
 
 
 def history(strategy, *, held_out=True):
-    """The history of a strategy; split-merge has 8 partitions, the others but basic 5 rounds."""
+    """Return a strategy's history; split-merge has 8 partitions, the others except basic 5
+    rounds."""
     if strategy == "basic":
         return [entry(0.9, kind="final", vectors=14, passes=31, held_out=held_out, fade=0.2)]
     if strategy == "split-merge":
@@ -72,7 +73,7 @@ def history(strategy, *, held_out=True):
 
 
 def numbers(n=500, spread=0.0):
-    """Targets, means and predicted deviations that vary with ``spread``."""
+    """Return targets, means and predicted deviations that vary with ``spread``."""
     rng = default_rng(0)
     mean = rng.normal(10, 3, n)
     std = np.exp(spread * rng.normal(size=n))
@@ -80,20 +81,20 @@ def numbers(n=500, spread=0.0):
 
 
 def classes(K, n=500):
-    """Codes drawn from the predicted probabilities (n, K)."""
+    """Return codes drawn from the predicted probabilities (n, K)."""
     rng = default_rng(0)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return np.array([rng.choice(K, p=each) for each in p]), p
 
 
 def regression(line):
-    """The same line of a fit of numbers."""
+    """Return the same history line for a regression."""
     old = {key: value for key, value in line.items() if not key.endswith(("_log_loss", "_error"))}
     return {**old, "noise_variance": 0.25, "noise_sd": 0.5, "train_rmse": 0.5}
 
 
 def round_of(number=1, seconds=1.0, **changes):
-    """A round of a regression as the driver records it."""
+    """Return a regression round as the driver records it."""
     facts = {
         "number": number,
         "seconds": seconds,
@@ -113,7 +114,7 @@ def round_of(number=1, seconds=1.0, **changes):
 
 
 def plan(strategy="working-set", **changes):
-    """The JSON of a plan."""
+    """Return the JSON of a plan."""
     facts = {
         "strategy": strategy,
         "rows": 400,

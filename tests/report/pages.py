@@ -1,4 +1,4 @@
-"""Checks of every page: it is complete, well formed, and fetches nothing."""
+"""Checks for every page: it is complete, well formed, and fetches nothing."""
 
 import re
 from base64 import b64decode
@@ -35,19 +35,20 @@ class Checker(HTMLParser):
 
     @property
     def text(self):
-        """All text with single blanks."""
+        """Return all text, with whitespace collapsed to single spaces."""
         return " ".join(" ".join(self.texts).split())
 
     @property
     def titles(self):
-        """The titles of the charts."""
+        """Return the titles of the charts."""
         return [
             attributes["alt"].partition(".")[0] for tag, attributes in self.elements if tag == "img"
         ]
 
 
 def check(source):
-    """The elements of a page, which is well formed, and neither fetches nor runs anything."""
+    """Return the elements of a page; assert that it is well formed, and fetches and runs
+    nothing."""
     read = Checker(source)
     for tag, attributes in read.elements:
         assert tag not in ("script", "link", "iframe", "object", "base")
@@ -62,7 +63,7 @@ def check(source):
 
 
 def check_drawing(svg):
-    """The text of a chart, which is well formed, runs nothing, and has no NaN."""
+    """Return the text of a chart; assert that it is well formed, runs nothing, and has no NaN."""
     root = ElementTree.fromstring(svg)
     assert not [element for element in root.iter() if element.tag.endswith("script")]
     values = [value for element in root.iter() for value in element.attrib.values()]
@@ -71,7 +72,7 @@ def check_drawing(svg):
 
 
 def drawn(chart):
-    """The axes of a chart."""
+    """Return the axes of a chart."""
     from matplotlib.figure import Figure
 
     axis = Figure().add_subplot()
@@ -80,5 +81,5 @@ def drawn(chart):
 
 
 def lines_of(chart):
-    """The lines of a chart as matplotlib draws them: points (n, 2) by label."""
+    """Return the lines of a chart as matplotlib draws them: points (n, 2) by label."""
     return {line.get_label(): line.get_xydata() for line in drawn(chart).lines}

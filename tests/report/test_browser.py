@@ -1,4 +1,4 @@
-"""A browser draws the page of a job completely, runs nothing, and fits it on a phone."""
+"""A browser renders a job's page completely, runs nothing, and fits it on a phone."""
 
 import json
 import re
@@ -29,11 +29,11 @@ addEventListener("load", () => {
 });
 </script>
 """
-"""Runs in the browser, after the page: what does not fit, and what is not drawn."""
+"""Script that runs in the browser after the page and returns what does not fit or is not drawn."""
 
 
 def browse(folder, source, width):
-    """The measures of a page in a frame, because windows are wider than a phone."""
+    """Return the measures of a page in a frame, because windows are wider than a phone."""
     inside = escape(source.replace("</body>", MEASURE + "</body>"))
     page = folder / "measured.html"
     page.write_text(
@@ -48,8 +48,8 @@ def browse(folder, source, width):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
 @pytest.mark.parametrize("width", some([390, 1100], {390}))
-def test_a_browser_draws_the_page(tmp_path, width):
-    """The folder of the job has the name of a script and a long word."""
+def test_a_browser_renders_the_page(tmp_path, width):
+    """The job's folder has the name of a script and a long word."""
     pytest.importorskip("matplotlib")
     rng = default_rng(5)
     X = rng.uniform(-3, 3, (300, 2))

@@ -1,4 +1,4 @@
-"""The lines of a history that are printed."""
+"""History lines that are printed."""
 
 import re
 
@@ -9,12 +9,12 @@ from partirvm.report.history import Lines
 
 
 def printed(history, lines=None):
-    """The lines of a history."""
+    """Return the printed lines of a history."""
     lines = lines or Lines()
     return [line for one in history for line in lines.of(one)]
 
 
-def test_kernels_have_a_line_if_they_were_learned_again():
+def test_relearned_kernels_have_a_line():
     """The first kernel is in the plan."""
     kernel = {"kind": "kernel", "text": "so"}
     assert printed([kernel, {**kernel, "taken": None}, {**kernel, "taken": False}]) == [

@@ -1,4 +1,4 @@
-"""The page of a job: complete, true to its numbers, and safe to open."""
+"""A job's page is complete, agrees with its numbers, and is safe to open."""
 
 import json
 import math
@@ -37,12 +37,12 @@ from partirvm.report.page import FEATURES, LISTS, Report, history_charts
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
-"""What no page of classes may say."""
+"""Text that no page about classes may contain."""
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Training and held-out DATA."""
+    """Return training and held-out DATA."""
     rng = default_rng(5)
     X = rng.uniform(-3, 3, (500, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=len(X))
@@ -60,13 +60,13 @@ class Shown(Report):
 
 
 def shown_with(report, **values):
-    """The report with other values."""
+    """Return the report with other values."""
     return Shown(report.values | values)
 
 
 @pytest.fixture(scope="module")
 def fitted(tables, tmp_path_factory):
-    """The report of a job of each strategy, with or without held-out rows, fitted once."""
+    """Return the report of a job for each strategy, with or without held-out rows, fitted once."""
     reports = {}
 
     def of(strategy, held_out=True):
@@ -91,7 +91,7 @@ def fitted(tables, tmp_path_factory):
 
 @pytest.fixture
 def without_charts(monkeypatch):
-    """Pages without drawings, which take most of the time, as without matplotlib."""
+    """Build pages as without matplotlib, because charts take most of the time."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
 
 
@@ -100,7 +100,7 @@ STATES = ["queued", "planned", "running", "no model", "aborting", "aborted", "fa
 
 @pytest.fixture(params=[*STATES, "interrupted"])
 def unfinished(request, fitted):
-    """A job in each state except done."""
+    """Return a job in each state except done."""
     name = request.param
     job = fitted("split-merge", False) if name == "no model" else fitted("working-set")
     status = {"planned": "running", "no model": "running"}.get(name, name)
@@ -226,8 +226,8 @@ def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
     assert report.startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
 
 
-def test_hostile_text_is_shown_as_text(fitted):
-    """The page has no element of it."""
+def test_hostile_text_is_escaped(fitted):
+    """The page contains no element from it."""
     job = fitted("working-set")
     plan = {**job.plan, "notes": [HOSTILE], "text": f"work        {HOSTILE}"}
     texts = dict.fromkeys(("location", "status", "status_advice", "reason", "advice"), HOSTILE)
@@ -252,7 +252,7 @@ def test_hostile_text_is_shown_as_text(fitted):
     assert escape(HOSTILE) in source
 
 
-def test_charts_leave_out_values_that_are_not_finite(fitted):
+def test_charts_leave_out_non_finite_values(fitted):
     job = fitted("incremental")
     history = [dict(entry) for entry in job.history]
     history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
@@ -269,7 +269,7 @@ def test_the_page_without_matplotlib_has_no_charts(fitted):
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_parameters_that_differ_from_defaults_come_first(fitted):
+def test_parameters_that_differ_from_their_defaults_come_first(fitted):
     table = fitted("incremental").html.partition("<h2>Parameters</h2>")[2]
     names = re.findall(r'<th scope="row">(.*?)</th>', table)
     assert names[:5] == ["gamma", "strategy", "partition_size", "data", "validation"]
@@ -277,7 +277,7 @@ def test_parameters_that_differ_from_defaults_come_first(fitted):
 
 
 def job_of(strategy, *, held_out=True, **changes):
-    """A job of three classes with a history of ``histories``."""
+    """Return a job for three classes with a history from ``histories``."""
     plan = histories.plan(strategy, outputs=3)
     history = histories.history(strategy, held_out=held_out)
     parameters = json.loads(json.dumps(asdict(Request(gamma=0.5))))
@@ -290,7 +290,7 @@ def job_of(strategy, *, held_out=True, **changes):
 
 
 @pytest.mark.parametrize(("strategy", "held_out"), FITS)
-def test_the_page_of_classes_shows_log_loss_and_error(strategy, held_out):
+def test_the_page_for_classes_shows_log_loss_and_error(strategy, held_out):
     """It shows Newton passes, but neither RMSE nor noise."""
     job = job_of(strategy, held_out=held_out)
     text = check(job.html).text
@@ -337,7 +337,8 @@ RELEVANCE = (
 
 @pytest.mark.parametrize("kind", some(["several", "two", "three"], {"three"}))
 def test_the_page_is_accessible(kind):
-    """It has a language, landmarks, ordered headings, texts for drawings, and named regions."""
+    """It has a language, landmarks, ordered headings, alternative texts for drawings, and named
+    regions."""
     read = check(with_every_part(kind).html)
     tags = [tag for tag, _ in read.elements]
     assert read.elements[tags.index("html")][1]["lang"] == "en"
@@ -358,8 +359,8 @@ def test_the_page_is_accessible(kind):
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_the_page_has_tables_of_largest_errors():
-    """Row, actual, predicted, deviation and their ratio; classes by name."""
+def test_the_page_has_tables_of_the_largest_errors():
+    """They give row, actual and predicted value, deviation and ratio; classes are named."""
     line = histories.history("basic")[-1]
     p = np.array([[0.9, 0.1], [0.4, 0.6]])
     t = np.array([1.0, -2.0])
@@ -377,7 +378,7 @@ def test_the_page_has_tables_of_largest_errors():
 
 @pytest.mark.usefixtures("without_charts")
 def test_features_are_ranked_by_relevance():
-    """Features that are switched off are last; equal features have no table."""
+    """Features that are switched off come last; equal features have no table."""
     page = job_of("basic", relevance=dict(sorted(RELEVANCE.items()))).html.partition(
         "<h2>Features</h2>"
     )[2]
@@ -390,7 +391,7 @@ def test_features_are_ranked_by_relevance():
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_the_page_shows_shares_of_missing_values():
+def test_the_page_shows_fractions_of_missing_values():
     page = check(job_of("basic", missing={"age": 0.25, "height": 0.001}).html).text
     assert "Missing values" in page
     assert ("25 %" in page, "0.1 %" in page) == (True, True)
@@ -399,7 +400,7 @@ def test_the_page_shows_shares_of_missing_values():
 FEATURE_NAMES = ("age", "zone", "height")
 
 
-def test_shares_and_loadings_of_a_product_with_categories():
+def test_shares_and_loadings_for_a_product_with_categories():
     """share_i ∝ gamma_i Σ_j a_ij² v_j; loadings have unit length."""
     axes = np.array([[3.0, 4.0], [1.0, 0.0]])
     variance = np.array([1.0, 0.25, 4.0])
@@ -416,7 +417,7 @@ def test_shares_and_loadings_of_a_product_with_categories():
 
 @pytest.mark.usefixtures("without_charts")
 def test_the_page_lists_directions_by_share():
-    """It names their main features."""
+    """Each direction lists its main features."""
     loadings = {f"feature {k}": 0.3 for k in range(FEATURES + 3)}
     pairs = [(0.2, {"age": -0.8, "height": 0.6}), (0.796, loadings), (0.004, {"age": 1.0})]
     given = [{"share": share, "loadings": own} for share, own in pairs]

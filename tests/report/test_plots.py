@@ -1,4 +1,4 @@
-"""Charts of predictions: panels with their counts, drawn by matplotlib and on a page."""
+"""Charts of predictions: panels and their counts, drawn by matplotlib and on a page."""
 
 import shutil
 
@@ -23,7 +23,7 @@ HOSTILE = '#2c66a8 id="x"<script>alert(1)</script>\'&$x_\\foo$\x1b'
 
 @pytest.fixture(autouse=True)
 def _close_figures(monkeypatch):
-    """Figures without a screen, closed after the test."""
+    """Draw figures without a screen, and close them after the test."""
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     yield
@@ -37,12 +37,13 @@ def by_title(panels):
 
 
 def points_of(panel):
-    """The y values of the estimates with intervals of a panel, an array for each set."""
+    """Return the y values of a panel's estimates with intervals, an array for each set."""
     return [box.lines[0].get_ydata() for box in drawn(panel).containers if hasattr(box, "has_yerr")]
 
 
-def test_panels_of_numbers_show_their_counts():
-    """They are fractions of all rows; errors are drawn against deviations only if these vary."""
+def test_panels_for_numbers_show_their_counts():
+    """They are fractions of all rows; errors are drawn against deviations only if deviations
+    vary."""
     found = NumberDiagnostics.of(*numbers(spread=0.5), np.arange(500))
     panels = by_title(number_charts(found, "fare"))
     assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
@@ -57,7 +58,7 @@ def test_panels_of_numbers_show_their_counts():
     assert list(by_title(number_charts(same))) == list(panels)[:-1]
 
 
-def test_panels_of_two_classes_show_the_second():
+def test_panels_for_two_classes_show_the_second():
     codes, p = classes(2)
     (found,) = ClassScores.of(codes, p, p[:, 1].copy()).diagnostics
     panels = by_title(class_charts(found, ("no", "yes")))
@@ -69,15 +70,15 @@ def test_panels_of_two_classes_show_the_second():
     )
 
 
-def test_the_last_of_many_classes_have_one_name():
+def test_the_last_of_many_classes_share_one_name():
     found = ClassDiagnostics.of(*classes(20))
     confusion = drawn(by_title(class_charts(found, [f"c{k}" for k in range(20)]))["Confusion"])
     assert [text.get_text() for text in confusion.get_yticklabels()][-2:] == ["c10", "9 others"]
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
-def test_few_rows_and_hostile_names_have_valid_panels(n):
-    """Names are text, not formulas."""
+def test_few_rows_and_hostile_names_give_valid_panels(n):
+    """Names are rendered as text, not as formulas."""
     t, mean, std = numbers(n)
     panels = number_charts(NumberDiagnostics.of(t, mean, std, np.arange(n)), HOSTILE)
     panels += class_charts(ClassDiagnostics.of(*classes(3, n)), [HOSTILE, "b", "c"])
@@ -110,7 +111,7 @@ def test_a_regressor_draws_its_diagnostics(several):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_diagnostics_without_rows_are_those_of_the_fit(held_out):
-    """They are those of held-out rows, or of training rows left out."""
+    """They come from held-out rows, or from training rows that were left out."""
     rng = default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
@@ -127,7 +128,7 @@ def test_diagnostics_without_rows_are_those_of_the_fit(held_out):
 
 @pytest.mark.parametrize("K", [2, 3])
 def test_a_classifier_draws_its_diagnostics(K):
-    """The confusion matrix is that of its predictions; other labels are refused."""
+    """The confusion matrix follows from its predictions; other labels are refused."""
     rng = default_rng(0)
     X = rng.normal(size=(200, 2))
     y = np.array(["a", "b", "c"])[np.clip(np.round(X[:, 0] + 1), 0, K - 1).astype(int)]
@@ -145,8 +146,8 @@ def test_a_classifier_draws_its_diagnostics(K):
 
 
 @pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
-def test_the_page_of_a_job_shows_diagnostics_without_data(kind, tmp_path):
-    """They are those of held-out rows, counted once, or of left-out rows."""
+def test_a_jobs_page_shows_diagnostics_without_data(kind, tmp_path):
+    """They come from held-out rows, counted once, or from left-out rows."""
     rng = default_rng(0)
     X = rng.uniform(-3, 3, (400, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)

@@ -35,7 +35,7 @@ ENTRY = round_of()
 
 
 def play(progress):
-    """A fit of one round, then reading, then a prediction."""
+    """Play the events of a fit of one round, then of reading, then of a prediction."""
     progress.on_plan(SomePlan())
     for done in range(1, 5):
         progress.on_tiles("gram", done, 4)
@@ -66,7 +66,7 @@ def test_plain_lines_show_plan_rounds_and_notes():
     ],
 )
 def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
-    """A long phase has a line a minute."""
+    """A long phase has a line every minute."""
     now, stream = [0.0], io.StringIO()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with Progress(stream) as progress:
@@ -77,7 +77,7 @@ def test_plain_lines_have_a_heartbeat(monkeypatch, event, lines):
     assert said == [lines.format(3), lines.format(6)]
 
 
-def test_events_draw_nothing_in_the_thread_of_the_fit(monkeypatch):
+def test_events_do_not_draw_in_the_thread_of_the_fit(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     drawn, draw, screen = [], Progress.state, Screen()
 
@@ -96,7 +96,7 @@ def test_events_draw_nothing_in_the_thread_of_the_fit(monkeypatch):
 
 
 def merge(progress):
-    """A fit of split-merge with a measured partition size."""
+    """Play the events of a split-merge fit with a measured partition size."""
     progress.on_plan(SomePlan())
     sizes = {"rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
     progress.on_record({**ENTRY, "kind": "heuristic", **sizes})
@@ -111,8 +111,8 @@ def merge(progress):
     progress.on_record({**ENTRY, "kind": "final", "seconds": 4.0})
 
 
-def test_parts_that_leave_a_model_get_a_line():
-    """The heuristic has none; the table begins with the last fit."""
+def test_parts_that_leave_a_model_have_a_line():
+    """The heuristic has no line; the table begins with the last fit."""
     stream = io.StringIO()
     with Progress(stream) as progress:
         merge(progress)
@@ -125,7 +125,7 @@ def test_parts_that_leave_a_model_get_a_line():
 
 
 def _drawn(progress):
-    """The live view as text."""
+    """Return the live view as text."""
     console = progress._live.console
     with console.capture() as capture:
         console.print(progress.state())
@@ -133,8 +133,8 @@ def _drawn(progress):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_live_view_fits_the_width(monkeypatch, columns):
-    """Levels above; phase, share done, time and memory below."""
+def test_the_live_view_fits_the_terminal_width(monkeypatch, columns):
+    """Levels are above; phase, fraction done, time and memory are below."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
@@ -151,7 +151,7 @@ def test_the_live_view_fits_the_width(monkeypatch, columns):
 
 
 def test_the_live_view_counts_newton_passes(monkeypatch):
-    """An iteration of a classification has no noise variance."""
+    """A classification iteration has no noise variance."""
     monkeypatch.setenv("TERM", "xterm")
     with Progress(Screen()) as progress:
         progress.on_tiles("newton", 1, 4)

@@ -1,4 +1,4 @@
-"""Texts of plans, fits and jobs, and tables of jobs."""
+"""Texts about plans, fits and jobs, and tables of jobs."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from partirvm.report.history import QUANTITIES
 from partirvm.report.text import compare_text, followed, job_facts, jobs_table, status_text
 
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
-"""What no text about classes may say."""
+"""Text that no output about classes may contain."""
 
 
 HEURISTIC = {"kind": "heuristic", "number": 1, "level": None}
@@ -32,7 +32,7 @@ def part(level):
 
 
 def facts_of(history, seconds=1.5, **plans):
-    """The facts of a finished job with this history."""
+    """Return the facts of a finished job with this history."""
     request = {"versions": {}}
     state = JobState(
         Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history), request=request
@@ -59,8 +59,8 @@ def facts_of(history, seconds=1.5, **plans):
         ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), round_of(kind="final")], 1, 5),
     ],
 )
-def test_the_status_of_every_strategy_has_its_facts(strategy, history, rounds, fits):
-    """Rounds are those of the model; the heuristic is no fit; N is the plan's."""
+def test_the_status_of_every_strategy_shows_its_facts(strategy, history, rounds, fits):
+    """Rounds are the model's; the heuristic does not count as a fit; N is the plan's."""
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
     plans = {"strategy": strategy, "fit_rows": "sample", "rho": 0.12}
     found = {**facts_of(history, **plans), "target": "fare"}
@@ -80,7 +80,7 @@ def test_the_status_of_every_strategy_has_its_facts(strategy, history, rounds, f
 
 
 def test_the_status_describes_local_residuals():
-    """Training error and noise are then those of the vectors."""
+    """Training error and noise then refer to the model without local residuals."""
     gains = "-18%, log density +0.03 nats per row"
     would = (
         f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a "
@@ -107,8 +107,8 @@ def test_the_status_describes_local_residuals():
         assert lines["noise"] == f"0.5 (standard deviation){alone}"
 
 
-def test_the_status_of_classes_has_log_loss_and_error():
-    """Passes are those of all fits without the heuristic, as in the plan."""
+def test_the_status_for_classes_shows_log_loss_and_error():
+    """Passes are counted over all fits except the heuristic, as in the plan."""
     history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
     found = {**facts_of(history), "target": "species"}
     assert found["passes"] == 5 * 17 + 12
@@ -133,8 +133,8 @@ def test_the_status_of_classes_has_log_loss_and_error():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two jobs of the same DATA with other widths, the second with held-out rows, and one of
-    classes."""
+    """Return two jobs on the same DATA with different widths, the second with held-out rows, and
+    one for classes."""
     place = tmp_path_factory.mktemp("jobs")
     rng = default_rng(5)
     X = rng.uniform(-3, 3, (600, 1))
@@ -149,12 +149,12 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_histories_of_these_tests_have_the_keys_of_drivers(folder):
+def test_the_histories_in_these_tests_have_the_drivers_keys(folder):
     assert set(open_job(str(folder / "classes")).state().history[-1]) >= set(histories.entry(1.0))
 
 
-def test_a_table_of_jobs_names_their_measures(folder):
-    """A job without a fit has none, and an unreadable job has as many cells."""
+def test_a_table_of_jobs_names_the_error_measures(folder):
+    """A job without a fit has none, and an unreadable job has the same number of cells."""
     classes = open_job(str(folder / "classes")).progress()
     keys = list(QUANTITIES)
     empty = {**classes, **dict.fromkeys(keys)}
@@ -170,7 +170,7 @@ def test_a_table_of_jobs_names_their_measures(folder):
 
 
 def test_the_table_of_jobs_fits_the_terminal(folder):
-    """Narrow ones have fewer columns and cut reasons."""
+    """A narrow one has fewer columns and shortens reasons."""
     job = {**open_job(str(folder / "narrow")).progress(), "reason": "no space is left " * 9}
     narrow, wide, whole = (jobs_table([job], width).splitlines() for width in (80, 120, 0))
     assert {len(narrow[1]), len(wide[1])} == {80, 120}
@@ -230,7 +230,7 @@ def test_followed_states_print_each_change_once():
 
 
 def test_followed_states_print_each_stage_of_learning_once():
-    """Although the rate changes in every state."""
+    """This holds although the rate changes in every state."""
     said = [
         f"learning the kernel, {n} of 6: widths, {rate} evaluations/s"
         for n, rate in ((1, 2.0), (1, 2.1), (2, 2.1))

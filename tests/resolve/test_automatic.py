@@ -1,4 +1,4 @@
-"""From options to numbers: likelihoods and partition sizes that are left to the program."""
+"""From options to numbers: likelihoods and partition sizes that the program chooses."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from partirvm.strategies import STRATEGIES
 @pytest.mark.parametrize(
     ("strategy", "n", "size", "expected"),
     [
-        # 2·N²·P = 1.0e10, 2e12, just above it
+        # 2·N²·P = 1.0e10, 2e12, and slightly more
         ("split-merge", 6144, 134, "full"),
         ("incremental", 100_000, 100, "full"),
         ("incremental", 100_001, 100, "sample"),
@@ -22,8 +22,8 @@ from partirvm.strategies import STRATEGIES
         ("basic", 1000, 1000, "full"),
     ],
 )
-def test_intermediate_fits_use_all_rows_if_they_are_affordable(strategy, n, size, expected):
-    """They are up to 2·N²·P = 2·10¹² flops; the working set always uses all rows."""
+def test_intermediate_fits_use_all_rows_if_affordable(strategy, n, size, expected):
+    """The limit is 2·N²·P = 2·10¹² flops; the working set always uses all rows."""
     assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (
         expected,
         min(20 * size, n),
@@ -31,7 +31,7 @@ def test_intermediate_fits_use_all_rows_if_they_are_affordable(strategy, n, size
 
 
 @pytest.mark.parametrize(("new", "expected"), [(0, "sample"), (1_000, "full"), (100_000, "sample")])
-def test_few_appended_rows_can_afford_all_rows(new, expected):
+def test_with_few_appended_rows_all_rows_are_affordable(new, expected):
     """n new rows cost 2·N·n·P flops."""
     assert (
         resolve_fit_rows(Request(), STRATEGIES["incremental"].schedule, 1_000_000, 500, new=new)[0]
@@ -40,7 +40,7 @@ def test_few_appended_rows_can_afford_all_rows(new, expected):
 
 
 def test_a_requested_likelihood_is_used():
-    """The sample has at most all rows; the only fit of basic uses all of them."""
+    """The sample has at most all rows; the only fit of basic uses all rows."""
     asked = Request(fit_rows="sample", sample_rows=77)
     assert resolve_fit_rows(asked, STRATEGIES["incremental"].schedule, 50, 10) == ("sample", 50)
     assert resolve_fit_rows(asked, STRATEGIES["basic"].schedule, 1000, 1000) == ("full", 77)
@@ -58,13 +58,14 @@ def test_a_requested_likelihood_is_used():
         (40, 250, 190, 40, 100),
     ],
 )
-def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic):
-    """It is ⌈f·√(N·d)⌉, f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most N."""
+def test_the_partition_size_from_the_heuristic(n, d, vectors, size, heuristic):
+    """It is ⌈f·√(N·d)⌉, with f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most
+    N."""
     assert partition_size(n, d, vectors / 222) == (heuristic, size)
 
 
-def test_few_rows_are_one_basic_fit():
-    """They are up to 200, or C·N² = 10⁶ of classes, unless a partition size is requested."""
+def test_few_rows_get_a_single_basic_fit():
+    """These are up to 200 rows, or C·N² = 10⁶ for classes, unless a partition size is requested."""
     assert [schedule_for(Request(), n, GAUSSIAN).name for n in (200, 201)] == [
         "basic",
         "working-set",

@@ -1,4 +1,4 @@
-"""Categorical columns: the kernel that numbers and categories share, and texts about it."""
+"""Categorical columns: the kernel that combines numbers and categories, and texts about it."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ EFFECT = np.array([0.0, 3.0, -1.0])
 
 
 def rows(n=240, seed=0):
-    """A wave over one number, an effect of a category, and an irrelevant input."""
+    """Return a wave in one number, an effect of a category, and an irrelevant input."""
     rng = default_rng(seed)
     x = rng.uniform(-2, 2, n)
     codes = rng.integers(0, 3, n)
@@ -31,7 +31,7 @@ def rows(n=240, seed=0):
 
 
 def coded(frame):
-    """The same rows as numbers."""
+    """Return the same rows as numbers."""
     return np.column_stack([frame["noise"], frame["zone"].cat.codes, frame["x"]]).astype(float)
 
 
@@ -39,7 +39,7 @@ COLUMNS = Columns(("noise", "zone", "x"), categories={"zone": LEVELS})
 
 
 def resolved(columns=COLUMNS, **asked):
-    """The kernel of ``rows``."""
+    """Return the kernel for ``rows``."""
     X, y = rows()
     moments = Moments.of(coded(X), y[:, None], None, 0)
     d = len(columns.features)
@@ -48,13 +48,13 @@ def resolved(columns=COLUMNS, **asked):
 
 
 def mixed(of_numbers, of_zone, kernel=Gaussian):
-    """The product of both kinds."""
+    """Return the product of the kernels of both kinds."""
     return Product((OnColumns(kernel(of_numbers), (0, 2)), OnColumns(Categorical(of_zone), (1,))))
 
 
 THIRD = 1 / 3
 OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
-"""1/(d·v) with v = (1 − 1/L)/2 of L = 3 levels."""
+"""1/(d·v) with v = (1 − 1/L)/2 for L = 3 levels."""
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
         ([0.0, 0.2, 0.0], OnColumns(Categorical(0.2), (1,))),
     ],
 )
-def test_gamma_of_numbers_and_categories(gamma, kernel):
-    """Each kind has a scale, all have one gamma, or each feature has one; a zero removes a
+def test_gamma_for_numbers_and_categories(gamma, kernel):
+    """Each kind has a scale, all features share one gamma, or each has its own; zero removes a
     feature."""
     assert resolved(gamma=gamma) == kernel
 
@@ -84,7 +84,7 @@ def test_scales_of_raw_inputs_ignore_codes():
     assert [part.columns for part in kernel.parts] == [(0, 2), (1,)]
 
 
-def test_only_kernels_of_numbers_and_categories_become_products():
+def test_only_kernels_for_numbers_and_categories_become_products():
     assert resolved(Columns(("a", "b", "c")), gamma="scale") == Gaussian(THIRD)
     assert resolved(kernel=Gaussian(2.0)) == mixed(2.0, 2.0)
     assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn-shared") == mixed(
@@ -100,7 +100,7 @@ def test_only_kernels_of_numbers_and_categories_become_products():
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-def test_learned_kernels_are_described_by_names():
+def test_learned_kernels_are_described_by_feature_names():
     """Plan, history and model name the features."""
     X, y = rows(250)
     asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}

@@ -1,4 +1,5 @@
-"""Levels of several targets and of classes: predictions for known, rare, new and missing levels.
+"""Levels with several targets and with classes: predictions for known, rare, new and missing
+levels.
 
 The effects of levels have a known variance, from which the variance of a new target follows.
 """
@@ -43,13 +44,13 @@ class Planted:
         )
 
     def numbers(self, codes):
-        """Targets (n, T): sin 1.5x, effects, and noise of variance 1."""
+        """Return targets (n, T): sin 1.5x, effects, and noise of variance 1."""
         frame = self.frame(codes)
         curves = np.sin(1.5 * frame.x.to_numpy())[:, None] + self.effects[codes]
         return frame, curves + self.rng.normal(size=curves.shape)
 
     def classes(self, codes):
-        """Classes whose logits are x and the effects; the first class has the logit 0."""
+        """Return classes with the logits x and the effects; the first class has the logit 0."""
         frame = self.frame(codes)
         logits = np.column_stack(
             [np.zeros(len(codes)), frame.x.to_numpy()[:, None] + self.effects[codes]]
@@ -87,20 +88,20 @@ TARGETS = [
 
 
 def outside(n_effects):
-    """The share of normal errors outside 95 % intervals that are too narrow by two errors of a
-    sd."""
+    """Return the fraction of normal errors outside 95 % intervals with an sd two errors too
+    small."""
     return 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_effects)))
 
 
 @pytest.mark.parametrize(
     ("n_levels", "per_level", "strength", "n_targets", "seed"), some(TARGETS, set(TARGETS[:1]))
 )
-def test_deviations_of_several_targets_hold_for_known_and_new_levels(
+def test_deviations_of_several_targets_are_right_for_known_and_new_levels(
     n_levels, per_level, strength, n_targets, seed
 ):
     """95 % of new targets are within 1.96 deviations. The sd of L effects has the relative error
-    1/√(2L), of which intervals may be too narrow by two; with one row per level, noise and effects
-    cannot be separated."""
+    1/√(2L), and intervals may be too narrow by two of these; with one row per level, noise and
+    effects cannot be separated."""
     planted = Planted.of(n_levels, strength, n_targets, seed)
     frame, y = planted.numbers(np.repeat(np.arange(n_levels), per_level))
     model = RVMRegressor(reference="none", **QUICK).fit(frame, y)
@@ -134,11 +135,11 @@ CLASSES = [
 @pytest.mark.parametrize(
     ("n_levels", "per_level", "strength", "n_classes", "seed"), some(CLASSES, {CLASSES[1]})
 )
-def test_probabilities_of_classes_hold_for_known_and_new_levels(
+def test_class_probabilities_are_right_for_known_and_new_levels(
     n_levels, per_level, strength, n_classes, seed
 ):
-    """Their log loss is at most .02 + .2/√L above that of the classes' shares and .06 above that of
-    logistic regression on target encodings, and they are calibrated."""
+    """Their log loss is at most .02 + .2/√L above that of the class frequencies and .06 above that
+    of logistic regression on target encodings, and they are calibrated."""
     from sklearn.compose import make_column_transformer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -158,8 +159,8 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(
         assert loss < log_loss(encoded.predict_proba(new), labels) + 0.06
         likeliest = probabilities.argmax(axis=1)
         right = (likeliest == labels).mean()
-        # two deviations of a share of 600 rows, and those of the effects that old and new levels
-        # happen to have
+        # two standard deviations of a fraction of 600 rows, and of the effects that old and new
+        # levels happen to have
         among = len(np.unique(levels))
         allowed = 0.04 + 2.0 * 0.5 * np.sqrt(1.0 / among + 1.0 / n_levels)
         assert abs(probabilities.max(axis=1).mean() - right) < allowed
@@ -180,7 +181,7 @@ def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, sha
 
 
 def onnx_of(model, path, numbers):
-    """The outputs of an ONNX export in double precision, by name."""
+    """Return the outputs of an ONNX export in double precision, by name."""
     onnxruntime = pytest.importorskip("onnxruntime")
     model.to_onnx(path / "model.onnx", dtype="float64")
     session = onnxruntime.InferenceSession(str(path / "model.onnx"))
@@ -191,7 +192,7 @@ def onnx_of(model, path, numbers):
 
 
 def table_with_gaps(n_levels, seed):
-    """Rows with missing numbers and labels, codes, and effects of levels (L + 1,)."""
+    """Return rows with missing numbers and labels, codes, and effects of levels (L + 1,)."""
     rng = default_rng(seed)
     codes = rng.integers(0, n_levels + 1, 300)
     x = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
@@ -212,7 +213,7 @@ INTERFACES = [
 
 @pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
 def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
-    """Labels are known, unknown or missing, numbers may be missing."""
+    """Labels are known, unknown or missing; numbers may be missing."""
     frame, codes, effects = table_with_gaps(n_levels, n_levels)
     rng = default_rng(1)
     signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]

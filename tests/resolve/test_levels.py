@@ -1,4 +1,4 @@
-"""Levels of a category: how the kernel uses them, and how well their effects are known."""
+"""Levels of a category: how the kernel uses them, and how precisely their effects are known."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning
 
 
 def planted(n_levels, n, spread, seed):
-    """Rows of levels with normal effects and noise of variance 1, their targets, the effects."""
+    """Return rows of levels with normal effects and noise of variance 1, their targets, and the
+    effects."""
     rng = default_rng(seed)
     effects = spread * rng.normal(size=n_levels)
     codes = rng.integers(0, n_levels, n)
@@ -30,8 +31,8 @@ def planted(n_levels, n, spread, seed):
     [pytest.param(3, marks=pytest.mark.slow), 8, pytest.param(12, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_few_levels_with_large_effects_are_fitted(n_levels, seed):
-    """Effects 0, 1, 2, … and noise of sd .1: the error is that of the noise."""
+def test_a_few_levels_with_large_effects_are_fitted(n_levels, seed):
+    """The effects are 0, 1, 2, … with noise of sd .1: the error equals the noise."""
     rng = default_rng(seed)
     codes = rng.integers(0, n_levels, 600)
     x = rng.normal(size=600)
@@ -41,9 +42,9 @@ def test_few_levels_with_large_effects_are_fitted(n_levels, seed):
     assert rmse(model.predict(frame[300:]), y[300:]) < 0.13
 
 
-def test_predicted_deviations_contain_the_uncertainty_of_a_level(tmp_path):
-    """The variance is 1 + 1/(n + 1/16) in a level of n rows and 17 in a new one, in exports and
-    files, too."""
+def test_predicted_deviations_include_the_uncertainty_of_a_level(tmp_path):
+    """The variance is 1 + 1/(n + 1/16) in a level with n rows and 17 in a new one, also in exports
+    and files."""
     frame, y, effects = planted(400, 1200, 4.0, 0)
     model = RVMRegressor(**QUICK).fit(frame, y)
     counts = frame.label.cat.codes.value_counts().reindex(range(400), fill_value=0).to_numpy()
@@ -67,7 +68,7 @@ def test_predicted_deviations_contain_the_uncertainty_of_a_level(tmp_path):
 
 
 def test_a_missing_label_is_an_embedded_level(tmp_path):
-    """Rows without a label have the effect 5; an unknown label has another."""
+    """Rows without a label have the effect 5; an unknown label has another effect."""
     frame, y, effects = planted(20, 800, 1.0, 2)
     gone = default_rng(3).random(800) < 0.2
     y = np.where(gone, y - effects[frame.label.cat.codes] + 5.0, y)
@@ -82,8 +83,8 @@ def test_a_missing_label_is_an_embedded_level(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("per_level", "strength"), [(1, 2.0), (2, 5.0), (3, 2.0), (30, 2.0)])
-def test_intervals_hold_for_known_and_new_levels(per_level, strength):
-    """``benchmarks.levels`` measures 95 % intervals of 400 new rows."""
+def test_interval_coverage_is_right_for_known_and_new_levels(per_level, strength):
+    """``benchmarks.levels`` measures 95 % intervals for 400 new rows."""
     from benchmarks.levels import cells
 
     for _, inside, _, _ in cells(600, per_level, strength):
@@ -94,7 +95,7 @@ def test_intervals_hold_for_known_and_new_levels(per_level, strength):
 @pytest.mark.xfail(
     reason="with indicators of levels, x has too narrow a width: .918, logistic regression .978"
 )
-def test_classes_with_few_levels_are_predicted():
+def test_classes_with_a_few_levels_are_predicted():
     """Classes depend on a number and on one of eight levels."""
     rng = default_rng(5)
     codes = rng.integers(0, 8, 800)

@@ -1,4 +1,4 @@
-"""The simulator for targets that are classes: a complete Newton fit is one answer."""
+"""The simulator for classes: each answer is a complete Newton fit."""
 
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,7 @@ from partirvm.strategies import STRATEGIES
 
 @dataclass
 class ClassSimulator(Simulator):
-    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes of the fits of the last
+    """``y`` (N,) are codes of ``n_classes``; ``logistic`` are the passes of the fits in the last
     run."""
 
     n_classes: int = 2
@@ -41,7 +41,7 @@ class ClassSimulator(Simulator):
         return replace(super().problem, target_variance=1.0, noise_variance=None, **kind)
 
     def answer(self, instruction):
-        """The answer to an instruction."""
+        """Return the answer to an instruction."""
         if not isinstance(instruction, Newton):
             return super().answer(instruction)
         course = instruction
@@ -51,18 +51,18 @@ class ClassSimulator(Simulator):
         return Solved(course.fit, course.reason)
 
     def probabilities(self, f):
-        """(N, K) of predictors (N, C): sigmoid or softmax."""
+        """Return (N, K) from predictors (N, C): sigmoid or softmax."""
         if self.likelihood == "bernoulli":
             return np.hstack([1 - expit(f), expit(f)])
         return np.asarray(softmax(f, axis=1))
 
     def weight(self, rows):
-        """Weights of the rows of a pass."""
+        """Return weights of the rows of a pass."""
         w = np.ones(len(self.y)) if self.w is None else self.w
         return w if rows is None else w[rows]
 
     def found(self):
-        """Row numbers that error passes found, in order."""
+        """Return row numbers found by error passes, in order."""
         pairs = zip(self.turns, self.answers, strict=False)
         return [
             row
@@ -72,13 +72,13 @@ class ClassSimulator(Simulator):
         ]
 
     def candidates(self):
-        """Row numbers of the columns that fits began with."""
+        """Return row numbers of the columns that fits began with."""
         return [int(row) for task in self.passes(Newton) for row in task.design.labels]
 
 
 def groups(n=120, K=2, seed=0, spread=0.8):
-    """Rows about two places of each of K classes of random shares; the first K rows have all
-    classes."""
+    """Return rows about two places for each of K classes in random proportions; the first K rows
+    have all classes."""
     rng = default_rng(seed)
     shares = np.arange(1, K + 1) / (K * (K + 1) / 2)
     codes = np.r_[np.arange(K), rng.choice(K, size=max(n - K, 0), p=shares)][:n]
@@ -88,7 +88,7 @@ def groups(n=120, K=2, seed=0, spread=0.8):
 
 
 def usable(save, simulator):
-    """The model of classes is consistent, its numbers are finite, its covariances complete."""
+    """Assert that the class model is consistent, its numbers finite, its covariances complete."""
     simulator.saved_consistently(save)
     fit = save.fit
     M = len(fit.labels)
@@ -109,12 +109,12 @@ def usable(save, simulator):
 NAMES = tuple(sorted(STRATEGIES))
 SELECTIONS = ("error", "random", "gain")
 KINDS = ((0, "gaussian"), (2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
-"""Numbers of classes, 0 for numbers, and likelihoods."""
+"""Numbers of classes, 0 for regression, and likelihoods."""
 
 
 @st.composite
 def runs(draw, names=NAMES):
-    """Any small problem with any options, for one of the strategies."""
+    """Draw any small problem with any options, for one of the strategies."""
     K, likelihood = draw(st.sampled_from(KINDS))
     n = draw(st.integers(max(K + 1, 2), 50 if K else 70))
     seed = draw(st.integers(0, 50))
@@ -127,7 +127,7 @@ def runs(draw, names=NAMES):
     w = None
     if draw(st.booleans()):
         w = default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
-        w[:2] = 1.0  # two classes at least have a row
+        w[:2] = 1.0  # at least two classes have a row
     held_out = (groups(30, K, seed=99) if K else wave(30, seed=99)) if draw(st.booleans()) else None
     facts = {"gamma": draw(st.sampled_from([0.05, 0.5, 5.0])), "w": w, "held_out": held_out}
     facts |= {"bias": draw(st.booleans()), "shuffled": draw(st.booleans())}

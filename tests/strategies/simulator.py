@@ -1,4 +1,5 @@
-"""Answers a strategy's instructions: passes over one tile in memory, no threads, no files.
+"""A simulator that answers a strategy's instructions: passes over one tile in memory, no threads or
+files.
 
 The statistics of passes are compared with dense formulas in ``execution/test_executors.py`` and
 ``core``.
@@ -30,10 +31,10 @@ from partirvm.strategies.instructions import Gather, Save, Stopped
 from partirvm.types import BIAS
 
 MOST = 2000
-"""Instructions after which a run is taken to be endless."""
+"""Number of instructions after which a run is considered endless."""
 
 UNLIMITED = {Termination.CONVERGED, Termination.ITERATIONS}
-"""How a run ends that no limit stopped and that had something to fit."""
+"""How a run ends if no limit stops it and there was something to fit."""
 
 
 @dataclass
@@ -41,8 +42,8 @@ class Simulator:
     """A problem in memory: inputs X (N, d), targets y (N,), weights, held-out rows; the kernel is
     Gaussian.
 
-    ``turns`` are the instructions of the last run, those yielded at once together, ``answers`` the
-    answers to them. ``lines`` are the states after each step that stored lines of history, with the
+    ``turns`` are the instructions of the last run, grouped as they were yielded, ``answers`` the
+    answers to them. ``lines`` are the states after each step that stored history lines, with the
     number of turns so far.
     """
 
@@ -80,7 +81,7 @@ class Simulator:
         return Problem(*facts, self.shuffled, held_out, likelihood=GAUSSIAN)
 
     def phi(self, design, X=None):
-        """The design matrix by pairwise differences, the bias first."""
+        """Return the design matrix from pairwise differences, bias first."""
         X = self.X if X is None else X
         kernels = naive.gaussian(X, design.centres, self.gamma)
         return np.hstack([np.ones((len(X), int(design.bias))), kernels])
@@ -109,7 +110,7 @@ class Simulator:
         return state.end
 
     def step(self, step, stop_at=None):
-        """Drive one step; its result is the next state."""
+        """Drive one step, and return the next state."""
         instructions = next(step)
         while True:
             assert instructions, "nothing to do, and not finished"
@@ -125,8 +126,8 @@ class Simulator:
                 return end.value
 
     def keeps_the_rules(self, name, reason):
-        """Rows are candidates once, all of them where no limit applies; vectors return only with
-        the best round; the last saved model is the final one."""
+        """Assert that rows are candidates once, all of them if no limit applies; that vectors
+        return only with the best round; that the last saved model is the final one."""
         rows = self.proposed()
         assert len(rows) == len(set(rows))
         if name == "basic" or (name in ("split-merge", "incremental") and reason in UNLIMITED):
@@ -141,7 +142,8 @@ class Simulator:
         assert self.saves[-1].record.kind == "final"
 
     def saved_consistently(self, save):
-        """The bias is the first column of a saved model, vectors are distinct rows with weight."""
+        """Assert that a saved model's first column is the bias and its vectors are distinct rows
+        with weight."""
         labels = save.fit.labels
         rows = save.design.labels
         assert_array_equal(labels[labels != BIAS], rows)
@@ -152,7 +154,7 @@ class Simulator:
         assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
 
     def answer(self, instruction):
-        """The answer to an instruction."""
+        """Return the answer to an instruction."""
         match instruction:
             case Gather(rows):
                 rows = rows if self.w is None else rows[self.w[rows] > 0]
@@ -169,12 +171,13 @@ class Simulator:
         raise AssertionError(f"no answer to {instruction}")
 
     def sampled(self, pass_):
-        """Which rows a pass for errors reads."""
+        """Return which rows a pass for errors reads."""
         rows = np.arange(len(self.X))
         return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
 
     def resumes(self, name, options):
-        """Runs from the state after each line, pickled and loaded, give the same instructions."""
+        """Assert that runs from the state after each line, pickled and loaded, give the same
+        instructions."""
         expected = [spelled(turn) for turn in self.turns]
         for state, done in list(self.lines)[:-1]:
             self.run(name, options, state=pickle.loads(pickle.dumps(state)))
@@ -182,20 +185,20 @@ class Simulator:
 
     @property
     def said(self):
-        """All instructions in order."""
+        """Return all instructions in order."""
         return [instruction for turn in self.turns for instruction in turn]
 
     @property
     def heard(self):
-        """All answers in order."""
+        """Return all answers in order."""
         return [answer for answers in self.answers for answer in answers]
 
     def heard_of(self, kind):
-        """All answers of one kind."""
+        """Return all answers of one kind."""
         return [answer for answer in self.heard if isinstance(answer, kind)]
 
     def passes(self, kind):
-        """All instructions of one kind."""
+        """Return all instructions of one kind."""
         return [instruction for instruction in self.said if isinstance(instruction, kind)]
 
     @property
@@ -204,11 +207,12 @@ class Simulator:
 
     @property
     def parts(self):
-        """Lines of history of the parts of split-merge, in order."""
+        """Return history lines of the parts of split-merge, in order."""
         return [one for one in self.said if isinstance(one, Save) and one.record.kind == "part"]
 
     def proposed(self):
-        """Row numbers that became candidates, in order: gathered, or found by errors or gains."""
+        """Return row numbers that became candidates, in order: gathered, or found by errors or
+        gains."""
         pools = {id(p.new) for p in self.passes(GramPass) if p.diagonal}
         rows = []
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
@@ -231,13 +235,14 @@ class Simulator:
         return rows
 
     def returned(self):
-        """Row numbers that returned as columns of a saved model after they had been pruned."""
+        """Return row numbers that came back as columns of a saved model after they had been
+        pruned."""
         gone = set()
         present = set()
         back = []
         for save in self.saves:
             if save.record.kind == "part":
-                continue  # one of those that are merged later
+                continue  # one of the parts that are merged later
             labels = set(save.design.labels.tolist())
             back += sorted(labels & gone)
             gone |= present - labels
@@ -245,12 +250,12 @@ class Simulator:
         return back
 
     def candidates(self):
-        """Row numbers of all columns that full gram passes brought in, in order."""
+        """Return row numbers of all columns added by full Gram passes, in order."""
         return [int(row) for p in self.passes(GramPass) if not p.diagonal for row in p.new.labels]
 
 
 def spelled(value):
-    """A value as nested tuples, arrays as their bytes: equal only for identical bits."""
+    """Return a value as nested tuples, with arrays as bytes: equal only for identical bits."""
     if is_dataclass(value):
         return type(value).__name__, *(
             spelled(getattr(value, field.name)) for field in fields(value)
@@ -263,7 +268,7 @@ def spelled(value):
 
 
 def wave(n=120, seed=0, noise=0.1, d=2):
-    """Rows of a smooth function of d inputs plus noise."""
+    """Return rows of a smooth function of d inputs plus noise."""
     rng = default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, d))
     return X, 3 + np.sin(1.5 * X[:, 0]) + 0.3 * X[:, -1] + noise * rng.normal(size=n)

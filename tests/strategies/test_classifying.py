@@ -1,4 +1,4 @@
-"""Strategies for classes as lists of instructions: candidates, rounds, limits, ends."""
+"""Classification strategies as lists of instructions: candidates, rounds, limits, ends."""
 
 from itertools import product
 
@@ -31,8 +31,8 @@ KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
         },
     ),
 )
-def test_partitions_and_random_rounds_have_rows_of_all_classes(name, kind, shuffled):
-    """The rows are sorted by class, and one class has four rows of 90."""
+def test_partitions_and_random_rounds_contain_all_classes(name, kind, shuffled):
+    """The rows are sorted by class, and one class has four of 90 rows."""
     K, likelihood = kind
     X, codes = groups(90, K, seed=3)
     codes = np.sort(np.where(np.arange(90) < 4, K - 1, np.minimum(codes, K - 2)))
@@ -79,7 +79,7 @@ def test_a_sample_has_at_least_ten_rows_of_each_class():
     ),
 )
 def test_absent_first_candidates_do_not_end_a_run(name, bias, max_rounds):
-    """40 of 60 rows are absent; limited rounds end with what they have."""
+    """40 of 60 rows are absent; limited rounds end with the candidates they have."""
     X, codes = groups(60, 2)
     w = np.r_[np.zeros(40), np.ones(20)]
     simulator = ClassSimulator(X, codes, w=w, bias=bias)
@@ -98,7 +98,7 @@ def test_absent_first_candidates_do_not_end_a_run(name, bias, max_rounds):
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)
 def test_candidates_are_rows_with_improbable_classes(K, likelihood):
-    """Each round draws them anew; ``largest-error`` takes the least probable ones."""
+    """Each round draws new rows; ``largest-error`` takes the least probable ones."""
     for selection in ("error", "largest-error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
@@ -121,7 +121,7 @@ def test_candidates_are_rows_with_improbable_classes(K, likelihood):
 
 
 @pytest.mark.slow
-def test_a_fit_begins_with_alpha_and_weights_of_the_last_one():
+def test_a_fit_begins_with_alpha_and_weights_of_the_previous_one():
     """The weights of an output sum to zero."""
     simulator = ClassSimulator(*groups(120, 3), n_classes=3, likelihood="multinomial")
     simulator.run("working-set", Options(15, "gain", max_rounds=3))

@@ -1,4 +1,4 @@
-"""The rows that a fit uses and searches, of which classes, and the columns that join it."""
+"""The rows that a fit uses and searches, their classes, and the columns that join it."""
 
 from types import SimpleNamespace
 
@@ -55,7 +55,7 @@ def test_a_centre_far_from_all_sampled_rows_is_pruned(name):
 
 @pytest.mark.parametrize(("selection", "share"), [("largest-error", 1.0), ("error", 20 * 6 / 400)])
 def test_candidates_are_the_largest_errors_of_searched_rows(selection, share):
-    """``error`` searches 20·P rows, ``largest-error`` all of them (Ben-Shimon & Shmilovici
+    """``error`` searches 20·P rows, ``largest-error`` searches all (Ben-Shimon & Shmilovici
     2006)."""
     rng = default_rng(2)
     X = rng.uniform(-3, 3, (400, 2))
@@ -78,7 +78,7 @@ def test_candidates_are_the_largest_errors_of_searched_rows(selection, share):
 
 @pytest.mark.parametrize("new_rows", [[7], [7, 11, 2], [40, 41]])
 def test_joining_columns_are_marked_and_others_keep_their_alpha(new_rows):
-    """The statistics are the dense ones."""
+    """The statistics equal the dense ones."""
     simulator = Simulator(*wave(60))
     kept_rows = np.array([9, 3, 30])
     alpha = np.array([1e-3, 2.0, 0.5])
@@ -101,12 +101,12 @@ def test_joining_columns_are_marked_and_others_keep_their_alpha(new_rows):
 
 
 def last_passes(simulator):
-    """The kinds of the passes that follow the last fit."""
+    """Return the kinds of the passes after the last fit."""
     return [type(pass_) for pass_ in simulator.turns[-2]]
 
 
-def test_precise_statistics_need_no_residual_pass(monkeypatch):
-    """σ² is MacKay's, of the residuals of all rows."""
+def test_precise_statistics_do_not_need_a_residual_pass(monkeypatch):
+    """σ² is MacKay's estimate from the residuals of all rows."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
     simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
@@ -120,7 +120,7 @@ def test_precise_statistics_need_no_residual_pass(monkeypatch):
     assert 1 / fit.beta == pytest.approx(residual / free, rel=1e-3)
 
 
-def test_statistics_without_digits_need_a_residual_pass(monkeypatch):
+def test_imprecise_statistics_need_a_residual_pass(monkeypatch):
     """Without noise the residual is as small as its rounding error."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
     rng = default_rng(0)
@@ -134,7 +134,7 @@ def test_statistics_without_digits_need_a_residual_pass(monkeypatch):
 
 
 def drawn(codes, n_classes, used, count, *, shuffled, numbers=False, **options):
-    """Rows drawn in a problem of these classes, or of as many numbers."""
+    """Return rows drawn in a problem with these classes, or in a regression with as many rows."""
     problem = SimpleNamespace(n_classes=n_classes, shuffled=shuffled, n_rows=len(codes))
     problem.codes = None if numbers else codes
     return drawn_rows(problem, used, count, **options)
@@ -142,7 +142,7 @@ def drawn(codes, n_classes, used, count, *, shuffled, numbers=False, **options):
 
 @st.composite
 def classes(draw):
-    """Codes (N,) of K classes in any order; classes may be rare or empty."""
+    """Draw codes (N,) of K classes in any order; classes may be rare or empty."""
     K = draw(st.integers(1, 6))
     sizes = draw(st.lists(st.sampled_from([0, 1, 2, 5, 30]), min_size=K, max_size=K).filter(sum))
     codes = np.repeat(np.arange(K), sizes).astype(np.int8)
@@ -157,8 +157,8 @@ def classes(draw):
     st.sampled_from([0.0, 0.5, 1.0]),
     st.integers(0, 5),
 )
-def test_quotas_are_within_class_sizes_and_reach_the_least(sizes, count, even, least):
-    """Together they are as many rows as requested or available."""
+def test_quotas_respect_class_sizes_and_minimums(sizes, count, even, least):
+    """Their sum is the number of rows requested or available."""
     sizes = np.array(sizes)
     found = quotas(sizes, count, even, least)
     assert found.sum() == min(count, sizes.sum())
@@ -171,7 +171,7 @@ def test_quotas_are_within_class_sizes_and_reach_the_least(sizes, count, even, l
 
 @given(st.lists(st.integers(1, 400), min_size=2, max_size=6), st.integers(1, 200))
 def test_quotas_are_proportional(sizes, count):
-    """They differ by at most a row from the shares."""
+    """They differ from the exact proportions by at most one row."""
     sizes = np.array(sizes)
     count = min(count, int(sizes.sum()))
     assert (np.abs(quotas(sizes, count, 0.0, 0) - count * sizes / sizes.sum()) <= 1).all()
@@ -189,7 +189,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(classes(), st.integers(0, 60), OPTIONS, st.data())
-def test_drawn_rows_are_unused_and_of_all_classes(problem, count, options, data):
+def test_drawn_rows_are_unused_and_from_all_classes(problem, count, options, data):
     """They are increasing, as many as requested or left, and equal for equal seeds."""
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
@@ -206,7 +206,7 @@ def test_drawn_rows_are_unused_and_of_all_classes(problem, count, options, data)
 
 
 def test_unshuffled_rows_are_drawn_over_the_full_range():
-    """They depend on the seed; shuffled rows are drawn in a run."""
+    """They depend on the seed; shuffled rows are drawn consecutively."""
     codes = np.zeros(10_000, np.int8)
     how = {"numbers": True, "purpose": Purpose.SAMPLE}
     one, other = (
@@ -229,8 +229,8 @@ def test_draws_smaller_than_the_number_of_classes_take_turns(K, count, shuffled)
 
 
 @given(classes(), st.integers(1, 40), st.integers(0, 3), st.booleans())
-def test_stratified_partitions_hold_each_row_once(problem, size, seed, shuffled):
-    """Their sizes, and those of each class, differ by at most one."""
+def test_stratified_partitions_contain_each_row_once(problem, size, seed, shuffled):
+    """The sizes of partitions, and of classes in them, differ by at most one."""
     codes, K = problem
     count = -(-len(codes) // size)
     parts = [
@@ -245,7 +245,7 @@ def test_stratified_partitions_hold_each_row_once(problem, size, seed, shuffled)
 
 
 def test_partitions_of_shuffled_rows_are_consecutive_in_each_class():
-    """Of unshuffled rows they depend on the seed and cover the full range."""
+    """For unshuffled rows they depend on the seed and cover the full range."""
     codes = (np.arange(1000) % 10 == 0).astype(np.int8)
     for number in range(4):
         part = stratified_partition(codes, 2, 4, number, seed=0, shuffled=True)

@@ -1,4 +1,4 @@
-"""Samples that grow: the rows of each fit, sums of statistics, and when a sample grows."""
+"""Growing samples: the rows of each fit, sums of statistics, and when a sample grows."""
 
 from itertools import pairwise
 
@@ -23,19 +23,20 @@ PER_COLUMN = 4
 
 @pytest.fixture(autouse=True)
 def few_rows_per_column(monkeypatch):
-    """A growing sample has at least 4 rows per column, so that small data have several samples."""
+    """Require at least 4 rows per column in a growing sample, so that small data have several
+    samples."""
     monkeypatch.setattr(fit_rows, "ROWS_PER_COLUMN", PER_COLUMN)
 
 
 def simulated(shuffled=True, **options):
-    """A run of 600 rows, its first sample of 80."""
+    """Return a run of 600 rows, whose first sample has 80 rows."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0, shuffled=shuffled)
     asked = {"fit_rows": "growing", "sample_rows": 80, "max_rounds": 4, "tol": 1e-6, **options}
     return simulator, simulator.run("working-set", Options(20, "random", **asked))
 
 
 def samples(simulator):
-    """The rows of the statistics of each fit before the last one, without repetition."""
+    """Return the distinct row sets of the statistics of each fit before the last one."""
     found = [set(range(80)) if simulator.shuffled else set()]
     for pass_ in simulator.passes(GramPass):
         rows = set(range(len(simulator.X))) if pass_.rows is None else set(map(int, pass_.rows))
@@ -64,7 +65,7 @@ def test_a_larger_sample_contains_the_smaller_one(shuffled):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_statistics_of_samples_add_up(weighted):
+def test_sample_statistics_add_up(weighted):
     """The sums are ΦᵀWΦ, ΦᵀWt and tᵀWt over all rows."""
     X, y = wave(600, noise=0.05)
     w = default_rng(3).choice([0.0, 1.0, 2.5], size=600) if weighted else None
@@ -82,7 +83,7 @@ def test_statistics_of_samples_add_up(weighted):
 
 
 def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
-    """Few columns explain this target, and hence need no more rows."""
+    """Few columns explain this target, so that no more rows are needed."""
     simulator = Simulator(*wave(2000, noise=0.05), gamma=0.3)
     options = Options(10, "random", "growing", sample_rows=200, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
@@ -94,7 +95,7 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
 
 
 def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
-    """After growth it is the evidence of the same α and β over the larger sample."""
+    """After growth it is the evidence at the same α and β over the larger sample."""
     simulator = Simulator(*wave(600, noise=0.05), gamma=5.0)
     compared = []
     enlarge = rounds.enlarge
@@ -118,8 +119,8 @@ def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_fits_of_classes_use_the_complete_larger_sample(n_classes):
-    """Their statistics hold for the weights of one fit only."""
+def test_classification_fits_use_the_complete_larger_sample(n_classes):
+    """Their statistics are valid only for the weights of one fit."""
     likelihood = "bernoulli" if n_classes == 2 else "multinomial"
     simulator = ClassSimulator(*groups(500, n_classes), n_classes=n_classes, likelihood=likelihood)
     simulator.run(

@@ -1,4 +1,4 @@
-"""``max_vectors`` limits the vectors of every strategy, number of rows and kind of target."""
+"""``max_vectors`` limits the vectors for every strategy, number of rows and kind of target."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ ASKED = {"gamma": 2.0, "random_state": 0}
 
 
 def waves(n, seed=0):
-    """Two features, a wave that needs many vectors, and noise of .1."""
+    """Return two features, a wave that needs many vectors, and noise of .1."""
     rng = default_rng(seed)
     X = rng.normal(size=(n, 2))
     return X, np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.1 * rng.normal(size=n)
@@ -25,7 +25,7 @@ def waves(n, seed=0):
 @pytest.mark.parametrize("strategy", ["auto", *STRATEGIES])
 @pytest.mark.parametrize("n_rows", [25, 150])
 def test_every_strategy_respects_the_limit(strategy, n_rows):
-    """Few rows are all candidates of one fit, whatever the limit."""
+    """If there are few rows, all are candidates of one fit, whatever the limit."""
     X, y = waves(n_rows)
     model = RVMRegressor(**ASKED, strategy=strategy, max_vectors=12).fit(X, y)
     assert 0 < model.n_relevance_vectors_ <= 12
@@ -35,7 +35,7 @@ def test_every_strategy_respects_the_limit(strategy, n_rows):
 @pytest.mark.parametrize(
     "kind", ["several targets", "several kernels", "two classes", "three classes", "softmax"]
 )
-def test_one_fit_of_all_rows_respects_the_limit(kind):
+def test_a_single_fit_to_all_rows_respects_the_limit(kind):
     X, y = waves(150)
     asked = {**ASKED, "strategy": "basic", "max_vectors": 7}
     codes = np.searchsorted(np.quantile(y, [0.5] if kind == "two classes" else [0.3, 0.7]), y)
@@ -51,8 +51,8 @@ def test_one_fit_of_all_rows_respects_the_limit(kind):
     assert 0 < model.n_relevance_vectors_ <= 7
 
 
-def test_noise_and_intervals_are_those_of_the_remaining_vectors():
-    """They agree with errors of new rows; the error is that of a pruned full model."""
+def test_noise_and_intervals_match_the_remaining_vectors():
+    """They agree with errors on new rows; the error equals that of a pruned full model."""
     X, y = waves(300)
     new, target = waves(2000, seed=1)
     asked = {**ASKED, "strategy": "basic", "residual": "none", "noise": "constant"}
@@ -74,8 +74,8 @@ def test_a_limit_above_the_number_of_vectors_changes_nothing():
     assert_array_equal(bound.predict(X), free.predict(X))
 
 
-def test_a_limit_holds_with_two_kernels():
-    """Rounds need two columns a row."""
+def test_the_limit_holds_with_two_kernels():
+    """Rounds need two columns per row."""
     X, y = waves(100)
     model = RVMRegressor(
         kernel=["gaussian", "matern52"], strategy="working-set", max_vectors=9, random_state=0

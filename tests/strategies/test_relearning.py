@@ -1,4 +1,4 @@
-"""A kernel that is learned again as the vectors grow: gains, refusals, and equal bits."""
+"""A kernel is relearned as the number of vectors grows: gains, refusals, and equal bits."""
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -31,12 +31,12 @@ from partirvm.strategies.working_set import WorkingSetRounds
 ROWS = 600
 PART = 50
 LOST = Gaussian((1.0, 1e-7, 1e-7))
-"""What few centres may make of the data below: feature 1 is off, and is missed; so is feature 2,
-which is noise."""
+"""A kernel that few centres may give for the data below: features 1 and 2 are off; only 2 is
+noise."""
 
 
 def rows(seed=0):
-    """Feature 0 matters, 1 as well, and 2 not at all."""
+    """Return rows in which features 0 and 1 matter, and 2 does not."""
     rng = default_rng(seed)
     X = rng.uniform(-2, 2, size=(ROWS, 3))
     y = np.sin(3 * X[:, 0]) + np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=ROWS)
@@ -55,12 +55,12 @@ def problem_of(X, y, kernel=LOST, held_out=False):
 
 
 OPTIONS = Options(PART, "random", max_rounds=6, tol=1e-6, centres=5, learning_columns=1000)
-"""The kernel was learned from 5 centres: it is due at 10 vectors."""
+"""The kernel was learned from 5 centres, and is due to be relearned at 10 vectors."""
 
 
 @dataclass
 class Keeping(MemoryJournal):
-    """Models by their line of history, and checkpoints, written and read, without the last one."""
+    """Keeps models by history line, and checkpoints, written and read, except the last one."""
 
     models: list = field(default_factory=list)
     checkpoints: list = field(default_factory=list)
@@ -100,8 +100,8 @@ def fitted(
 
 
 @pytest.mark.parametrize("name", some(["working-set", "incremental"], {"incremental"}))
-def test_a_feature_that_few_centres_lost_is_found_again(name):
-    """Noise is not, and the error falls to that of the noise."""
+def test_a_feature_missed_with_few_centres_is_found_again(name):
+    """Noise is not found, and the error falls to the noise."""
     journal, _ = fitted(name=name, options=replace(OPTIONS, max_rounds=None))
     taken = [entry for entry in journal.history if entry["taken"]]
     gamma = np.array(journal.model.design.kernel.gamma)
@@ -114,8 +114,9 @@ def test_a_feature_that_few_centres_lost_is_found_again(name):
     assert not any(entry["kind"] == "kernel" for entry in alone.history)
 
 
-def test_recorded_evidence_is_that_over_all_rows_and_never_falls():
-    """By eq. 15 from the model of each line; vectors have doubled each time a kernel is learned."""
+def test_recorded_evidence_covers_all_rows_and_never_falls():
+    """It equals eq. 15 for the model of each line; vectors have doubled each time a kernel is
+    learned."""
     X, y = rows()
     journal, _ = fitted()
     kernels = [k for k, entry in enumerate(journal.history) if entry["kind"] == "kernel"]
@@ -144,7 +145,7 @@ def test_recorded_evidence_is_that_over_all_rows_and_never_falls():
 
 
 def test_a_worse_kernel_changes_nothing(monkeypatch):
-    """Models and rounds are those of a fit that learns once."""
+    """Models and rounds equal those of a fit that learns once."""
     narrow = Gaussian((1e3, 1e3, 1e3))
     learn_again = driver.learn_again
     monkeypatch.setattr(
@@ -168,7 +169,7 @@ def test_a_worse_kernel_changes_nothing(monkeypatch):
 
 
 @pytest.mark.slow
-def test_bits_do_not_depend_on_threads_nor_on_interruptions():
+def test_bits_do_not_depend_on_threads_or_interruptions():
     """The fit has two threads, or is resumed from any checkpoint."""
     whole, _ = fitted()
     assert left(fitted(threads=2)[0]) == left(whole)
@@ -183,7 +184,7 @@ def test_bits_do_not_depend_on_threads_nor_on_interruptions():
 
 
 def scores_of(error):
-    """Scores of ten rows with this sum of squared errors."""
+    """Return scores of ten rows with this sum of squared errors."""
     return Scores(10, np.array([error]), np.full((1, 8), error))
 
 
@@ -208,8 +209,8 @@ def test_the_best_round_is_restored_with_its_kernel():
     assert {pass_.design.kernel for pass_ in settling} == {LOST}
 
 
-def test_learning_again_is_due_from_a_multiple_of_the_centres():
-    """It is due from 3.2 times the centres, up to a share of the rows and the memory."""
+def test_relearning_is_due_from_a_multiple_of_the_centres():
+    """It is due from 3.2 times the centres, up to a fraction of the rows and the memory."""
     problem = problem_of(*rows())
     fit = SimpleNamespace(n_vectors=100)
     assert due(problem, OPTIONS, fit, 0)

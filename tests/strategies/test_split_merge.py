@@ -22,7 +22,7 @@ from partirvm.types import BIAS
 
 
 def levels(simulator):
-    """Numbers of fits on each level before the last fit."""
+    """Return the number of fits on each level before the last fit."""
     found = [line.record.level for line in simulator.parts]
     return [found.count(level) for level in range(max(found) + 1)]
 
@@ -31,8 +31,9 @@ def levels(simulator):
     ("size", "expected"),
     [(60, [2]), (50, [3, 1]), (30, [4, 2]), (24, [5, 2, 1]), (20, [6, 3, 1]), (13, [10, 5, 2, 1])],
 )
-def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
-    """⌈N/P⌉ fits are followed by ⌊half⌋ as many on each level; the last fit merges two parts."""
+def test_pairs_are_merged_and_an_odd_part_waits_one_level(size, expected):
+    """Each level has ⌊half⌋ as many fits as the one before, beginning with ⌈N/P⌉; the last fit
+    merges two parts."""
     simulator = Simulator(*wave(120, noise=0.3))
     assert simulator.run("split-merge", Options(size, "order")) is Termination.CONVERGED
     assert levels(simulator) == expected
@@ -41,7 +42,7 @@ def test_pairs_are_merged_and_an_odd_part_waits_a_level(size, expected):
 
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_the_best_part_so_far_is_the_model(likelihood):
-    """A part is saved if it has more evidence per row than all before it."""
+    """A part is saved if its evidence per row is higher than that of all earlier parts."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(13, "order", likelihood, sample_rows=50))
     fits = [event.fit for event in simulator.heard_of(Solved)]
@@ -58,7 +59,7 @@ def test_the_best_part_so_far_is_the_model(likelihood):
             ]
 
 
-def test_a_merge_has_the_vectors_of_both_parts():
+def test_a_merge_contains_the_vectors_of_both_parts():
     """They are in the order of the rows."""
     simulator = Simulator(*wave(120, noise=0.3))
     simulator.run("split-merge", Options(30, "order"))
@@ -81,8 +82,8 @@ def test_bits_do_not_depend_on_the_number_of_concurrent_fits(likelihood):
     assert found[0] == found[1] == found[2]
 
 
-def test_a_limit_drops_the_vectors_of_least_evidence():
-    """A vector counts by the loss of evidence of its fit (eq. 27)."""
+def test_a_limit_drops_the_vectors_with_the_least_evidence():
+    """A vector counts by its loss of evidence in its fit (eq. 27)."""
     simulator = Simulator(*wave(100, noise=0.01), gamma=2.0)
     limit = 24
     simulator.run("split-merge", Options(25, "order", max_vectors=limit, stop_fraction=0.0))
@@ -107,7 +108,7 @@ def test_a_limit_drops_the_vectors_of_least_evidence():
     assert simulator.saves[-1].record.vectors <= limit
 
 
-def test_rows_without_weight_are_no_candidates():
+def test_rows_without_weight_are_not_candidates():
     """A partition of absent rows leaves no part."""
     X, y = wave(80, noise=0.3)
     w = np.ones(80)
@@ -142,7 +143,8 @@ AFTER = 110
 
 
 def simulators(classes):
-    """All rows, and those before the append, with the target centred as before."""
+    """Return simulators of all rows, and of those before the append, with the target centred as
+    before."""
     if classes:
         X, y = groups(AFTER, classes)
         kind = {"n_classes": classes, "likelihood": "bernoulli" if classes == 2 else "multinomial"}
@@ -154,7 +156,8 @@ def simulators(classes):
 
 
 def drive(simulator, rounds, state=None):
-    """Run for so many saved models, or to the end; the last state, and all instructions."""
+    """Run until this many models are saved, or to the end; return the last state and all
+    instructions."""
     simulator.run("incremental", OPTIONS, state=state)
     state, turns = simulator.lines[:rounds][-1]
     return state, [each for turn in simulator.turns[:turns] for each in turn]
@@ -162,7 +165,7 @@ def drive(simulator, rounds, state=None):
 
 @pytest.mark.parametrize("classes", [0, 2])
 @pytest.mark.parametrize("rounds", [2, 99])
-def test_remaining_rows_join_before_appended_rows(classes, rounds):
+def test_unused_rows_join_before_appended_rows(classes, rounds):
     """Each joins once, whether the run had ended or was stopped after two rounds."""
     every, before = simulators(classes)
     state, first = drive(before, rounds)
@@ -188,7 +191,7 @@ def test_remaining_rows_join_before_appended_rows(classes, rounds):
 
 @pytest.mark.parametrize("classes", [0, 3])
 def test_each_append_makes_new_partitions(classes):
-    """They hold each of its rows once, and at most P rows."""
+    """They contain each of its rows once, and at most P rows."""
     every, before = simulators(classes)
     state, _ = drive(before, 1)
     for n, size in ((80, 10), (AFTER, 7)):

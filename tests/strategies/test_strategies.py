@@ -33,7 +33,7 @@ GROWING = ("basic", "incremental", "working-set")
 
 @given(runs())
 @settings(max_examples=examples(12))
-def test_every_run_keeps_the_rules(run):
+def test_every_run_follows_the_rules(run):
     """Rows are candidates at most once; the last saved model is final and usable."""
     name, simulator, options = run
     reason = simulator.run(name, options)
@@ -50,13 +50,13 @@ def test_every_run_keeps_the_rules(run):
 @given(runs(names=("incremental", "split-merge", "working-set")))
 @settings(max_examples=examples(8))
 def test_limits_are_never_exceeded(run):
-    """max_vectors bounds every model, max_columns every dense fit, max_rounds the rounds."""
+    """max_vectors limits every model, max_columns every dense fit, max_rounds the rounds."""
     name, simulator, options = run
     first = options.partition_size
     if name == "split-merge" and first > min(
         options.max_vectors or first, (options.max_columns or first + 1) - 1
     ):
-        return  # a plan holds P to these
+        return  # a plan keeps P within these limits
     simulator.run(name, options)
     if options.max_vectors is not None:
         assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
@@ -85,7 +85,7 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
 @given(runs())
 @settings(max_examples=examples(3))
 def test_a_run_is_a_function_of_its_state(run):
-    """Repeated or resumed after any line of history, it gives the same instructions."""
+    """Repeated, or resumed after any history line, it gives the same instructions."""
     name, simulator, options = run
     simulator.run(name, options)
     expected = spelled(simulator.turns)
@@ -95,8 +95,8 @@ def test_a_run_is_a_function_of_its_state(run):
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_the_gram_is_extended_never_recomputed(selection):
-    """Each pass brings new columns only, with the offset of the statistics."""
+def test_the_gram_matrix_is_extended_and_never_recomputed(selection):
+    """Each pass adds only new columns, with the offset of the statistics."""
     simulator = Simulator(*wave(150))
     simulator.run("working-set", Options(15, selection, max_rounds=4))
     grams = [p for p in simulator.passes(GramPass) if not p.diagonal]
@@ -113,8 +113,8 @@ def test_the_gram_is_extended_never_recomputed(selection):
 @pytest.mark.parametrize(
     ("selection", "likelihood"), [*((s, "full") for s in SELECTIONS), ("random", "sample")]
 )
-def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood):
-    """It and μ are those of all rows (eqs. 13 and 15)."""
+def test_the_evidence_of_the_last_model_follows_tipping(name, selection, likelihood):
+    """Evidence and μ equal those for all rows (eqs. 13 and 15)."""
     simulator = Simulator(*wave(120, noise=0.2))
     simulator.run(name, Options(20, selection, likelihood, sample_rows=60, max_rounds=3))
     last = simulator.saves[-1]
@@ -130,7 +130,7 @@ def test_the_evidence_of_the_last_model_is_tippings(name, selection, likelihood)
 
 
 def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
-    """The fraction is one of the vectors at the start of the round."""
+    """The fraction refers to the vectors at the start of the round."""
     simulator = Simulator(*wave(200, noise=0.3))
     simulator.run("working-set", Options(30, "error", stop_fraction=0.5, max_rounds=4))
     solves = simulator.passes(Solve)
@@ -145,7 +145,7 @@ def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
 
 
 def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
-    """It takes P of a pool of 4P rows by ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003)."""
+    """It takes P from a pool of 4P rows by ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003)."""
     simulator = Simulator(*wave(200))
     simulator.run("working-set", Options(8, "gain", max_rounds=2))
     first, pool, chosen = simulator.passes(GramPass)[:3]
@@ -166,8 +166,8 @@ def test_selection_by_gain_takes_the_columns_that_raise_the_evidence_most():
     assert set(chosen.new.labels.tolist()) == set(pool.new.labels[best].tolist())
 
 
-def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
-    """Gains from half of the rows, which repeat, equal those from all rows."""
+def test_a_pool_from_a_row_sample_is_scaled_up(rng):
+    """Gains from half of the rows, which are repeated, equal those from all rows."""
     simulator = Simulator(*wave(60))
     X = np.vstack([simulator.X] * 2)
     t = np.vstack([simulator.t] * 2)
@@ -190,8 +190,8 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
         ({"partition_size": 10, "max_rounds": 2}, Termination.ROUNDS),
     ],
 )
-def test_how_a_working_set_ends(limits, reason):
-    """It has used all rows, or reaches its vectors, memory or rounds; the last round is one
+def test_a_working_set_ends_at_each_limit(limits, reason):
+    """It has used all rows, or reaches a limit of vectors, memory or rounds; the last round is one
     solve."""
     exhausts = reason is Termination.EXHAUSTED
     simulator = Simulator(
@@ -213,7 +213,7 @@ def test_how_a_working_set_ends(limits, reason):
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
+def test_two_flat_rounds_end_the_run_if_the_second_is_random(selection):
     """Their fits converge, and the evidence rises by less than FLAT·tol·N."""
     simulator = Simulator(*wave(400, noise=0.05, d=1))
     options = Options(25, selection, stop_fraction=0.1, tol=1e-6)
@@ -228,7 +228,7 @@ def test_two_flat_rounds_end_the_run_the_second_of_them_random(selection):
 
 
 def overfitted(fit_rows):
-    """A run with centres for single rows, until the held-out error has risen."""
+    """Return a run with centres for single rows, until the held-out error has risen."""
     rng = default_rng(4)
     X = rng.uniform(-3, 3, size=(60, 1))
     y = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=60)
@@ -255,7 +255,7 @@ def test_a_rising_held_out_error_restores_the_best_round():
 
 
 def test_a_restored_round_is_fitted_to_all_rows():
-    """It had used a sample."""
+    """The round had used a sample."""
     _, _, best, last = overfitted("sample")
     assert (last.record.number, last.record.candidates) == (best.record.number, best.record.vectors)
     assert (last.record.rows, last.record.fit_rows) == (60, "full")
@@ -287,7 +287,7 @@ def test_a_pruned_bias_is_offered_again():
 
 @pytest.mark.parametrize("name", GROWING)
 def test_cancellation_needs_a_residual_pass_and_another_solve(name):
-    """A target in the span of the columns; the second solve has the mean as offset."""
+    """The target is in the span of the columns; the second solve uses the mean as offset."""
     rng = default_rng(2)
     X = rng.uniform(-3, 3, size=(40, 1))
     y = naive.gaussian(X, X[:3], 0.5) @ [1.0, -2.0, 0.5]
@@ -318,8 +318,8 @@ def test_no_left_out_errors_are_requested_without_local_residuals():
 
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
 def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
-    """The criterion uses evidence and columns of the history, and holds at the end only."""
-    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # small fits end by their effort, too
+    """The criterion uses evidence and columns from the history, and holds only at the end."""
+    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # effort also ends small fits
     rng = default_rng(0)
     X = rng.uniform(-2, 2, size=(1500, 2))
     y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
