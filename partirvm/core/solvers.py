@@ -178,8 +178,8 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:
-    """Return the rule for turns, which together may take the iterations that ``rule`` allows, less
-    the ``done`` ones."""
+    """Return the rule for turns, which together may take ``rule.max_iterations`` more after the
+    ``done`` ones."""
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 

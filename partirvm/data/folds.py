@@ -29,7 +29,7 @@ def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
 
 
 class FoldedSource(Source):
-    """The training rows of a source, with folds in the codes of the embedded ``features``."""
+    """A source's training rows; the codes of embedded ``features`` also encode each row's fold."""
 
     def __init__(self, source: Source, features: FeatureMap) -> None:
         self._source = source

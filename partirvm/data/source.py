@@ -259,8 +259,8 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
 
 
 def check_beside(name: str, values: Any, n_rows: int) -> None:
-    """Raise ``DataError`` unless y, (N,) or (N, T), or the weights (N,) have as many rows as X
-    (``n_rows``)."""
+    """Raise ``DataError`` unless y, of shape (N,) or (N, T), or the weights, (N,), match the
+    ``n_rows`` rows of X."""
     shape = values.shape
     several = name == "y"
     if len(shape) not in range(1, 2 + several) or shape[0] != n_rows or 0 in shape[1:]:

@@ -74,8 +74,11 @@ LEAST_LEFT_OUT = 20
 
 
 def fit_residuals(request: FitResiduals, reader: ResidualReader) -> ResidualsFitted:
-    """Decide from left-out rows whether a fit gets local residuals, and make them; None without a
-    metric or memory."""
+    """Decide from left-out rows whether a fit gets local residuals, and make them.
+
+    Without a metric or memory, or with too few left-out rows, nothing is measured and the result is
+    empty.
+    """
     options = request.options
     source = reader.source
     metric = Metric.of(request.design, source.columns)
@@ -91,16 +94,21 @@ def fit_residuals(request: FitResiduals, reader: ResidualReader) -> ResidualsFit
     trials = residual_trials(maker)
     gains = trials.gains()
     if not (options.residual == LOCAL or trials.help()):
-        return replace(gains, rmse=())
+        return unused(gains)
     if request.trial:
         return gains
     in_memory = making <= options.residual_bytes
     if not in_memory and reader.keep is None:
-        return replace(gains, rmse=(), lacking=size)
+        return replace(unused(gains), lacking=size)
     corrected, spoilt = made_residuals(maker, trials, in_memory=in_memory)
     if options.residual != LOCAL and spoilt:
-        return replace(gains, rmse=(), rmse_gain=corrected.rmse_gain)
+        return unused(replace(gains, rmse_gain=corrected.rmse_gain))
     return replace(corrected, density_gain=gains.density_gain)
+
+
+def unused(gains: ResidualsFitted) -> ResidualsFitted:
+    """Return the gains of residuals that the model does not get: without a corrected error."""
+    return replace(gains, rmse=())
 
 
 def maker_of(request: FitResiduals, reader: ResidualReader, metric: Metric) -> ResidualsMaker:
@@ -241,7 +249,7 @@ def _family(families: Sequence[str], panels: Panels, kernel: LocalKernel, poll: 
     trials: list[Learned] = in_threads(
         lambda family: learned(panels, [replace(kernel, family=family)], poll), families
     )
-    return min(trials, key=lambda trial: np.log(_corrected(trial[0], panels)) - trial[2])
+    return min(trials, key=lambda trial: np.log(_corrected(trial.kernel, panels)) - trial.density)
 
 
 def _learned(near_rows: NearRows, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:

@@ -181,7 +181,7 @@ class ResidualTrials:
         return ResidualsFitted(None, gain, self.density_gain, tuple(rmse.tolist()))
 
     def help(self) -> bool:
-        """Return True if the correction is worth its rows."""
+        """Return True if the correction justifies storing its rows."""
         return helps(self.rises, self.before, self.after)
 
 
@@ -304,7 +304,7 @@ def error_gain(before: Float, after: Float) -> tuple[float, float]:
 
 
 def helps(rises: Float, before: Float, after: Float) -> bool:
-    """Return True if the correction is worth its rows.
+    """Return True if the correction justifies storing its rows.
 
     The mean log density must rise by ``NATS`` and its standard error, or the error fall by ``RMSE``
     and ``SURE`` standard errors while the density does not fall. ``rises`` (m,) are those of the

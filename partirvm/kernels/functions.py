@@ -230,7 +230,7 @@ def title_of(function: Any) -> str:
 
 
 def name_of(function: Any, what: str) -> str:
-    """Return the path of a function. Raises ``UsageError`` for a callable that is local to this
+    """Return a function's import path, 'module:function'. Raises ``UsageError`` for a callable that is local to this
     process."""
     if isinstance(function, str):
         return function

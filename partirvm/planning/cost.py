@@ -286,8 +286,8 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
         kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product + compared
     )
     if noise_rows := work.shape.local_noise_rows:
-        # 64² / 2 products per row in each of about 300 updates of the precisions, and as many for
-        # its Newton steps
+        # with 64 columns, about 300 updates of the precisions and their Newton steps take 4e6
+        # operations per row
         again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)
         settled += again + gram_cost(work, n_rows, 0, kept)
     return last + settled

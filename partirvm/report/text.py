@@ -22,8 +22,8 @@ from partirvm.report.history import (
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return a model's figures (``figures_of``), ``seconds`` and, if given, a target, as pairs of
-    name and text."""
+    """Return a model's figures as pairs of name and text; ``facts`` are those of ``figures_of``,
+    with ``seconds`` and perhaps a target."""
     kind = kind_of(facts)
     vectors = facts["n_vectors"]
     units = ""

@@ -1,4 +1,4 @@
-"""Several targets that share vectors and α are compared with dense formulas."""
+"""Fits of several targets with shared vectors and α agree with dense formulas."""
 
 import naive
 import numpy as np

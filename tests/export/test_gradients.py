@@ -72,7 +72,7 @@ def test_gradients_of_level_effects(rng):
     assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
-def test_gradients_of_estimators_and_refusals(rng):
+def test_estimator_gradients_match_differences(rng):
     """One row has the same bits as among many rows, for one target and several."""
     X = rng.normal(size=(HEIGHT + 90, 2))
     y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
@@ -86,6 +86,13 @@ def test_gradients_of_estimators_and_refusals(rng):
             model.predict(X[-1:], return_gradient=True), (mean, of_mean), strict=True
         ):
             assert_array_equal(found, whole[-1:])
+
+
+def test_unsupported_gradients_are_refused(rng):
+    """They are those of augmented rows, gaps, local residuals and levels."""
+    X = rng.normal(size=(HEIGHT + 90, 2))
+    y = np.column_stack([np.sin(X[:, 0]) * X[:, 1], X[:, 0] ** 2]) + 0.1 * rng.normal(size=X.shape)
+    model = RVMRegressor(gamma=0.3, residual="none", random_state=0).fit(X[:90], y[:90, 0])
     with pytest.raises(UsageError, match="augment and return_gradient cannot be combined"):
         model.predict(X, augment=(X[:90], y[:90, 0]), return_gradient=True)
     with pytest.raises(DataError, match="rows with missing values have no gradient"):

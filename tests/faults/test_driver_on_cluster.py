@@ -144,7 +144,7 @@ def test_an_abort_ends_a_driver_on_a_cluster(cluster, data, tmp_path):
 
 
 def test_a_job_that_loses_its_scheduler_is_interrupted(forker, cluster, job, undisturbed):
-    """After a resume in one process, it ends in the same way as without the loss."""
+    """Resumed in one process, the job ends as if the scheduler had not been lost."""
     cluster.scheduler.kill()
     cluster.resume()
     wait_for(lambda: job.status() not in (Status.RUNNING, Status.ABORTING), "the end of the driver")

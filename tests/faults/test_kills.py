@@ -121,7 +121,7 @@ def test_an_abort_ends_the_work_at_the_next_poll(forker, data_of, tmp_path, case
     "state", some(["sorting", "writing", "cells", "model", "event"], {"cells"})
 )
 def test_a_kill_around_cells_does_not_change_bits(forker, data, tmp_path, monkeypatch, state):
-    """They equal those of a job in memory; readers always find a model; only named files are left.
+    """Bits equal those of an in-memory job, readers find a model, and no unreferenced file remains.
 
     Records of 600 left-out rows and of 10 neighbours take 5.30 MB, records of all rows 5.43 MB.
     """

@@ -312,7 +312,7 @@ def inode(path):
 def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(
     tmp_path, disk_requests, verb, monkeypatch
 ):
-    """A name that survives has its bytes, and it survives once the call has returned."""
+    """A name that survives a crash has its bytes; after the call has returned, it survives."""
 
     def no_links(*_, **__):
         raise OSError(errno.EPERM, "no links here")

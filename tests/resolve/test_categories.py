@@ -48,7 +48,7 @@ def resolved(columns=COLUMNS, **asked):
 
 
 def mixed(of_numbers, of_zone, kernel=Gaussian):
-    """Return the product of the kernels of both kinds."""
+    """Return the product of a numeric and a categorical kernel."""
     return Product((OnColumns(kernel(of_numbers), (0, 2)), OnColumns(Categorical(of_zone), (1,))))
 
 
