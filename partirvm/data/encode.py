@@ -83,9 +83,8 @@ class Encoder:
         self._like = like
         self._stored = stored
         self._row = 0  # first row of the batch in the table
-        self._filled = np.zeros(
-            len(roles.wanted), bool
-        )  # True for columns in which some row has a value
+        # True for columns in which some row has a value
+        self._filled = np.zeros(len(roles.wanted), bool)
         named = (*roles.categorical, *(roles.targets if roles.classes else ()))
         # columns with labels first: categories are stored in this order
         self._columns = {

@@ -230,8 +230,8 @@ def title_of(function: Any) -> str:
 
 
 def name_of(function: Any, what: str) -> str:
-    """Return a function's import path, 'module:function'. Raises ``UsageError`` for a callable that is local to this
-    process."""
+    """Return a function's import path, 'module:function'. Raises ``UsageError`` for a callable that
+    is local to this process."""
     if isinstance(function, str):
         return function
     raise UsageError(
