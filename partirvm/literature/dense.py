@@ -136,7 +136,7 @@ def log_settled(tol: float) -> Criterion:
 
 
 @dataclass(repr=False, eq=False)
-class DenseModel(BaseEstimator):
+class DenseModel(BaseEstimator):  # type: ignore[misc]
     """Base class of estimators with a column per candidate and a bias."""
 
     kernel: Kernel = UNIT
@@ -171,7 +171,7 @@ class DenseModel(BaseEstimator):
         return self._design(X, self.relevance_vectors_, self.labels_)
 
 
-class DenseRegressor(RegressorMixin, DenseModel):
+class DenseRegressor(RegressorMixin, DenseModel):  # type: ignore[misc]
     """Base class of regressors, which define ``_solve``.
 
     Attributes

@@ -87,7 +87,8 @@ class Laplace:
         columns = self.design[:, self.columns]
         weighted = columns * (self.target - self.derivatives[1])[:, self.outputs]
         same = self.outputs[:, None] == self.outputs
-        return (weighted.T @ columns) * same - weighted.T @ weighted
+        hessian: Float = (weighted.T @ columns) * same - weighted.T @ weighted
+        return hessian
 
     @cached_property
     def solution(self) -> Solution:
@@ -129,7 +130,7 @@ class Laplace:
 
 
 @dataclass(repr=False, eq=False)
-class TippingClassifier(ClassifierMixin, DenseModel):
+class TippingClassifier(ClassifierMixin, DenseModel):  # type: ignore[misc]
     """Relevance vector classification with an α for each class and column (Tipping 2001, §2.2).
 
     Parameters
