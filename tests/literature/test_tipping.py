@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 
 from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Linear, LinearSpline
 from partirvm.literature.dense import log_settled, maximise, started, statistics_of, update
@@ -182,6 +183,70 @@ def test_thresholds_are_absolute():
     loose = DenoeuxRegressor(Gaussian(0.5), eps_alpha=np.inf, eps_beta=np.inf, tau=np.inf)
     assert loose.fit(X, y).n_iter_ == 1
     assert not DenoeuxRegressor(Gaussian(0.5), max_iter=3).fit(X, y).converged_
+
+
+MCYCLE_GRAM = [
+    [
+        14.8244167765129,
+        8.55941236582759,
+        5.01802274838896,
+        5.75452896215626e-3,
+        5.75452896215626e-3,
+    ],
+    [
+        8.55941236582759,
+        9.99542168675477,
+        9.26500346643909,
+        8.59667864443837e-2,
+        8.59667864443837e-2,
+    ],
+    [5.01802274838896, 9.26500346643909, 11.2355304776595, 0.297011914601327, 0.297011914601327],
+    [
+        5.75452896215626e-3,
+        8.59667864443837e-2,
+        0.297011914601327,
+        8.01831051963985,
+        8.01831051963985,
+    ],
+    [
+        5.75452896215626e-3,
+        8.59667864443837e-2,
+        0.297011914601327,
+        8.01831051963985,
+        8.01831051963985,
+    ],
+]
+"""ΦᵀΦ of the columns exp(−0.1(x − z)²) over the 133 rows of MASS's mcycle, at the times z of rows 58,
+64, 66, 94 and 95; the last two times are equal."""
+
+MCYCLE_PROJECTION = [
+    -1910.306147985914, -1591.518047700234, -1438.5114439943086, 338.73097118159694, 338.73097118159694,
+]  # fmt: skip
+"""Φᵀt: accelerations, neither centred nor scaled."""
+
+MCYCLE_SQUARES = 395017.34
+"""tᵀt."""
+
+
+def test_kernlabs_fit_of_mcycle():
+    """Slides 35 and 36 print variance 497.0264, training error 483.173922435 and weights −113.70005,
+    38.65428, −109.91277, 22.32886, 22.32418. kernlab ends at a change of log α of 1e-3 and adds
+    1e-6 to the diagonal of the kernel matrix, which parts the equal columns: five digits agree."""
+    block = GramBlock(
+        cross=np.zeros((0, 5)),
+        gram=np.array(MCYCLE_GRAM),
+        projection=np.array(MCYCLE_PROJECTION)[:, None],
+        sum_squares=np.array([MCYCLE_SQUARES]),
+        n=133,
+        log_weight=0.0,
+    )
+    model = DenoeuxRegressor(eps_alpha=1e-9, eps_beta=1e-9)
+    state, converged = model._solve(GramStatistics.of(np.arange(5), block))
+    assert converged
+    assert 1 / state.beta == pytest.approx(497.0264, rel=1e-5)
+    assert state.posterior.residual / 133 == pytest.approx(483.173922435, rel=1e-5)
+    printed = [-113.70005, 38.65428, -109.91277, 22.32652, 22.32652]  # the last two: their mean
+    np.testing.assert_allclose(state.posterior.mean, printed, rtol=5e-4)
 
 
 def test_tau_prunes_and_nothing_else_does():
