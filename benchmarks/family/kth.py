@@ -29,8 +29,7 @@ from benchmarks.family.data import Float, ReportSet
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
 from partirvm.kernels import Gaussian
-from partirvm.literature.augmented import rvm_star
-from partirvm.literature.random_fast import FastRegressor
+from partirvm.literature.kth import FastRegressor, rvm_star
 from partirvm.literature.softmax import TippingClassifier
 from partirvm.literature.tipping import TippingRegressor
 

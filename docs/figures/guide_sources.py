@@ -4,8 +4,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from partirvm.kernels import Gaussian
-from partirvm.literature.augmented import rvm_star
 from partirvm.literature.dense import started, statistics_of, update
+from partirvm.literature.kth import rvm_star
 from partirvm.literature.tipping import TippingRegressor
 
 rng = np.random.default_rng(3)

@@ -29,18 +29,9 @@ FIRST_NOISE = 0.1
 """First σ², in units of the mean square of the target."""
 
 
-def statistics_of(
-    labels: Int, design: Float, target: Float, weights: Float | None = None
-) -> GramStatistics:
-    """Return the statistics of all columns of a design.
-
-    Args:
-        labels: labels of the columns (M,)
-        design: Φ (N, M)
-        target: t (N,)
-        weights: weights of the rows (N,)
-    """
-    block = GramBlock.of(np.zeros((len(target), 0)), design, target[:, None], weights)
+def statistics_of(labels: Int, design: Float, target: Float) -> GramStatistics:
+    """Return the statistics of all columns (M,) of a design Φ (N, M), for a target (N,)."""
+    block = GramBlock.of(np.zeros((len(target), 0)), design, target[:, None])
     return GramStatistics.of(labels, block)
 
 

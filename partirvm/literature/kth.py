@@ -1,17 +1,28 @@
-"""Fast marginal likelihood maximisation as the KTH report writes it (2019, §2.1; Tipping & Faul
-2003): one column at a time, chosen at random.
+"""The KTH report's fast RVM and RVM* (2019, §2).
 
-Each choice is a random column φ_m of all. With θ = q² − s (eq. 13) of this column (eq. 14), it is
-added, or its α estimated again, if θ > 0: α = s²/θ; it is deleted if θ ≤ 0. Then σ² = ‖t − Φμ‖²/(N
-− M + Σ α_mΣ_mm) (eq. 15). A fit starts with the bias, or without one with the column of the largest
-projection.
+**Fast RVM** (§2.1; Tipping & Faul 2003). Each choice is a random column φ_m of all. With θ = q² − s
+(eq. 13) of this column (eq. 14), it is added, or its α estimated again, if θ > 0: α = s²/θ; it is
+deleted if θ ≤ 0. Then σ² = ‖t − Φμ‖²/(N − M + Σ α_mΣ_mm) (eq. 15). A fit starts with the bias, or
+without one with the column of the largest projection.
 
 Where this differs from the report: everything is computed again after one action per eight columns
 in the model, and updated by rank one between; and a fit ends when no action gains ``tol`` nats,
 which is checked after as many choices as there are columns (the report states no criterion).
+
+**RVM*** (§2.2, eq. 16; Rasmussen & Quiñonero-Candela 2005). Each new row x* adds the basis function
+k(x, x*) to the model. With φ* its values at the N training rows, Φ the design of these rows and φ₀
+that of x*,
+
+    s = φ*ᵀC⁻¹φ*, C = σ² + ΦA⁻¹Φᵀ,    q = σ⁻²φ*ᵀ(t − Φμ),    e = k(x*, x*) − σ⁻²φ₀ᵀΣΦᵀφ*
+    mean + e·q / (α† + s),    variance + e² / (α† + s).
+
+The report calls α† the precision of t, 1/var(t), whatever the kernel. ``predict(augment=…)`` of the
+main path has k(x*, x*)²/var(t), with which the prior variance of the extra function at x* is
+var(t); the two agree for kernels with k(x, x) = 1.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +82,7 @@ class FastRegressor(DenseRegressor):
     Examples
     --------
     >>> import numpy as np
-    >>> from partirvm.literature.random_fast import FastRegressor
+    >>> from partirvm.literature.kth import FastRegressor
     >>> X = np.linspace(-3, 3, 60)[:, None]
     >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(60)
     >>> FastRegressor().fit(X, y).converged_
@@ -116,3 +127,30 @@ class FastRegressor(DenseRegressor):
                 act(active, column, alpha[column])
                 waiting += 1
         return False
+
+
+def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Float, Float]:
+    """Return the mean and the standard deviation of new targets by RVM* (eq. 16), (n,) each.
+
+    Parameters
+    ----------
+    model : DenseRegressor
+        Fitted regressor of this package.
+    X : ndarray (N, d)
+        Its training rows.
+    y : ndarray (N,)
+        Their targets.
+    X_new : array-like (n, d)
+        New rows.
+    """
+    mean, std = model.predict(X_new, return_std=True)
+    new = np.asarray(X_new, dtype=np.float64)
+    design = model._new_design(X)
+    extra = model.kernel.values(X, new)
+    cross = design.T @ extra / model.noise_variance_
+    spread = model.covariance_ @ cross
+    s = np.sum(extra**2, axis=0) / model.noise_variance_ - np.sum(cross * spread, axis=0)
+    q = extra.T @ (y - design @ model.weights_) / model.noise_variance_
+    e = model.kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
+    precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
+    return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)

@@ -8,9 +8,8 @@ from scipy.optimize import minimize
 from partirvm import RVMRegressor
 from partirvm.core.fast import ActiveColumns
 from partirvm.kernels import Gaussian, LinearSpline
-from partirvm.literature.augmented import rvm_star
 from partirvm.literature.dense import statistics_of
-from partirvm.literature.random_fast import FastRegressor, best_actions
+from partirvm.literature.kth import FastRegressor, best_actions, rvm_star
 from partirvm.literature.tipping import TippingRegressor
 
 
