@@ -100,14 +100,19 @@ class FastRegressor(DenseRegressor):
         projection = np.abs(statistics.projection[:, 0])
         first = np.array([0 if self.fit_intercept else projection.argmax()])
         active = ActiveColumns(statistics, first, state.alpha[first], float(state.beta))
-        converged = self._climb(active, state)
+        choices, converged = self._climb(active, state)
         order = np.argsort(active.columns)
-        columns = active.columns[order]
-        last = state.restarted(statistics.take(columns), active.alpha[order], active.beta)
+        last = state.restarted(
+            statistics.take(active.columns[order]),
+            active.alpha[order],
+            active.beta,
+            iteration=choices,
+        )
         return last, converged
 
-    def _climb(self, active: ActiveColumns, state: HyperState) -> bool:
-        """Apply actions, and return True if at last none gains ``tol`` nats."""
+    def _climb(self, active: ActiveColumns, state: HyperState) -> tuple[int, bool]:
+        """Apply actions, and return the number of choices, and True if at last no action gains
+        ``tol`` nats."""
         generator = np.random.default_rng(self.random_state)
         width = len(active.place)
         waiting = 0
@@ -120,13 +125,13 @@ class FastRegressor(DenseRegressor):
                 waiting = 0
             alpha, gain = best_actions(active)
             if checked and gain.max() < self.tol:
-                return True
+                return choice, True
             column = int(generator.integers(width) if self.random_order else gain.argmax())
             last = active.M == 1 and np.isinf(alpha[column])
             if gain[column] >= self.tol and not last:
                 act(active, column, alpha[column])
                 waiting += 1
-        return False
+        return self.max_iter, False
 
 
 def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Float, Float]:
@@ -145,12 +150,12 @@ def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Flo
     """
     mean, std = model.predict(X_new, return_std=True)
     new = np.asarray(X_new, dtype=np.float64)
-    design = model._new_design(X)
+    beta = 1.0 / model.noise_variance_
     extra = model.kernel.values(X, new)
-    cross = design.T @ extra / model.noise_variance_
+    cross = beta * model._new_design(X).T @ extra
     spread = model.covariance_ @ cross
-    s = np.sum(extra**2, axis=0) / model.noise_variance_ - np.sum(cross * spread, axis=0)
-    q = extra.T @ (y - design @ model.weights_) / model.noise_variance_
+    s = np.sum(beta * extra**2, axis=0) - np.sum(cross * spread, axis=0)
+    q = beta * extra.T @ (y - model.predict(X))
     e = model.kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
     precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
     return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)

@@ -53,6 +53,8 @@ def test_converged_fits_have_no_action_left(random_order):
     X, y = noisy_sinc()
     model = FastRegressor(Gaussian(0.1), random_order=random_order, tol=1e-3).fit(X, y)
     assert model.converged_
+    assert model.n_iter_ % 61 == 0
+    assert not FastRegressor(Gaussian(0.1), max_iter=5).fit(X, y).converged_
     kernel = np.exp(-0.1 * (X - X.T) ** 2)
     design = np.hstack([np.ones((60, 1)), kernel])
     alpha = np.full(61, np.inf)
