@@ -7,7 +7,7 @@ computes its residual over all rows, for very large sets over a sample of them, 
 
 ``split-merge`` (§2.1)
     Each of ⌈N/P⌉ partitions is fitted; the vectors are merged in pairs and fitted again, until one
-    model remains. An odd one waits.
+    model remains. An odd one waits, as does a pair with fewer than P/2 vectors.
 ``incremental`` (§2.2)
     The vectors so far and the rows of the next partition are fitted together.
 ``working-set`` (§2.3)
@@ -143,9 +143,11 @@ class OwnRowsRegressor(DenseRegressor):
         return candidates
 
     def _vectors(self, X: Float, y: Float, rows: Int) -> Int:
-        """Return the row numbers of the vectors of an intermediate fit."""
+        """Return the row numbers of the vectors of an intermediate fit; its first row without
+        any."""
         labels = self._basic(X, y, rows, self.partition_size / 2)[0].labels
-        return labels[labels >= 0]
+        vectors = labels[labels >= 0]
+        return vectors if len(vectors) else rows[:1]
 
     def _basic(self, X: Float, y: Float, rows: Int, fewest: float = 0.0) -> Ending:
         """Fit a basic RVM.

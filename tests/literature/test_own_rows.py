@@ -112,6 +112,14 @@ def test_noise_every_few_updates():
     assert after_six.noise_variance_ != after_one.noise_variance_
 
 
+@pytest.mark.parametrize("strategy", ["split-merge", "incremental", "working-set"])
+def test_a_target_without_structure_ends_with_its_mean(strategy):
+    """A constant target needs the bias alone, in every fit."""
+    X, _ = data(60)
+    model = OwnRowsRegressor(KERNEL, strategy=strategy, partition_size=10).fit(X, np.full(60, 3.0))
+    np.testing.assert_allclose(model.predict(X), 3.0, rtol=1e-3)
+
+
 def test_unknown_strategy():
     with pytest.raises(UsageError, match="merge-split"):
         OwnRowsRegressor(strategy="merge-split").fit(*data(10))
