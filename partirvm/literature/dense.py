@@ -130,8 +130,12 @@ def log_settled(tol: float) -> Criterion:
 class DenseModel(BaseEstimator):  # type: ignore[misc]
     """Base class of estimators with a column per candidate and a bias."""
 
-    kernel: Kernel = UNIT
+    kernel: Kernel | None = None
     fit_intercept: bool = True
+
+    @property
+    def _kernel(self) -> Kernel:
+        return self.kernel or UNIT
 
     def _design(self, X: Float, centres: Float, labels: Int) -> Float:
         """Return Φ (n, M): a first column of ones if the bias is among the labels.
@@ -142,7 +146,7 @@ class DenseModel(BaseEstimator):  # type: ignore[misc]
             labels: labels of the columns
         """
         bias = np.ones((len(X), int(BIAS in labels)))
-        return np.hstack([bias, self.kernel.values(X, centres)])
+        return np.hstack([bias, self._kernel.values(X, centres)])
 
     def _labels(self, rows: int) -> Int:
         """Return the labels of the bias and of all rows."""

@@ -64,8 +64,8 @@ class FastRegressor(DenseRegressor):
 
     Parameters
     ----------
-    kernel : Kernel, default=Gaussian(1.0)
-        Kernel of ``partirvm.kernels``.
+    kernel : Kernel, default=None
+        Kernel of ``partirvm.kernels``; None: Gaussian(1.0).
     fit_intercept : bool, default=True
         True offers a bias, with which the model starts.
     random_order : bool, default=True
@@ -151,11 +151,11 @@ def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Flo
     mean, std = model.predict(X_new, return_std=True)
     new = np.asarray(X_new, dtype=np.float64)
     beta = 1.0 / model.noise_variance_
-    extra = model.kernel.values(X, new)
+    extra = model._kernel.values(X, new)
     cross = beta * model._new_design(X).T @ extra
     spread = model.covariance_ @ cross
     s = np.sum(beta * extra**2, axis=0) - np.sum(cross * spread, axis=0)
     q = beta * extra.T @ (y - model.predict(X))
-    e = model.kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
+    e = model._kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
     precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
     return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)

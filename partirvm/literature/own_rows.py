@@ -53,8 +53,8 @@ class OwnRowsRegressor(DenseRegressor):
 
     Parameters
     ----------
-    kernel : Kernel, default=Gaussian(1.0)
-        Kernel of ``partirvm.kernels``.
+    kernel : Kernel, default=None
+        Kernel of ``partirvm.kernels``; None: Gaussian(1.0).
     fit_intercept : bool, default=True
         True offers a bias in each fit ("possible" in the paper).
     strategy : {"split-merge", "incremental", "working-set"}, default="working-set"

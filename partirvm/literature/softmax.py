@@ -135,8 +135,8 @@ class TippingClassifier(ClassifierMixin, DenseModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    kernel : Kernel, default=Gaussian(1.0)
-        Kernel of ``partirvm.kernels``. The gamma of a Gaussian is r⁻² of eq. 30.
+    kernel : Kernel, default=None
+        Kernel of ``partirvm.kernels``; None: Gaussian(1.0). A Gaussian's gamma is r⁻² of eq. 30.
     fit_intercept : bool, default=True
         True offers a bias for each output.
     alpha_init : float, default=1.0
@@ -190,7 +190,7 @@ class TippingClassifier(ClassifierMixin, DenseModel):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise UsageError("y has a single class: classification needs at least two")
+            raise UsageError("y has one class: classification needs at least two")
         labels = self._labels(len(X))
         design = self._design(X, X, labels)
         indicators = targets(
@@ -236,7 +236,8 @@ class TippingClassifier(ClassifierMixin, DenseModel):  # type: ignore[misc]
         ----------
         X : array-like (n, d)
         """
-        return self._link.probabilities(self._new_design(X) @ self.weights_)
+        design = self._new_design(X)
+        return self._link.probabilities(design @ self.weights_)
 
     def predict(self, X: Any) -> Any:
         """Return the most probable labels (n,).
@@ -245,4 +246,5 @@ class TippingClassifier(ClassifierMixin, DenseModel):  # type: ignore[misc]
         ----------
         X : array-like (n, d)
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        numbers = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[numbers]

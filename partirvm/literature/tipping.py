@@ -41,8 +41,8 @@ class TippingRegressor(DenseRegressor):
 
     Parameters
     ----------
-    kernel : Kernel, default=Gaussian(1.0)
-        Kernel of ``partirvm.kernels``. The gamma of a Gaussian is r⁻² of eq. 30.
+    kernel : Kernel, default=None
+        Kernel of ``partirvm.kernels``; None: Gaussian(1.0). A Gaussian's gamma is r⁻² of eq. 30.
     fit_intercept : bool, default=True
         True offers a bias, as in eq. 4.
     centres : array-like (m, d), default=None
@@ -109,8 +109,8 @@ class DenoeuxRegressor(DenseRegressor):
 
     Parameters
     ----------
-    kernel : Kernel, default=Gaussian(1.0)
-        Kernel of ``partirvm.kernels``.
+    kernel : Kernel, default=None
+        Kernel of ``partirvm.kernels``; None: Gaussian(1.0).
     fit_intercept : bool, default=False
         True offers a bias; the slides have none.
     centres : array-like (m, d), default=None

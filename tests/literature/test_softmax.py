@@ -113,5 +113,5 @@ def test_each_class_has_its_own_vectors():
 
 
 def test_one_class():
-    with pytest.raises(UsageError, match="single class"):
+    with pytest.raises(UsageError, match="one class"):
         TippingClassifier().fit(np.zeros((3, 1)), np.ones(3))
