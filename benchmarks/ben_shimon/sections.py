@@ -109,7 +109,8 @@ NOISE = {
 update, and the rows of each fit."""
 
 PRINTED_SIZES = {"8": 45, "32": 89}
-"""The heuristic's P by the number of inputs, as the paper prints it, but for 8nm."""
+"""The heuristic's P by the number of inputs, as the paper prints it for 8fh, 32fh and 32nm; 134 for
+8nm. The other sets have that of the same number of inputs."""
 
 
 def literal_size(name: str) -> int:

@@ -119,7 +119,7 @@ def literal(classes: bool, **options: Any) -> Any:
     return (
         RVMClassifier(**asked, **options)
         if classes
-        else RVMRegressor(**asked, noise="constant", **options)
+        else RVMRegressor(**asked, noise="constant", residual="none", **options)
     )
 
 
