@@ -47,10 +47,12 @@ def started(
     """
     squares = float(statistics.sum_squares[0]) or 1.0
     variance = squares / statistics.n
+    if noise is None:
+        noise = FIRST_NOISE * variance
     if alpha is None:
         alpha = float(np.trace(statistics.gram)) / squares
     precisions = np.full(len(statistics.labels), alpha)
-    return HyperState(statistics, precisions, 1.0 / (noise or FIRST_NOISE * variance), variance)
+    return HyperState(statistics, precisions, 1.0 / noise, variance)
 
 
 Step = Callable[[HyperState], tuple[Float, float]]
@@ -88,8 +90,9 @@ def maximise(
         relevant = alpha <= alpha_max
         relevant[alpha.argmin()] = True
         converged = bool(relevant.all()) and ended(state, alpha, beta)
-        statistics = state.statistics.take(np.flatnonzero(relevant))
-        alpha = np.minimum(alpha[relevant], alpha_max)
+        columns = np.flatnonzero(relevant)
+        statistics = state.statistics.take(columns)
+        alpha = np.minimum(alpha[columns], alpha_max)
         state = state.restarted(statistics, alpha, beta, iteration=state.iteration + 1)
         state = replace(state, found=state.posterior)
     return state, converged
@@ -105,14 +108,19 @@ def update(state: HyperState, em: bool = False) -> tuple[Float, float]:
     fit = state.posterior
     determinedness = fit.determinedness
     total = float(determinedness.sum())
+    square = fit.mean**2
     if em:
-        alpha = state.prior.alpha_update(np.ones(len(fit.mean)), fit.mean**2 + fit.variance)
+        one = np.ones(len(square))
+        alpha = state.prior.alpha_update(one, square + fit.variance)
         noise = 0.0, fit.residual + total / float(state.beta)
     else:
-        alpha = state.prior.alpha_update(determinedness, fit.mean**2)
-        alpha[determinedness + state.prior.alpha.shape <= UNDETERMINED] = np.inf
+        alpha = state.prior.alpha_update(determinedness, square)
+        undetermined = determinedness + state.prior.alpha.shape <= UNDETERMINED
+        alpha[undetermined] = np.inf
         noise = total, fit.residual
-    beta = state.beta if state.fixed_noise else noise_precision(state, noise)[0]
+    if state.fixed_noise:
+        return alpha, float(state.beta)
+    beta, _ = noise_precision(state, noise)
     return alpha, float(beta)
 
 
@@ -197,10 +205,13 @@ class DenseRegressor(RegressorMixin, DenseModel):  # type: ignore[misc]
         y : array-like (n,)
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        centres = getattr(self, "centres", None)
-        centres = X if centres is None else np.asarray(centres, dtype=np.float64)
+        y = np.asarray(y, dtype=np.float64)
+        centres = X
+        if getattr(self, "centres", None) is not None:
+            centres = np.asarray(self.centres, dtype=np.float64)
         labels = self._labels(len(centres))
-        statistics = statistics_of(labels, self._design(X, centres, labels), np.asarray(y, float))
+        design = self._design(X, centres, labels)
+        statistics = statistics_of(labels, design, y)
         return self._store(self._solve(statistics), centres)
 
     def _store(self, ending: Ending, centres: Float) -> Self:

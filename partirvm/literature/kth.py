@@ -37,15 +37,22 @@ from partirvm.types import Float
 
 def best_actions(active: ActiveColumns) -> tuple[Float, Float]:
     """Return the best α of each column, infinite where θ ≤ 0, and the gains in nats, (K,) each."""
+    members = active.columns
     s = np.maximum(active.S, 0.0)
     q = active.Q.copy()
-    s[active.columns], q[active.columns] = own_factors(active, active.alpha)
+    member_s, member_q = own_factors(active, active.alpha)
+    s[members] = member_s
+    q[members] = member_q
     alpha = np.full(len(s), np.inf)
-    copies = s < DEPENDENT * active.beta * active.diagonal
-    copies[active.columns] = False
-    alpha[active.columns] = active.alpha
-    best = np.where(copies, np.inf, optimal_alpha(s, q))
-    return best, log_contribution(best, s, q) - log_contribution(alpha, s, q)
+    alpha[members] = active.alpha
+    # a copy of other columns has only rounding errors left
+    least = DEPENDENT * active.beta * active.diagonal
+    copies = s < least
+    copies[members] = False
+    best = optimal_alpha(s, q)
+    best[copies] = np.inf
+    present = log_contribution(alpha, s, q)
+    return best, log_contribution(best, s, q) - present
 
 
 def act(active: ActiveColumns, column: int, alpha: float) -> None:
@@ -97,8 +104,9 @@ class FastRegressor(DenseRegressor):
 
     def _solve(self, statistics: GramStatistics) -> Ending:
         state = started(statistics, noise=self.noise_variance)
-        projection = np.abs(statistics.projection[:, 0])
-        first = np.array([0 if self.fit_intercept else projection.argmax()])
+        first = np.zeros(1, dtype=np.int64)
+        if not self.fit_intercept:
+            first[0] = np.abs(statistics.projection[:, 0]).argmax()
         active = ActiveColumns(statistics, first, state.alpha[first], float(state.beta))
         choices, converged = self._climb(active, state)
         order = np.argsort(active.columns)
@@ -119,14 +127,17 @@ class FastRegressor(DenseRegressor):
         for choice in range(self.max_iter):
             checked = choice % width == 0
             if checked or waiting > active.M // PART:
-                fixed = self.noise_variance is not None
-                beta = active.beta if fixed else noise_precision(state, active.now())[0]
-                active.refresh(float(beta))
+                beta = active.beta
+                if self.noise_variance is None:
+                    beta = float(noise_precision(state, active.now())[0])
+                active.refresh(beta)
                 waiting = 0
             alpha, gain = best_actions(active)
             if checked and gain.max() < self.tol:
                 return choice, True
-            column = int(generator.integers(width) if self.random_order else gain.argmax())
+            column = int(gain.argmax())
+            if self.random_order:
+                column = int(generator.integers(width))
             last = active.M == 1 and np.isinf(alpha[column])
             if gain[column] >= self.tol and not last:
                 act(active, column, alpha[column])
@@ -152,10 +163,15 @@ def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Flo
     new = np.asarray(X_new, dtype=np.float64)
     beta = 1.0 / model.noise_variance_
     extra = model._kernel.values(X, new)
+    heights = model._kernel.diagonal(new)
+    residual = y - model.predict(X)
     cross = beta * model._new_design(X).T @ extra
     spread = model.covariance_ @ cross
-    s = np.sum(beta * extra**2, axis=0) - np.sum(cross * spread, axis=0)
-    q = beta * extra.T @ (y - model.predict(X))
-    e = model._kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
+    s = beta * np.sum(extra**2, axis=0)
+    s -= np.sum(cross * spread, axis=0)
+    q = beta * extra.T @ residual
+    explained = np.sum(model._new_design(new).T * spread, axis=0)
+    e = heights - explained
     precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
-    return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)
+    variance = std**2 + e**2 / precision
+    return mean + e * q / precision, np.sqrt(variance)

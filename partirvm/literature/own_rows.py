@@ -132,7 +132,7 @@ class OwnRowsRegressor(DenseRegressor):
         candidates = partitions[0]
         unused = np.concatenate(partitions[1:] or [candidates[:0]])
         for _ in partitions[1 : self.max_rounds]:
-            state = self._basic(X, y, candidates, self.partition_size / 2)[0]
+            state, _ = self._basic(X, y, candidates, self.partition_size / 2)
             vectors = state.labels[state.labels >= 0]
             if self.strategy == "working-set":
                 design = self._design(X[unused], X[vectors], state.labels)
@@ -145,8 +145,8 @@ class OwnRowsRegressor(DenseRegressor):
     def _vectors(self, X: Float, y: Float, rows: Int) -> Int:
         """Return the row numbers of the vectors of an intermediate fit; its first row without
         any."""
-        labels = self._basic(X, y, rows, self.partition_size / 2)[0].labels
-        vectors = labels[labels >= 0]
+        state, _ = self._basic(X, y, rows, self.partition_size / 2)
+        vectors = state.labels[state.labels >= 0]
         return vectors if len(vectors) else rows[:1]
 
     def _basic(self, X: Float, y: Float, rows: Int, fewest: float = 0.0) -> Ending:
@@ -160,11 +160,13 @@ class OwnRowsRegressor(DenseRegressor):
         """
         rows = np.sort(rows)
         labels = np.append([BIAS] * self.fit_intercept, rows).astype(np.int64)
-        statistics = statistics_of(labels, self._design(X[rows], X[rows], labels), y[rows])
+        design = self._design(X[rows], X[rows], labels)
+        statistics = statistics_of(labels, design, y[rows])
         sample = self._noise_sample
         noise = statistics
         if len(sample):
-            noise = statistics_of(labels, self._design(X[sample], X[rows], labels), y[sample])
+            design = self._design(X[sample], X[rows], labels)
+            noise = statistics_of(labels, design, y[sample])
 
         def step(state: HyperState) -> tuple[Float, float]:
             alpha, beta = update(state)
@@ -172,10 +174,12 @@ class OwnRowsRegressor(DenseRegressor):
                 return alpha, float(state.beta)
             if len(sample):
                 fit = state.posterior
-                part = noise.take(np.searchsorted(labels, state.labels))
+                columns = np.searchsorted(labels, state.labels)
+                residual, _ = noise.take(columns).residual(fit.mean)
                 # as if the residual were that of all rows
-                squares = part.residual(fit.mean)[0] * len(y) / len(sample)
-                beta = (len(y) - fit.determinedness.sum()) / squares
+                squares = residual * len(y) / len(sample)
+                freedom = len(y) - fit.determinedness.sum()
+                beta = freedom / squares
             return alpha, float(beta)
 
         return maximise(
