@@ -42,7 +42,7 @@ METHODS = ("rvm", "rvm*", "fast", "svm")
 AS_WRITTEN = ("rvm as written", "rvm* as written", "fast as written")
 """The same methods of ``partirvm.literature``, in the order of ``METHODS``."""
 
-STEPS = 100
+STEPS = 50
 """Maximum number of updates of all α: on raw features at γ = 2 hardly a column is pruned."""
 
 CHOICES = 20_000
