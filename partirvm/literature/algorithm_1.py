@@ -112,9 +112,7 @@ def fit_active_set(
     while len(rounds) < rules.max_rounds and not converged:
         maximum = likelihood.maximise(point, weights[active], rules.max_iterations)
         kept = ~likelihood.pruned(maximum.point)
-        point = maximum.point.with_columns(
-            maximum.point.columns[kept], likelihood.log_bound
-        )
+        point = maximum.point.with_columns(maximum.point.columns[kept], likelihood.log_bound)
         weights = full_mode(likelihood, point, maximum, kept)
         sizes = outside_sizes(likelihood, point, weights, rules)
         joined = np.flatnonzero(sizes > rules.threshold)

@@ -5,14 +5,16 @@ The vector θ holds, in this order,
 
     log α of the active columns    ≤ log ν
     log τ = −log σ²                ≤ log ν, only for regressions
-    widths of the kernel           one log γ ≤ log ν ("rvm"), or γ_d ≥ 0 for each feature (eqs. 3–4)
+    widths of the kernel           log γ ≤ log ν ("rvm", eq. 3), or c_d of each feature (eq. 4)
     log β_d                        ≤ log ν, only for "pfcvm"
 
 Priors of α, σ² and γ are flat (§4.1–4.2). "pfcvm" has γ_d ~ 2 N(0, 1/β_d) for γ_d ≥ 0 (eq. 19),
 whose log density is added to the marginal likelihood; β_d is estimated, like α. A γ_d above 1/√ν =
 0.08 then costs log γ_d and a constant, because the best β_d is 1/γ_d².
 
-γ_d itself is a coordinate, not its logarithm, so that irrelevant features reach γ_d = 0.
+The coordinate of γ_d is c_d = log(1 + γ_d/s), 0 ≤ c_d ≤ log(1 + ν/s), with s a tenth of γ_d at the
+start. Irrelevant features reach γ_d = 0, which they could not by their logarithms. With γ_d itself
+as coordinate, Boston needed thousands of quasi-Newton steps, and banana ended in a poor maximum.
 """
 
 from dataclasses import dataclass, replace
@@ -33,6 +35,10 @@ SYSTEMS = ("rvm", "krvm", "pfcvm")
 LOWEST = -20.0
 """Lower bound of log α, log τ, log γ and log β_d: e⁻²⁰ is 0 for standardised data."""
 
+LINEAR = 0.1
+"""s, as a fraction of γ_d at the start: the coordinate of γ_d is linear below and logarithmic above
+it."""
+
 AT_BOUND = 1e-9
 """Distance from a bound up to which a coordinate is at the bound."""
 
@@ -52,7 +58,7 @@ class Hyperparameters:
         columns: numbers of the active columns, increasing (M,)
         log_alpha: log α of these columns (M,)
         log_precision: log τ; 0 and fixed for classes
-        widths: log γ (1,), or γ_d (d,)
+        widths: log γ (1,), or c_d (d,)
         log_beta: log β_d (d,), or (0,)
     """
 
@@ -104,13 +110,24 @@ class JointMarginal:
         """The first point: all columns, σ² = β_d = 1."""
         n, d = self.X.shape
         single = np.array([np.log(self.start_gamma)])
+        per_feature = np.full(d, np.log1p(1.0 / LINEAR))
         return Hyperparameters(
             columns=np.arange(n + 1),
             log_alpha=np.full(n + 1, self.start_log_alpha),
             log_precision=0.0,
-            widths=single if self.shared else np.full(d, self.start_gamma),
+            widths=single if self.shared else per_feature,
             log_beta=np.zeros(d if self.system == "pfcvm" else 0),
         )
+
+    @property
+    def offset(self) -> float:
+        """s of the coordinates of the widths, or 0 for log γ: dγ/dc = γ + s."""
+        return 0.0 if self.shared else LINEAR * self.start_gamma
+
+    def gamma(self, widths: Float) -> Float:
+        """Return γ_d of each feature (d,)."""
+        values = np.exp(widths) if self.shared else self.offset * np.expm1(widths)
+        return np.broadcast_to(values, (self.X.shape[1],))
 
     def width_slopes(self, points: Float, columns: Int, widths: Float) -> list[Float]:
         """Return the derivative of the columns (n, M) by each coordinate of the widths.
@@ -118,7 +135,7 @@ class JointMarginal:
         Args:
             points: inputs, in the units of γ (n, d)
             columns: numbers of the columns (M,)
-            widths: log γ, or γ_d
+            widths: log γ, or c_d
         """
         design = self.design(points, columns, widths)
         centres = np.zeros((len(columns), self.X.shape[1]))
@@ -128,13 +145,9 @@ class JointMarginal:
             -((x[:, None] - z) ** 2) * design for x, z in zip(points.T, centres.T, strict=True)
         ]
         if self.shared:
-            return [np.exp(widths[0]) * np.sum(by_gamma, axis=0)]
-        return by_gamma
-
-    def gamma(self, widths: Float) -> Float:
-        """Return γ_d of each feature (d,)."""
-        values = np.exp(widths) if self.shared else widths
-        return np.broadcast_to(values, (self.X.shape[1],))
+            by_gamma = [np.sum(by_gamma, axis=0)]
+        rates = self.gamma(widths) + self.offset
+        return [rate * change for rate, change in zip(rates, by_gamma, strict=False)]
 
     def design(self, points: Float, columns: Int, widths: Float) -> Float:
         """Return the columns (n, M) at points (n, d).
@@ -142,7 +155,7 @@ class JointMarginal:
         Args:
             points: inputs, in the units of γ (n, d)
             columns: numbers of the columns (M,)
-            widths: log γ, or γ_d
+            widths: log γ, or c_d
         """
         # a kernel must not have only zeros
         kernel = Gaussian(tuple(np.maximum(self.gamma(widths), NEGLIGIBLE).tolist()))
@@ -162,33 +175,31 @@ class JointMarginal:
         """Return Σ_d log 2N(γ_d; 0, 1/β_d) of "pfcvm", in nats; otherwise 0."""
         if not len(point.log_beta):
             return 0.0
-        squares = np.exp(point.log_beta) * point.widths**2
+        squares = np.exp(point.log_beta) * self.gamma(point.widths) ** 2
         constant = len(squares) * np.log(2.0 / np.pi)
         return float(0.5 * (point.log_beta.sum() - squares.sum() + constant))
 
-    def by_widths(self, point: Hyperparameters, approximation: Marginal) -> Float:
-        """Return ∂L/∂widths, by the chain rule over the kernel's values."""
+    def by_gamma(self, point: Hyperparameters, approximation: Marginal) -> Float:
+        """Return ∂L/∂γ_d (d,), by the chain rule over the kernel's values."""
         kernels = approximation.design[:, point.columns > 0]
         weighted = approximation.by_design()[:, point.columns > 0] * kernels
         Z = self.X[point.columns[point.columns > 0] - 1]
-        squares = weighted_squares(self.X, Z, weighted)
-        if self.shared:
-            return np.array([-np.exp(point.widths[0]) * squares.sum()])
-        return -squares
+        return -weighted_squares(self.X, Z, weighted)
 
     def slopes(self, point: Hyperparameters, approximation: Marginal) -> Float:
         """Return the slopes of L and of the log prior in θ, as one vector."""
-        parts = [approximation.by_log_alpha()]
-        if self.errors.noisy:
-            parts.append(np.array([approximation.by_log_precision()]))
-        by_widths = self.by_widths(point, approximation)
+        gamma = self.gamma(point.widths)
+        by_gamma = self.by_gamma(point, approximation)
+        by_log_beta = np.zeros(0)
         if len(point.log_beta):
             beta = np.exp(point.log_beta)
-            by_widths = by_widths - beta * point.widths
-            parts += [by_widths, 0.5 * (1.0 - beta * point.widths**2)]
-        else:
-            parts.append(by_widths)
-        return np.concatenate(parts)
+            by_gamma = by_gamma - beta * gamma
+            by_log_beta = 0.5 * (1.0 - beta * gamma**2)
+        by_widths = by_gamma * (gamma + self.offset)
+        if self.shared:
+            by_widths = by_widths.sum(keepdims=True)
+        noise = [approximation.by_log_precision()] if self.errors.noisy else []
+        return np.concatenate([approximation.by_log_alpha(), noise, by_widths, by_log_beta])
 
     def vector(self, point: Hyperparameters) -> Float:
         """Return θ as one vector."""
@@ -199,9 +210,7 @@ class JointMarginal:
         """Return the point of a vector with the columns of ``like``."""
         M = len(like.columns)
         noisy = int(self.errors.noisy)
-        alpha, noise, widths, beta = np.split(
-            vector, [M, M + noisy, M + noisy + len(like.widths)]
-        )
+        alpha, noise, widths, beta = np.split(vector, [M, M + noisy, M + noisy + len(like.widths)])
         return Hyperparameters(
             columns=like.columns,
             log_alpha=alpha,
@@ -224,12 +233,10 @@ class JointMarginal:
             first = len(point.columns) + int(self.errors.noisy)
             widths = slice(first, first + len(point.widths))
             lower[widths] = 0.0
-            upper[widths] = self.bound
+            upper[widths] = np.log1p(self.bound / self.offset)
         return lower, upper
 
-    def maximise(
-        self, start: Hyperparameters, weights: Float, max_iterations: int
-    ) -> "Maximum":
+    def maximise(self, start: Hyperparameters, weights: Float, max_iterations: int) -> "Maximum":
         """Maximise L and the log prior jointly in θ by L-BFGS-B within the bounds.
 
         Args:

@@ -6,9 +6,8 @@ With the hyperparameters θ near-normal about their maximum, with covariance C =
 
 The first term alone has the weights uncertain (Figure 2, right), both have the hyperparameters
 uncertain, too (left). C comes from central differences of the exact slopes. Coordinates at a bound
-are known. C is computed for log α, log τ, log γ, log β_d and relative changes of γ_d; a direction
-of θ in which L is flatter than a normal density of standard deviation ``REACH`` gets that one,
-because g is a good approximation only for such changes.
+are known. A direction of θ in which L is flatter than a normal density of standard deviation
+``REACH`` gets that density, because g is no approximation for larger changes.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from partirvm.literature.joint_parameters import AT_BOUND, Hyperparameters, Join
 from partirvm.types import Bool, Float
 
 STEP = 1e-4
-"""Relative step of differences of slopes, whose relative error is about its square."""
+"""Step of differences of slopes, whose relative error is about its square."""
 
 
 @dataclass(frozen=True)
@@ -52,24 +51,15 @@ class DeltaMethod:
         return np.asarray(inside)
 
     @cached_property
-    def units(self) -> Float:
-        """Unit of each coordinate (K,): 1 for logarithms, γ_d for γ_d."""
-        units = np.ones(len(self.vector))
-        if not self.likelihood.shared:
-            first = len(self.point.columns) + int(self.likelihood.errors.noisy)
-            units[first : first + len(self.point.widths)] = self.point.widths
-        return units
-
-    @cached_property
     def information(self) -> Float:
-        """−∂²L/∂θ∂θᵀ of the free coordinates, in their units (F, F)."""
+        """−∂²L/∂θ∂θᵀ of the free coordinates (F, F)."""
         places = np.flatnonzero(self.free)
         rows = np.empty((len(places), len(places)))
         for row, place in enumerate(places):
             step = np.zeros(len(self.vector))
-            step[place] = STEP * self.units[place]
+            step[place] = STEP
             change = self.slopes(self.vector - step) - self.slopes(self.vector + step)
-            rows[row] = (change * self.units)[places] / (2 * STEP)
+            rows[row] = change[places] / (2 * STEP)
         return 0.5 * (rows + rows.T)
 
     @cached_property
@@ -78,8 +68,7 @@ class DeltaMethod:
         values, vectors = np.linalg.eigh(self.information)
         inner = (vectors / np.maximum(values, 1.0 / REACH**2)) @ vectors.T
         covariance = np.zeros((len(self.vector), len(self.vector)))
-        units = self.units[self.free]
-        covariance[np.ix_(self.free, self.free)] = inner * np.outer(units, units)
+        covariance[np.ix_(self.free, self.free)] = inner
         return covariance
 
     def slopes(self, vector: Float) -> Float:

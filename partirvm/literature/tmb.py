@@ -32,7 +32,7 @@ BOUND = float(np.exp(5.0))
 """The paper's ν."""
 
 
-class JointEstimator(BaseEstimator):
+class JointEstimator(BaseEstimator):  # type: ignore[misc]
     """Base class of ``TMBRegressor`` and ``TMBClassifier``, which share these parameters.
 
     Parameters
@@ -187,7 +187,7 @@ class JointEstimator(BaseEstimator):
         return np.asarray((X - self._center) / self._scale)
 
 
-class TMBRegressor(RegressorMixin, JointEstimator):
+class TMBRegressor(RegressorMixin, JointEstimator):  # type: ignore[misc]
     """RVM_TMB, KRVM_TMB or PFCVM_TMB for a numeric target: σ², α and γ maximise the marginal
     likelihood jointly.
 
@@ -274,7 +274,7 @@ class TMBRegressor(RegressorMixin, JointEstimator):
         return np.asarray(np.sqrt(variance + (self.noise_variance_ if noise else 0.0)))
 
 
-class TMBClassifier(ClassifierMixin, JointEstimator):
+class TMBClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
     """RVM_TMB, KRVM_TMB or PFCVM_TMB for two classes, with the logistic link and Laplace's
     approximation.
 
