@@ -197,8 +197,15 @@ def marginal(
         log_precision: log τ, ignored without a noise
         start: weights at which to begin (M,), by default zero
     """
-    weights = np.zeros(len(alpha)) if start is None else start
+    weights = np.zeros(len(alpha))
     terms = errors.terms(design @ weights, log_precision)
+    if start is not None:
+        start_terms = errors.terms(design @ start, log_precision)
+        penalty = 0.5 * float(alpha @ start**2)
+        # weights of another design may be far worse than zero
+        if start_terms.log_likelihood - penalty > terms.log_likelihood:
+            weights = start
+            terms = start_terms
     curvature = None
     last = np.inf
     for _ in range(NEWTON_STEPS):

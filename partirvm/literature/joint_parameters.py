@@ -5,15 +5,14 @@ The vector θ holds, in this order,
 
     log α of the active columns    ≤ log ν
     log τ = −log σ²                ≤ log ν, only for regressions
-    widths of the kernel           log γ ≤ log ν ("rvm", eq. 3), or c_d of each feature (eq. 4)
+    widths of the kernel           log γ ("rvm", eq. 3), or c_d ≥ 0 of each feature (eq. 4)
     log β_d                        ≤ log ν, only for "pfcvm"
 
 Priors of α, σ² and γ are flat (§4.1–4.2). "pfcvm" has γ_d ~ 2 N(0, 1/β_d) for γ_d ≥ 0 (eq. 19),
 whose log density is added to the marginal likelihood; β_d is estimated, like α. A γ_d above 1/√ν =
 0.08 then costs log γ_d and a constant, because the best β_d is 1/γ_d².
 
-The coordinate of γ_d is c_d = log(1 + γ_d/s), 0 ≤ c_d ≤ log(1 + ν/s), with s a tenth of γ_d at the
-start. Irrelevant features reach γ_d = 0, which they could not by their logarithms. With γ_d itself
+The coordinate of γ_d is c_d = log(1 + γ_d/s), with s a tenth of γ_d at the start. Irrelevant features reach γ_d = 0, which they could not by their logarithms. With γ_d itself
 as coordinate, Boston needed thousands of quasi-Newton steps, and banana ended in a poor maximum.
 """
 
@@ -33,7 +32,11 @@ SYSTEMS = ("rvm", "krvm", "pfcvm")
 """A width for all features; one per feature; one per feature with a half-normal prior."""
 
 LOWEST = -20.0
-"""Lower bound of log α, log τ, log γ and log β_d: e⁻²⁰ is 0 for standardised data."""
+"""Lower bound of log α, log τ and log β_d, against overflow in line searches: e⁻²⁰ is 0 for
+standardised data."""
+
+HIGHEST = 50.0
+"""Largest coordinate of a width that has an effect: at e⁵⁰, kernels of distinct rows are 0."""
 
 LINEAR = 0.1
 """s, as a fraction of γ_d at the start: the coordinate of γ_d is linear below and logarithmic above
@@ -83,7 +86,7 @@ class JointMarginal:
         X: inputs, in the units of γ (N, d)
         errors: of the targets
         system: "rvm", "krvm" or "pfcvm"
-        bound: ν, upper bound of α, τ, γ and β_d
+        bound: ν, upper bound of α, τ and β_d
         start_gamma: γ, or every γ_d, of the first point
         start_log_alpha: log α of the first point, at most log ν
     """
@@ -126,6 +129,7 @@ class JointMarginal:
 
     def gamma(self, widths: Float) -> Float:
         """Return γ_d of each feature (d,)."""
+        widths = np.minimum(widths, HIGHEST)
         values = np.exp(widths) if self.shared else self.offset * np.expm1(widths)
         return np.broadcast_to(values, (self.X.shape[1],))
 
@@ -225,15 +229,18 @@ class JointMarginal:
         return np.asarray(at_bound & (point.columns > 0))
 
     def bounds(self, point: Hyperparameters) -> tuple[Float, Float]:
-        """Return lower and upper bounds of θ."""
+        """Return lower and upper bounds of θ; widths have no upper bound.
+
+        If all coordinates had two bounds, the first step of L-BFGS-B could reach the bounds,
+        instead of having length 1, and banana ended in a poor maximum.
+        """
         vector = self.vector(point)
         lower = np.full(len(vector), LOWEST)
         upper = np.full(len(vector), self.log_bound)
-        if not self.shared:
-            first = len(point.columns) + int(self.errors.noisy)
-            widths = slice(first, first + len(point.widths))
-            lower[widths] = 0.0
-            upper[widths] = np.log1p(self.bound / self.offset)
+        first = len(point.columns) + int(self.errors.noisy)
+        widths = slice(first, first + len(point.widths))
+        lower[widths] = -np.inf if self.shared else 0.0
+        upper[widths] = np.inf
         return lower, upper
 
     def maximise(self, start: Hyperparameters, weights: Float, max_iterations: int) -> "Maximum":

@@ -54,7 +54,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         Whether δ is compared with the weight in prior standard deviations 1/√ν, or with the weight
         itself. The latter ends with what is left of the first rows (``algorithm_1``).
     bound : float
-        ν, upper bound of α, σ⁻², γ and β_d, on the scale of the standardised data.
+        ν, upper bound of α, σ⁻² and β_d, on the scale of the standardised data.
     start_log_alpha : float
         log α at the start; at most log ν.
     start_gamma : float or None
@@ -318,7 +318,8 @@ class TMBClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> Float:
         """Return f (n,) at inputs X (n, d); the second class has P = 1/(1 + e⁻ᶠ)."""
-        return self.joint_.mean(self._points(X))
+        points = self._points(X)
+        return self.joint_.mean(points)
 
     def decision_interval(
         self, X: Any, level: float = 0.95, *, hyperparameters: bool = True
@@ -348,7 +349,8 @@ class TMBClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the likelier label (n,) of inputs X (n, d)."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        second = self.decision_function(X) > 0
+        return self.classes_[second.astype(int)]
 
 
 def scaling(values: Float, standardize: bool) -> tuple[Float, Float]:
