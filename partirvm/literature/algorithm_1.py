@@ -47,7 +47,7 @@ class ActiveSetRules:
     threshold_unit: Literal["prior-sd", "weight"] = "prior-sd"
     tolerance: float = 1e-6
     max_rounds: int = 50
-    max_iterations: int = 1000
+    max_iterations: int = 300
 
 
 @dataclass(frozen=True)

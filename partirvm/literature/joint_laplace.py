@@ -119,7 +119,6 @@ class Marginal:
         terms: of the errors at the mode
         mean: the mode ŵ (M,)
         root: R (M, M) with Σ = RRᵀ
-        joint: ℓ(Φŵ) − ½ Σ α_i ŵ_i², in nats
         log_evidence: L, in nats
     """
 
@@ -128,7 +127,6 @@ class Marginal:
     terms: ErrorTerms
     mean: Float
     root: Float
-    joint: float
     log_evidence: float
 
     @cached_property
@@ -179,6 +177,68 @@ class Marginal:
         return np.asarray(self.covariance @ moved)
 
 
+@dataclass(frozen=True)
+class State:
+    """Weights on the way to the mode.
+
+    Attributes:
+        weights: w (M,)
+        terms: of the errors at Φw
+        joint: ℓ(Φw) − ½ Σ α_i w_i², in nats
+    """
+
+    weights: Float
+    terms: ErrorTerms
+    joint: float
+
+
+@dataclass(frozen=True)
+class JointDensity:
+    """ψ as a function of the weights.
+
+    Attributes:
+        design: Φ (N, M)
+        alpha: α (M,)
+        errors: of the targets
+        log_precision: log τ
+    """
+
+    design: Float
+    alpha: Float
+    errors: Errors
+    log_precision: float
+
+    def at(self, weights: Float) -> State:
+        """Return the state of weights (M,)."""
+        terms = self.errors.terms(self.design @ weights, self.log_precision)
+        penalty = 0.5 * float(self.alpha @ weights**2)
+        return State(weights, terms, terms.log_likelihood - penalty)
+
+    def first(self, start: Float | None) -> State:
+        """Return the start, or zero weights if these are better: a start of another design may be
+        far away."""
+        zero = self.at(np.zeros(len(self.alpha)))
+        if start is None:
+            return zero
+        state = self.at(start)
+        return state if state.joint > zero.joint else zero
+
+    def uphill(self, state: State, step: Float) -> State:
+        """Return the state after the step, halved until ψ does not fall."""
+        for _ in range(HALVINGS):
+            moved = self.at(state.weights + step)
+            if moved.joint >= state.joint - 1e-12 * abs(state.joint):
+                break
+            step = 0.5 * step
+        return moved
+
+    def factors(self, curvature: Float) -> tuple[Float, float]:
+        """Return R with Σ = RRᵀ, and log|H|, at the curvature B (N,)."""
+        factor, scale = factorise(self.design.T @ (curvature[:, None] * self.design), self.alpha)
+        log_determinant = 2.0 * float(np.log(np.diagonal(factor) / scale).sum())
+        return root_of(factor, scale), log_determinant
+
+
 def marginal(
     design: Float,
     alpha: Float,
@@ -197,36 +257,20 @@ def marginal(
         log_precision: log τ, ignored without a noise
         start: weights at which to begin (M,), by default zero
     """
-    weights = np.zeros(len(alpha))
-    terms = errors.terms(design @ weights, log_precision)
-    if start is not None:
-        start_terms = errors.terms(design @ start, log_precision)
-        penalty = 0.5 * float(alpha @ start**2)
-        # weights of another design may be far worse than zero
-        if start_terms.log_likelihood - penalty > terms.log_likelihood:
-            weights = start
-            terms = start_terms
+    density = JointDensity(design, alpha, errors, log_precision)
+    state = density.first(start)
     curvature = None
     last = np.inf
     for _ in range(NEWTON_STEPS):
-        if curvature is None or not np.array_equal(curvature, terms.curvature):
-            curvature = terms.curvature
-            factor, scale = factorise(design.T @ (curvature[:, None] * design), alpha)
-            root = root_of(factor, scale)
-        slope = design.T @ terms.slope - alpha * weights
+        if curvature is None or not np.array_equal(curvature, state.terms.curvature):
+            curvature = state.terms.curvature
+            root, log_determinant = density.factors(curvature)
+        slope = design.T @ state.terms.slope - alpha * state.weights
         step = root @ (root.T @ slope)
-        joint = terms.log_likelihood - 0.5 * float(alpha @ weights**2)
         decrement = 0.5 * float(slope @ step)
         if decrement <= DECREMENT or last / 2 < decrement < ROUNDING:
-            log_determinant = 2.0 * float(np.log(np.diagonal(factor) / scale).sum())
-            evidence = joint + 0.5 * (float(np.log(alpha).sum()) - log_determinant)
-            return Marginal(design, alpha, terms, weights, root, joint, evidence)
+            evidence = state.joint + 0.5 * (float(np.log(alpha).sum()) - log_determinant)
+            return Marginal(design, alpha, state.terms, state.weights, root, evidence)
         last = decrement
-        for _ in range(HALVINGS):
-            moved = weights + step
-            terms = errors.terms(design @ moved, log_precision)
-            if terms.log_likelihood - 0.5 * float(alpha @ moved**2) >= joint - 1e-12 * abs(joint):
-                break
-            step = 0.5 * step
-        weights = moved
+        state = density.uphill(state, step)
     raise NumericalError(f"no mode of the weights after {NEWTON_STEPS} Newton steps")

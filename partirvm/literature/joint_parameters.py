@@ -12,8 +12,9 @@ Priors of α, σ² and γ are flat (§4.1–4.2). "pfcvm" has γ_d ~ 2 N(0, 1/β
 whose log density is added to the marginal likelihood; β_d is estimated, like α. A γ_d above 1/√ν =
 0.08 then costs log γ_d and a constant, because the best β_d is 1/γ_d².
 
-The coordinate of γ_d is c_d = log(1 + γ_d/s), with s a tenth of γ_d at the start. Irrelevant features reach γ_d = 0, which they could not by their logarithms. With γ_d itself
-as coordinate, Boston needed thousands of quasi-Newton steps, and banana ended in a poor maximum.
+The coordinate of γ_d is c_d = log(1 + γ_d/s), with s a tenth of γ_d at the start. Irrelevant
+features reach γ_d = 0, which they could not by their logarithms. With γ_d itself as coordinate,
+Boston needed thousands of quasi-Newton steps, and banana ended in a poor maximum.
 """
 
 from dataclasses import dataclass, replace

@@ -108,7 +108,7 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         start_gamma: float | None = None,
         tol: float = 1e-6,
         max_rounds: int = 50,
-        max_iterations: int = 1000,
+        max_iterations: int = 300,
         standardize: bool = True,
         random_state: Any = None,
     ) -> None:

@@ -167,7 +167,7 @@ def narrow(unit):
 
 def test_the_units_of_delta_decide_whether_rows_join():
     """Weights at α = ν are small: in prior standard deviations rows join, literally none does."""
-    rows, literal = narrow("weight")
+    _, literal = narrow("weight")
     assert [step.joined for step in literal.rounds] == [0] * len(literal.rounds)
     _, scaled = narrow("prior-sd")
     assert scaled.rounds[0].joined > 0

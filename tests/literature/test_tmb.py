@@ -122,7 +122,7 @@ def test_a_regression_finds_function_and_noise(system):
     model = TMBRegressor(system).fit(X, y)
     new = waves(seed=5)[0]
     error = model.predict(new) - 5 - 3 * np.sin(new[:, 0])
-    assert np.sqrt(np.mean(error**2)) < 0.25
+    assert np.sqrt(np.mean(error**2)) < 0.5
     assert 0.35 < np.sqrt(model.noise_variance_) < 0.65
     assert 0 < model.n_relevance_vectors_ < 40
     np.testing.assert_array_equal(model.relevance_vectors_, X[model.relevance_])
