@@ -18,34 +18,32 @@ rows suffice. This is ``threshold_unit="prior-sd"``, the default; "weight" is th
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from partirvm.literature.joint_laplace import Marginal
-from partirvm.literature.joint_parameters import Hyperparameters, JointMarginal, Maximum
-from partirvm.types import Bool, Float, Int
+from partirvm.literature.joint_parameters import Hyperparameters, JointMarginal
+from partirvm.types import Float, Int
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class ActiveSetRules:
     """Parameters of the algorithm, with the values of §5 as defaults.
 
     Attributes:
         batch: B, number of rows of the first active set
-        first: "largest" weights or "random" rows
+        active: "largest" weights or "random" rows
         threshold: δ
         threshold_unit: "prior-sd" or "weight"
-        tolerance: change of L, in nats, that ends the rounds
+        tol: change of L, in nats, that ends the rounds
         max_rounds: maximum number of rounds
         max_iterations: maximum number of quasi-Newton steps of one round
     """
 
     batch: int = 20
-    first: Literal["largest", "random"] = "largest"
+    active: str = "largest"
     threshold: float = 0.5
-    threshold_unit: Literal["prior-sd", "weight"] = "prior-sd"
-    tolerance: float = 1e-6
+    threshold_unit: str = "prior-sd"
+    tol: float = 1e-6
     max_rounds: int = 50
     max_iterations: int = 300
 
@@ -77,103 +75,77 @@ class JointFit:
 
     Attributes:
         point: θ
-        approximation: Laplace's approximation there
         value: L and the log prior of the last step 5, in nats
         rounds: in order
         converged: whether L changed by less than the tolerance in the last round
     """
 
     point: Hyperparameters
-    approximation: Marginal
     value: float
     rounds: tuple[Round, ...]
     converged: bool
 
 
-def fit_all(likelihood: JointMarginal, max_iterations: int) -> JointFit:
+def fit_all(likelihood: JointMarginal, rules: ActiveSetRules) -> JointFit:
     """Maximise over the α of all columns at once, the starred versions of §5; none is deleted."""
-    start = likelihood.start
-    maximum = likelihood.maximise(start, np.zeros(len(start.columns)), max_iterations)
+    maximum = likelihood.maximise(likelihood.start, rules.max_iterations)
     pruned = int(likelihood.pruned(maximum.point).sum())
-    only = Round(len(start.columns) - 1, pruned, 0, maximum.value, 0.0, maximum.iterations)
-    converged = maximum.iterations < max_iterations
-    return JointFit(maximum.point, maximum.approximation, maximum.value, (only,), converged)
+    only = Round(len(likelihood.X), pruned, 0, maximum.value, 0.0, maximum.iterations)
+    converged = maximum.iterations < rules.max_iterations
+    return JointFit(maximum.point, maximum.value, (only,), converged)
 
 
 def fit_active_set(
     likelihood: JointMarginal, rules: ActiveSetRules, rng: np.random.Generator
 ) -> JointFit:
     """Run algorithm 1."""
-    weights = likelihood.at(likelihood.start).mean
-    active = first_active(weights, rules, rng)
+    active = first_active(likelihood.at(likelihood.start).weights, rules, rng)
     point = likelihood.start.with_columns(active, likelihood.start_log_alpha)
     rounds = list[Round]()
     converged = False
     while len(rounds) < rules.max_rounds and not converged:
-        maximum = likelihood.maximise(point, weights[active], rules.max_iterations)
-        kept = ~likelihood.pruned(maximum.point)
-        point = maximum.point.with_columns(maximum.point.columns[kept], likelihood.log_bound)
-        weights = full_mode(likelihood, point, maximum, kept)
-        sizes = outside_sizes(likelihood, point, weights, rules)
+        maximum = likelihood.maximise(point, rules.max_iterations)
+        pruned = likelihood.pruned(maximum.point)
+        model = maximum.point.with_columns(maximum.point.columns[~pruned], likelihood.log_bound)
+        sizes = outside_sizes(likelihood, model, rules)
         joined = np.flatnonzero(sizes > rules.threshold)
         if rounds:
-            converged = abs(maximum.value - rounds[-1].value) < rules.tolerance
+            converged = abs(maximum.value - rounds[-1].value) < rules.tol
         rounds.append(
             Round(
-                active=len(active) - 1,
-                pruned=int((~kept).sum()),
+                active=len(pruned) - 1,
+                pruned=int(pruned.sum()),
                 joined=len(joined),
                 value=maximum.value,
                 largest=float(sizes.max()),
                 iterations=maximum.iterations,
             )
         )
-        model = point
-        active = np.union1d(point.columns, joined)
-        point = point.with_columns(active, likelihood.log_bound)
-    mean = maximum.approximation.mean[kept]
-    return JointFit(model, likelihood.at(model, mean), maximum.value, tuple(rounds), converged)
+        point = model.with_columns(np.union1d(model.columns, joined), likelihood.log_bound)
+    return JointFit(model, maximum.value, tuple(rounds), converged)
 
 
 def first_active(weights: Float, rules: ActiveSetRules, rng: np.random.Generator) -> Int:
     """Return the columns of the first active set: the intercept and ``batch`` rows."""
-    count = len(weights) - 1
-    if rules.first == "random":
-        rows = rng.permutation(count)[: rules.batch]
-    else:
-        rows = np.argsort(-np.abs(weights[1:]), kind="stable")[: rules.batch]
+    sizes = np.abs(weights[1:])
+    if rules.active == "random":
+        sizes = rng.random(len(sizes))
+    rows = np.argsort(-sizes, kind="stable")[: rules.batch]
     return np.concatenate([[0], 1 + np.sort(rows)])
 
 
-def full_mode(
-    likelihood: JointMarginal, point: Hyperparameters, maximum: Maximum, kept: Bool
-) -> Float:
-    """Return the mode of all weights (N + 1,), with α = ν outside the active set.
-
-    Args:
-        likelihood: of the rows
-        point: θ with the columns that were not pruned
-        maximum: of step 5
-        kept: which of its columns were not pruned
-    """
-    start = np.zeros(len(likelihood.X) + 1)
-    start[point.columns] = maximum.approximation.mean[kept]
-    everything = point.with_columns(np.arange(len(start)), likelihood.log_bound)
-    return likelihood.at(everything, start).mean
-
-
 def outside_sizes(
-    likelihood: JointMarginal, point: Hyperparameters, weights: Float, rules: ActiveSetRules
+    likelihood: JointMarginal, model: Hyperparameters, rules: ActiveSetRules
 ) -> Float:
-    """Return the sizes of the weights (N + 1,) in the units of δ, with 0 for active columns.
+    """Return the sizes of the weights (N + 1,) at the mode of all weights, in the units of δ, with
+    α = ν outside the active set, whose own sizes are 0.
 
     Args:
         likelihood: of the rows
-        point: θ, with the active columns
-        weights: of all columns (N + 1,)
+        model: θ, with the active columns
         rules: with the units of δ
     """
-    unit = 1.0 / np.sqrt(likelihood.bound) if rules.threshold_unit == "prior-sd" else 1.0
-    sizes = np.abs(weights) / unit
-    sizes[point.columns] = 0.0
-    return sizes
+    everything = model.with_columns(likelihood.start.columns, likelihood.log_bound)
+    sizes = np.abs(likelihood.at(everything).weights)
+    sizes[model.columns] = 0.0
+    return sizes * np.sqrt(likelihood.bound) if rules.threshold_unit == "prior-sd" else sizes

@@ -8,15 +8,15 @@ only: its α exceeds a threshold.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
+from partirvm.core.priors import FLAT, Prior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, noise_precision
 from partirvm.kernels import Gaussian, Kernel
+from partirvm.literature.base import Estimator, Regressor, quadratic
 from partirvm.types import BIAS, Float, Int
 
 UNDETERMINED = 1e-13
@@ -47,32 +47,48 @@ def started(
     """
     squares = float(statistics.sum_squares[0]) or 1.0
     variance = squares / statistics.n
-    if noise is None:
-        noise = FIRST_NOISE * variance
-    if alpha is None:
-        alpha = float(np.trace(statistics.gram)) / squares
-    precisions = np.full(len(statistics.labels), alpha)
-    return HyperState(statistics, precisions, 1.0 / noise, variance)
+    precisions = np.full(len(statistics.labels), alpha or np.trace(statistics.gram) / squares)
+    return HyperState(statistics, precisions, 1.0 / (noise or FIRST_NOISE * variance), variance)
 
 
-Step = Callable[[HyperState], tuple[Float, float]]
+Step = Callable[[Any], tuple[Float, float]]
 """Returns the next α (M,), infinite for deleted columns, and β of a state."""
 
-Criterion = Callable[[HyperState, Float, float], bool]
+Criterion = Callable[[Any, Float, float], bool]
 """True if a fit ends with its next α (M,) and β."""
 
-Ending = tuple[HyperState, bool]
-"""The last state, and True if the fit converged."""
+
+class Ending(NamedTuple):
+    """How a fit ended.
+
+    Attributes:
+        state: the last state
+        converged: True if the criterion ended the fit
+        iterations: number of updates
+    """
+
+    state: Any
+    converged: bool
+    iterations: int
+
+
+def taken(state: HyperState, columns: Int, alpha: Float, beta: float) -> HyperState:
+    """Return the state of some columns, with new α and β."""
+    moved = state.restarted(
+        state.statistics.take(columns), alpha, beta, iteration=state.iteration + 1
+    )
+    return replace(moved, found=moved.posterior)
 
 
 def maximise(
-    state: HyperState,
+    state: Any,
     step: Step,
     ended: Criterion,
     *,
     alpha_max: float,
     max_iter: int,
     fewest: float = 0.0,
+    taken: Callable[[Any, Int, Float, float], Any] = taken,
 ) -> Ending:
     """Repeat updates; the column with the smallest α always stays.
 
@@ -83,19 +99,26 @@ def maximise(
         alpha_max: a column whose α exceeds this is deleted
         max_iter: maximum number of updates
         fewest: the fit ends, too, with fewer columns
+        taken: returns the next state from columns, α and β
     """
+    iterations = 0
     converged = False
-    while state.iteration < max_iter and not converged and len(state.alpha) >= fewest:
+    while iterations < max_iter and not converged and len(state.alpha) >= fewest:
         alpha, beta = step(state)
         relevant = alpha <= alpha_max
         relevant[alpha.argmin()] = True
         converged = bool(relevant.all()) and ended(state, alpha, beta)
         columns = np.flatnonzero(relevant)
-        statistics = state.statistics.take(columns)
-        alpha = np.minimum(alpha[columns], alpha_max)
-        state = state.restarted(statistics, alpha, beta, iteration=state.iteration + 1)
-        state = replace(state, found=state.posterior)
-    return state, converged
+        state = taken(state, columns, np.minimum(alpha[columns], alpha_max), beta)
+        iterations += 1
+    return Ending(state, converged, iterations)
+
+
+def mackay_alpha(determinedness: Float, square: Float, prior: Prior = FLAT) -> Float:
+    """Return the next α, γ/μ² with a flat prior (Tipping 2001, eq. 16)."""
+    alpha = prior.alpha_update(determinedness, square)
+    alpha[determinedness + prior.alpha.shape <= UNDETERMINED] = np.inf
+    return alpha
 
 
 def update(state: HyperState, em: bool = False) -> tuple[Float, float]:
@@ -106,28 +129,21 @@ def update(state: HyperState, em: bool = False) -> tuple[Float, float]:
     lower the marginal likelihood.
     """
     fit = state.posterior
-    determinedness = fit.determinedness
-    total = float(determinedness.sum())
     square = fit.mean**2
     if em:
-        one = np.ones(len(square))
-        alpha = state.prior.alpha_update(one, square + fit.variance)
-        noise = 0.0, fit.residual + total / float(state.beta)
+        alpha = state.prior.alpha_update(np.ones(len(square)), square + fit.variance)
+        noise = 0.0, fit.residual + fit.determinedness.sum() / state.beta
     else:
-        alpha = state.prior.alpha_update(determinedness, square)
-        undetermined = determinedness + state.prior.alpha.shape <= UNDETERMINED
-        alpha[undetermined] = np.inf
-        noise = total, fit.residual
-    if state.fixed_noise:
-        return alpha, float(state.beta)
-    beta, _ = noise_precision(state, noise)
+        alpha = mackay_alpha(fit.determinedness, square, state.prior)
+        noise = fit.determinedness.sum(), fit.residual
+    beta = state.beta if state.fixed_noise else noise_precision(state, noise)[0]
     return alpha, float(beta)
 
 
 def log_settled(tol: float) -> Criterion:
     """Return the criterion that neither log β nor any log α changes by more than ``tol``."""
 
-    def ended(state: HyperState, alpha: Float, beta: float) -> bool:
+    def ended(state: Any, alpha: Float, beta: float) -> bool:
         ratios = np.append(alpha / state.alpha, beta / state.beta)
         return bool(np.abs(np.log(ratios)).max() <= tol)
 
@@ -135,7 +151,7 @@ def log_settled(tol: float) -> Criterion:
 
 
 @dataclass(repr=False, eq=False)
-class DenseModel(BaseEstimator):  # type: ignore[misc]
+class DenseModel(Estimator):
     """Base class of estimators with a column per candidate and a bias."""
 
     kernel: Kernel | None = None
@@ -160,6 +176,14 @@ class DenseModel(BaseEstimator):  # type: ignore[misc]
         """Return the labels of the bias and of all rows."""
         return np.arange(BIAS if self.fit_intercept else 0, rows)
 
+    def _ended(self, ending: Ending) -> Any:
+        """Store how a fit ended, and return its last state."""
+        self.converged_ = ending.converged
+        self.n_iter_ = ending.iterations
+        self.alpha_ = ending.state.alpha
+        self.log_evidence_ = ending.state.log_evidence
+        return ending.state
+
     def _keep(self, centres: Float, labels: Int) -> None:
         """Store the columns of the model, in order of their labels."""
         self.labels_ = labels
@@ -169,12 +193,10 @@ class DenseModel(BaseEstimator):  # type: ignore[misc]
 
     def _new_design(self, X: Any) -> Float:
         """Check new rows, and return the columns of the model at them."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._design(X, self.relevance_vectors_, self.labels_)
+        return self._design(self._rows(X), self.relevance_vectors_, self.labels_)
 
 
-class DenseRegressor(RegressorMixin, DenseModel):  # type: ignore[misc]
+class DenseRegressor(Regressor, DenseModel):
     """Base class of regressors, which define ``_solve``.
 
     Attributes
@@ -196,6 +218,10 @@ class DenseRegressor(RegressorMixin, DenseModel):  # type: ignore[misc]
         """Fit the model to the statistics of all candidates."""
         raise NotImplementedError
 
+    def _centres(self, X: Float) -> Float:
+        """Return the candidates (m, d) of training rows."""
+        return X
+
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 
@@ -204,26 +230,19 @@ class DenseRegressor(RegressorMixin, DenseModel):  # type: ignore[misc]
         X : array-like (n, d)
         y : array-like (n,)
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        centres = X
-        if getattr(self, "centres", None) is not None:
-            centres = np.asarray(self.centres, dtype=np.float64)
+        X, y = self._training(X, y)
+        centres = self._centres(X)
         labels = self._labels(len(centres))
-        design = self._design(X, centres, labels)
-        statistics = statistics_of(labels, design, y)
+        statistics = statistics_of(labels, self._design(X, centres, labels), y)
         return self._store(self._solve(statistics), centres)
 
     def _store(self, ending: Ending, centres: Float) -> Self:
         """Set the fitted attributes."""
-        state, self.converged_ = ending
+        state = self._ended(ending)
         self._keep(centres, state.labels)
         self.weights_ = state.posterior.mean
         self.covariance_ = state.posterior.covariances[0]
-        self.alpha_ = state.alpha
         self.noise_variance_ = 1.0 / float(state.beta)
-        self.log_evidence_ = state.log_evidence
-        self.n_iter_ = state.iteration
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -238,5 +257,5 @@ class DenseRegressor(RegressorMixin, DenseModel):  # type: ignore[misc]
         mean = design @ self.weights_
         if not return_std:
             return mean
-        spread = np.sum(design @ self.covariance_ * design, axis=1)
+        spread = quadratic(design, self.covariance_)
         return mean, np.sqrt(self.noise_variance_ + spread)

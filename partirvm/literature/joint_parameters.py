@@ -56,27 +56,59 @@ copies of one row stay just below their bound, with weights of nearly 0."""
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """A point θ, whose α belong to ``columns`` of the design: 0 the intercept, n + 1 row n.
+    """A point θ, whose α belong to ``columns`` of the design: 0 the intercept, which comes first,
+    and n + 1 row n.
 
     Attributes:
         columns: numbers of the active columns, increasing (M,)
-        log_alpha: log α of these columns (M,)
-        log_precision: log τ; 0 and fixed for classes
-        widths: log γ (1,), or c_d (d,)
-        log_beta: log β_d (d,), or (0,)
+        vector: θ (K,)
+        n_noises: 1, or 0 for classes
+        n_widths: number of widths
     """
 
     columns: Int
-    log_alpha: Float
-    log_precision: float
-    widths: Float
-    log_beta: Float
+    vector: Float
+    n_noises: int
+    n_widths: int
+
+    @property
+    def sections(self) -> list[Float]:
+        """log α (M,), log τ (1,) or (0,), log γ (1,) or c_d (d,), and log β_d (d,) or (0,)."""
+        sizes = [len(self.columns), self.n_noises, self.n_widths]
+        return np.split(self.vector, np.cumsum(sizes))
+
+    @property
+    def log_alpha(self) -> Float:
+        return self.sections[0]
+
+    @property
+    def log_precision(self) -> float:
+        """log τ; 0 for classes."""
+        return float(self.sections[1].sum())
+
+    @property
+    def widths(self) -> Float:
+        return self.sections[2]
+
+    @property
+    def log_beta(self) -> Float:
+        return self.sections[3]
+
+    @property
+    def rows(self) -> Int:
+        """Numbers of the rows of the active columns (M − 1,)."""
+        return self.columns[1:] - 1
+
+    def moved(self, vector: Float) -> Self:
+        """Return the point of a vector with the same columns."""
+        return replace(self, vector=vector)
 
     def with_columns(self, columns: Int, log_alpha: float) -> Self:
         """Return the point with other active columns; new ones get ``log_alpha``."""
-        alphas = dict(zip(self.columns.tolist(), self.log_alpha.tolist(), strict=True))
-        values = [alphas.get(column, log_alpha) for column in columns.tolist()]
-        return replace(self, columns=columns, log_alpha=np.array(values))
+        alphas = dict(zip(self.columns, self.log_alpha, strict=True))
+        values = [alphas.get(column, log_alpha) for column in columns]
+        vector = np.concatenate([values, *self.sections[1:]])
+        return replace(self, columns=columns, vector=vector)
 
 
 @dataclass(frozen=True)
@@ -113,15 +145,14 @@ class JointMarginal:
     def start(self) -> Hyperparameters:
         """The first point: all columns, σ² = β_d = 1."""
         n, d = self.X.shape
-        single = np.array([np.log(self.start_gamma)])
-        per_feature = np.full(d, np.log1p(1.0 / LINEAR))
-        return Hyperparameters(
-            columns=np.arange(n + 1),
-            log_alpha=np.full(n + 1, self.start_log_alpha),
-            log_precision=0.0,
-            widths=single if self.shared else per_feature,
-            log_beta=np.zeros(d if self.system == "pfcvm" else 0),
-        )
+        widths = np.full(d, np.log1p(1.0 / LINEAR))
+        if self.shared:
+            widths = np.array([np.log(self.start_gamma)])
+        noise = np.zeros(int(self.errors.noisy))
+        beta = np.zeros(d if self.system == "pfcvm" else 0)
+        alpha = np.full(n + 1, self.start_log_alpha)
+        vector = np.concatenate([alpha, noise, widths, beta])
+        return Hyperparameters(np.arange(n + 1), vector, len(noise), len(widths))
 
     @property
     def offset(self) -> float:
@@ -129,50 +160,23 @@ class JointMarginal:
         return 0.0 if self.shared else LINEAR * self.start_gamma
 
     def gamma(self, widths: Float) -> Float:
-        """Return γ_d of each feature (d,)."""
+        """Return γ (1,), or γ_d of each feature (d,)."""
         widths = np.minimum(widths, HIGHEST)
-        values = np.exp(widths) if self.shared else self.offset * np.expm1(widths)
-        return np.broadcast_to(values, (self.X.shape[1],))
+        return np.exp(widths) if self.shared else self.offset * np.expm1(widths)
 
-    def width_slopes(self, points: Float, columns: Int, widths: Float) -> list[Float]:
-        """Return the derivative of the columns (n, M) by each coordinate of the widths.
+    def kernel(self, point: Hyperparameters) -> Gaussian:
+        """Return the kernel at θ, with γ that are not exactly 0: a kernel must not have only
+        zeros."""
+        return Gaussian(tuple(np.maximum(self.gamma(point.widths), NEGLIGIBLE).tolist()))
 
-        Args:
-            points: inputs, in the units of γ (n, d)
-            columns: numbers of the columns (M,)
-            widths: log γ, or c_d
-        """
-        design = self.design(points, columns, widths)
-        centres = np.zeros((len(columns), self.X.shape[1]))
-        centres[columns > 0] = self.X[columns[columns > 0] - 1]
-        design[:, columns == 0] = 0.0
-        by_gamma = [
-            -((x[:, None] - z) ** 2) * design for x, z in zip(points.T, centres.T, strict=True)
-        ]
-        if self.shared:
-            by_gamma = [np.sum(by_gamma, axis=0)]
-        rates = self.gamma(widths) + self.offset
-        return [rate * change for rate, change in zip(rates, by_gamma, strict=False)]
-
-    def design(self, points: Float, columns: Int, widths: Float) -> Float:
-        """Return the columns (n, M) at points (n, d).
-
-        Args:
-            points: inputs, in the units of γ (n, d)
-            columns: numbers of the columns (M,)
-            widths: log γ, or c_d
-        """
-        # a kernel must not have only zeros
-        kernel = Gaussian(tuple(np.maximum(self.gamma(widths), NEGLIGIBLE).tolist()))
-        design = np.ones((len(points), len(columns)))
-        rows = columns[columns > 0] - 1
-        if len(rows):
-            design[:, len(columns) - len(rows) :] = kernel.values(points, self.X[rows])
-        return design
+    def design(self, points: Float, point: Hyperparameters) -> Float:
+        """Return the columns (n, M) of θ at points (n, d), in the units of γ."""
+        kernels = self.kernel(point).values(points, self.X[point.rows])
+        return np.column_stack([np.ones(len(points)), kernels])
 
     def at(self, point: Hyperparameters, weights: Float | None = None) -> Marginal:
         """Return Laplace's approximation at θ, whose mode is sought from ``weights`` (M,)."""
-        design = self.design(self.X, point.columns, point.widths)
+        design = self.design(self.X, point)
         alpha = np.exp(point.log_alpha)
         return marginal(design, alpha, self.errors, point.log_precision, weights)
 
@@ -181,48 +185,24 @@ class JointMarginal:
         if not len(point.log_beta):
             return 0.0
         squares = np.exp(point.log_beta) * self.gamma(point.widths) ** 2
-        constant = len(squares) * np.log(2.0 / np.pi)
-        return float(0.5 * (point.log_beta.sum() - squares.sum() + constant))
-
-    def by_gamma(self, point: Hyperparameters, approximation: Marginal) -> Float:
-        """Return ∂L/∂γ_d (d,), by the chain rule over the kernel's values."""
-        kernels = approximation.design[:, point.columns > 0]
-        weighted = approximation.by_design()[:, point.columns > 0] * kernels
-        Z = self.X[point.columns[point.columns > 0] - 1]
-        return -weighted_squares(self.X, Z, weighted)
+        return 0.5 * float(np.sum(point.log_beta - squares + np.log(2.0 / np.pi)))
 
     def slopes(self, point: Hyperparameters, approximation: Marginal) -> Float:
         """Return the slopes of L and of the log prior in θ, as one vector."""
         gamma = self.gamma(point.widths)
-        by_gamma = self.by_gamma(point, approximation)
+        kernels = approximation.design[:, 1:]
+        by_kernels = approximation.by_design()[:, 1:]
+        prepared = self.kernel(point).prepare(self.X[point.rows])
+        by_log_gamma = prepared.gradient(self.X, kernels, by_kernels)
+        by_gamma = by_log_gamma / np.maximum(gamma, NEGLIGIBLE)
         by_log_beta = np.zeros(0)
         if len(point.log_beta):
             beta = np.exp(point.log_beta)
             by_gamma = by_gamma - beta * gamma
             by_log_beta = 0.5 * (1.0 - beta * gamma**2)
+        noise = [approximation.by_log_precision()] * point.n_noises
         by_widths = by_gamma * (gamma + self.offset)
-        if self.shared:
-            by_widths = by_widths.sum(keepdims=True)
-        noise = [approximation.by_log_precision()] if self.errors.noisy else []
         return np.concatenate([approximation.by_log_alpha(), noise, by_widths, by_log_beta])
-
-    def vector(self, point: Hyperparameters) -> Float:
-        """Return θ as one vector."""
-        noise = [point.log_precision] if self.errors.noisy else []
-        return np.concatenate([point.log_alpha, noise, point.widths, point.log_beta])
-
-    def point(self, vector: Float, like: Hyperparameters) -> Hyperparameters:
-        """Return the point of a vector with the columns of ``like``."""
-        M = len(like.columns)
-        noisy = int(self.errors.noisy)
-        alpha, noise, widths, beta = np.split(vector, [M, M + noisy, M + noisy + len(like.widths)])
-        return Hyperparameters(
-            columns=like.columns,
-            log_alpha=alpha,
-            log_precision=float(noise[0]) if noisy else 0.0,
-            widths=widths,
-            log_beta=beta,
-        )
 
     def pruned(self, point: Hyperparameters) -> Bool:
         """Return which active columns (M,) have α at the bound ν; never the intercept."""
@@ -235,40 +215,37 @@ class JointMarginal:
         If all coordinates had two bounds, the first step of L-BFGS-B could reach the bounds,
         instead of having length 1, and banana ended in a poor maximum.
         """
-        vector = self.vector(point)
-        lower = np.full(len(vector), LOWEST)
-        upper = np.full(len(vector), self.log_bound)
-        first = len(point.columns) + int(self.errors.noisy)
-        widths = slice(first, first + len(point.widths))
+        first = len(point.columns) + point.n_noises
+        widths = slice(first, first + point.n_widths)
+        lower = np.full(len(point.vector), LOWEST)
+        upper = np.full(len(point.vector), self.log_bound)
         lower[widths] = -np.inf if self.shared else 0.0
         upper[widths] = np.inf
         return lower, upper
 
-    def maximise(self, start: Hyperparameters, weights: Float, max_iterations: int) -> "Maximum":
+    def maximise(self, start: Hyperparameters, max_iterations: int) -> "Maximum":
         """Maximise L and the log prior jointly in θ by L-BFGS-B within the bounds.
 
         Args:
             start: first point
-            weights: of its active columns, from which the first mode is sought (M,)
             max_iterations: maximum number of quasi-Newton steps
         """
-        latest = weights
+        weights = None
 
         def negative(vector: Float) -> tuple[float, Float]:
-            nonlocal latest
-            point = self.point(vector, start)
-            approximation = self.at(point, latest)
-            latest = approximation.mean
+            nonlocal weights
+            point = start.moved(vector)
+            approximation = self.at(point, weights)
+            weights = approximation.weights
             value = approximation.log_evidence + self.log_prior(point)
             return -value, -self.slopes(point, approximation)
 
-        lower, upper = self.bounds(start)
         result = minimize(
             negative,
-            self.vector(start),
+            start.vector,
             jac=True,
             method="L-BFGS-B",
-            bounds=np.column_stack([lower, upper]),
+            bounds=np.column_stack(self.bounds(start)),
             options={
                 "maxiter": max_iterations,
                 "maxfun": 4 * max_iterations,
@@ -277,8 +254,7 @@ class JointMarginal:
                 "gtol": 1e-6,
             },
         )
-        point = self.point(result.x, start)
-        return Maximum(point, self.at(point, latest), -float(result.fun), int(result.nit))
+        return Maximum(start.moved(result.x), -float(result.fun), int(result.nit))
 
 
 @dataclass(frozen=True)
@@ -287,25 +263,10 @@ class Maximum:
 
     Attributes:
         point: θ
-        approximation: Laplace's approximation there
         value: L and the log prior, in nats
         iterations: number of quasi-Newton steps
     """
 
     point: Hyperparameters
-    approximation: Marginal
     value: float
     iterations: int
-
-
-def weighted_squares(X: Float, Z: Float, weights: Float) -> Float:
-    """Return Σ_nm weights[n, m] (x_nd − z_md)² of each feature (d,).
-
-    Args:
-        X: points (n, d)
-        Z: centres (m, d)
-        weights: (n, m)
-    """
-    of_points = weights.sum(axis=1) @ X**2
-    of_centres = weights.sum(axis=0) @ Z**2
-    return np.asarray(of_points + of_centres - 2.0 * np.sum((weights.T @ X) * Z, axis=0))

@@ -5,8 +5,8 @@ With the hyperparameters θ near-normal about their maximum, with covariance C =
     Var f(x) = φᵀΣφ + gᵀCg,        g = ∂(φ(x; θ)ᵀŵ(θ))/∂θ.
 
 The first term alone has the weights uncertain (Figure 2, right), both have the hyperparameters
-uncertain, too (left). C comes from central differences of the exact slopes. Coordinates at a bound
-are known. A direction of θ in which L is flatter than a normal density of standard deviation
+uncertain, too (left). C comes from central differences of the exact slopes, and g from those of the
+mode and the design. Coordinates at a bound are known. A direction of θ in which L is flatter than a normal density of standard deviation
 ``REACH`` gets that density, because g is no approximation for larger changes.
 """
 
@@ -16,12 +16,28 @@ from functools import cached_property
 import numpy as np
 
 from partirvm.core.predictive import REACH
+from partirvm.literature.base import quadratic
 from partirvm.literature.joint_laplace import Marginal
 from partirvm.literature.joint_parameters import AT_BOUND, Hyperparameters, JointMarginal
-from partirvm.types import Bool, Float
+from partirvm.types import Float, Int
 
 STEP = 1e-4
-"""Step of differences of slopes, whose relative error is about its square."""
+"""Step of differences, whose relative error is about its square."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A point near the maximum.
+
+    Attributes:
+        point: θ
+        weights: the mode there (M,)
+        slopes: of L and the log prior (K,)
+    """
+
+    point: Hyperparameters
+    weights: Float
+    slopes: Float
 
 
 @dataclass(frozen=True)
@@ -31,83 +47,69 @@ class DeltaMethod:
     Attributes:
         likelihood: of the rows
         point: the maximum θ
-        approximation: Laplace's approximation there
     """
 
     likelihood: JointMarginal
     point: Hyperparameters
-    approximation: Marginal
 
     @cached_property
-    def vector(self) -> Float:
-        """θ (K,)."""
-        return self.likelihood.vector(self.point)
+    def approximation(self) -> Marginal:
+        """Laplace's approximation at the maximum."""
+        return self.likelihood.at(self.point)
 
     @cached_property
-    def free(self) -> Bool:
-        """Coordinates of θ (K,) that are not at a bound."""
+    def free(self) -> Int:
+        """The F coordinates of θ that are not at a bound."""
         lower, upper = self.likelihood.bounds(self.point)
-        inside = (self.vector > lower + AT_BOUND) & (self.vector < upper - AT_BOUND)
-        return np.asarray(inside)
+        margins = np.minimum(self.point.vector - lower, upper - self.point.vector)
+        return np.flatnonzero(margins > AT_BOUND)
+
+    def neighbour(self, place: int, step: float) -> Neighbour:
+        """Return the point after a step of one coordinate."""
+        vector = self.point.vector.copy()
+        vector[place] += step
+        point = self.point.moved(vector)
+        approximation = self.likelihood.at(point, self.approximation.weights)
+        slopes = self.likelihood.slopes(point, approximation)
+        return Neighbour(point, approximation.weights, slopes)
+
+    @cached_property
+    def neighbours(self) -> list[tuple[Neighbour, Neighbour]]:
+        """The points below and above the maximum, of each free coordinate."""
+        return [(self.neighbour(i, -STEP), self.neighbour(i, STEP)) for i in self.free]
 
     @cached_property
     def information(self) -> Float:
         """−∂²L/∂θ∂θᵀ of the free coordinates (F, F)."""
-        places = np.flatnonzero(self.free)
-        rows = np.empty((len(places), len(places)))
-        for row, place in enumerate(places):
-            step = np.zeros(len(self.vector))
-            step[place] = STEP
-            change = self.slopes(self.vector - step) - self.slopes(self.vector + step)
-            rows[row] = change[places] / (2 * STEP)
+        changes = [below.slopes - above.slopes for below, above in self.neighbours]
+        rows = np.reshape(changes, (len(self.free), -1))[:, self.free] / (2 * STEP)
         return 0.5 * (rows + rows.T)
 
     @cached_property
     def covariance(self) -> Float:
-        """C (K, K), with 0 for coordinates at a bound."""
+        """C of the free coordinates (F, F)."""
         values, vectors = np.linalg.eigh(self.information)
-        inner = (vectors / np.maximum(values, 1.0 / REACH**2)) @ vectors.T
-        covariance = np.zeros((len(self.vector), len(self.vector)))
-        covariance[np.ix_(self.free, self.free)] = inner
-        return covariance
-
-    def slopes(self, vector: Float) -> Float:
-        """Return the slopes of L and the log prior at a vector θ (K,)."""
-        point = self.likelihood.point(vector, self.point)
-        approximation = self.likelihood.at(point, self.approximation.mean)
-        return self.likelihood.slopes(point, approximation)
-
-    def design(self, points: Float) -> Float:
-        """Return the model's columns at points (n, d)."""
-        return self.likelihood.design(points, self.point.columns, self.point.widths)
+        return np.asarray((vectors / np.maximum(values, 1.0 / REACH**2)) @ vectors.T)
 
     def predictor_slopes(self, points: Float) -> Float:
-        """Return g at points (n, d), shape (n, K)."""
-        at = self.approximation
-        design = self.design(points)
-        modes = list(at.mode_by_log_alpha().T)
-        if self.likelihood.errors.noisy:
-            modes.append(at.mode_by_log_precision())
-        slopes = [design @ mode for mode in modes]
-        columns = self.point.columns
-        widths = self.point.widths
-        at_rows = self.likelihood.width_slopes(self.likelihood.X, columns, widths)
-        at_points = self.likelihood.width_slopes(points, columns, widths)
-        for row_change, point_change in zip(at_rows, at_points, strict=True):
-            moved = design @ at.mode_by_design(row_change)
-            slopes.append(moved + point_change @ at.mean)
-        slopes += [np.zeros(len(points))] * len(self.point.log_beta)
-        return np.column_stack(slopes)
+        """Return g of the free coordinates at points (n, d), shape (n, F)."""
+        slopes = np.empty((len(points), len(self.free)))
+        for column, (below, above) in enumerate(self.neighbours):
+            low = self.likelihood.design(points, below.point) @ below.weights
+            high = self.likelihood.design(points, above.point) @ above.weights
+            slopes[:, column] = (high - low) / (2 * STEP)
+        return slopes
 
     def mean(self, points: Float) -> Float:
         """Return f at points (n, d)."""
-        return np.asarray(self.design(points) @ self.approximation.mean)
+        design = self.likelihood.design(points, self.point)
+        return np.asarray(design @ self.approximation.weights)
 
     def variance(self, points: Float, *, hyperparameters: bool = True) -> Float:
         """Return the variance of f at points (n, d), with uncertain hyperparameters or weights
         alone."""
-        spread = np.sum((self.design(points) @ self.approximation.root) ** 2, axis=1)
+        design = self.likelihood.design(points, self.point)
+        spread = quadratic(design, self.approximation.covariance)
         if hyperparameters:
-            slopes = self.predictor_slopes(points)
-            spread = spread + np.einsum("nk,kl,nl->n", slopes, self.covariance, slopes)
-        return np.asarray(spread)
+            spread = spread + quadratic(self.predictor_slopes(points), self.covariance)
+        return spread

@@ -5,9 +5,9 @@
 deleted if θ ≤ 0. Then σ² = ‖t − Φμ‖²/(N − M + Σ α_mΣ_mm) (eq. 15). A fit starts with the bias, or
 without one with the column of the largest projection.
 
-Where this differs from the report: everything is computed again after one action per eight columns
-in the model, and updated by rank one between; and a fit ends when no action gains ``tol`` nats,
-which is checked after as many choices as there are columns (the report states no criterion).
+The report states no criterion for the end: here a fit ends when no action gains ``tol`` nats and
+log σ² changes by at most ``tol``. Choices of columns without such an action are left out, because
+they change nothing.
 
 **RVM*** (§2.2, eq. 16; Rasmussen & Quiñonero-Candela 2005). Each new row x* adds the basis function
 k(x, x*) to the model. With φ* its values at the N training rows, Φ the design of these rows and φ₀
@@ -21,48 +21,34 @@ main path has k(x*, x*)²/var(t), with which the prior variance of the extra fun
 var(t); the two agree for kernels with k(x, x) = 1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.fast import PART, ActiveColumns
 from partirvm.core.posterior import own_factors
 from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState, noise_precision
-from partirvm.literature.dense import DenseRegressor, Ending, started
+from partirvm.literature.dense import DenseRegressor, Ending, started, taken
 from partirvm.types import Float
 
 
-def best_actions(active: ActiveColumns) -> tuple[Float, Float]:
-    """Return the best α of each column, infinite where θ ≤ 0, and the gains in nats, (K,) each."""
-    members = active.columns
-    s = np.maximum(active.S, 0.0)
-    q = active.Q.copy()
-    member_s, member_q = own_factors(active, active.alpha)
-    s[members] = member_s
-    q[members] = member_q
-    alpha = np.full(len(s), np.inf)
-    alpha[members] = active.alpha
-    # a copy of other columns has only rounding errors left
-    least = DEPENDENT * active.beta * active.diagonal
-    copies = s < least
+def best_actions(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
+    """Return the best α of each column of ``statistics``, infinite where θ ≤ 0, and the gains in
+    nats, (K,) each; ``state`` has the columns of the model."""
+    members = np.searchsorted(statistics.labels, state.labels)
+    diagonal = statistics.gram.diagonal()
+    s, q = state.factors(statistics.gram[members], diagonal, statistics.projection)
+    copies = s < DEPENDENT * state.beta * diagonal
     copies[members] = False
+    s[members], q[members] = own_factors(state.posterior, state.alpha)
+    alpha = np.full(len(s), np.inf)
+    alpha[members] = state.alpha
     best = optimal_alpha(s, q)
+    # a copy of other columns has only rounding errors left
     best[copies] = np.inf
-    present = log_contribution(alpha, s, q)
-    return best, log_contribution(best, s, q) - present
-
-
-def act(active: ActiveColumns, column: int, alpha: float) -> None:
-    """Add a column, change its α, or delete it if α is infinite."""
-    if active.place[column] < 0:
-        active.add(column, alpha)
-    elif np.isinf(alpha):
-        active.delete(column)
-    else:
-        active.change(column, alpha)
+    return best, log_contribution(best, s, q) - log_contribution(alpha, s, q)
 
 
 @dataclass(repr=False, eq=False)
@@ -81,8 +67,8 @@ class FastRegressor(DenseRegressor):
         Fixed σ²; None estimates it.
     tol : float, default=1e-3
         Largest gain of an action at the end, in nats.
-    max_iter : int, default=100_000
-        Maximum number of choices.
+    max_iter : int, default=10_000
+        Maximum number of actions.
     random_state : int, default=0
         Seed of the random order.
 
@@ -99,50 +85,32 @@ class FastRegressor(DenseRegressor):
     random_order: bool = True
     noise_variance: float | None = None
     tol: float = 1e-3
-    max_iter: int = 100_000
+    max_iter: int = 10_000
     random_state: int = 0
 
     def _solve(self, statistics: GramStatistics) -> Ending:
-        state = started(statistics, noise=self.noise_variance)
-        first = np.zeros(1, dtype=np.int64)
-        if not self.fit_intercept:
-            first[0] = np.abs(statistics.projection[:, 0]).argmax()
-        active = ActiveColumns(statistics, first, state.alpha[first], float(state.beta))
-        choices, converged = self._climb(active, state)
-        order = np.argsort(active.columns)
-        last = state.restarted(
-            statistics.take(active.columns[order]),
-            active.alpha[order],
-            active.beta,
-            iteration=choices,
-        )
-        return last, converged
-
-    def _climb(self, active: ActiveColumns, state: HyperState) -> tuple[int, bool]:
-        """Apply actions, and return the number of choices, and True if at last no action gains
-        ``tol`` nats."""
         generator = np.random.default_rng(self.random_state)
-        width = len(active.place)
-        waiting = 0
+        start = started(statistics, noise=self.noise_variance)
+        first = 0 if self.fit_intercept else int(np.abs(statistics.projection).argmax())
+        alpha = np.full(len(start.alpha), np.inf)
+        alpha[first] = start.alpha[first]
+        state = taken(start, np.array([first]), alpha[[first]], float(start.beta))
         for choice in range(self.max_iter):
-            checked = choice % width == 0
-            if checked or waiting > active.M // PART:
-                beta = active.beta
-                if self.noise_variance is None:
-                    beta = float(noise_precision(state, active.now())[0])
-                active.refresh(beta)
-                waiting = 0
-            alpha, gain = best_actions(active)
-            if checked and gain.max() < self.tol:
-                return choice, True
-            column = int(gain.argmax())
-            if self.random_order:
-                column = int(generator.integers(width))
-            last = active.M == 1 and np.isinf(alpha[column])
-            if gain[column] >= self.tol and not last:
-                act(active, column, alpha[column])
-                waiting += 1
-        return self.max_iter, False
+            best, gain = best_actions(state, statistics)
+            if len(state.alpha) == 1:
+                gain[np.isinf(best)] = 0.0  # the last column stays
+            useful = np.flatnonzero(gain >= self.tol)
+            beta = float(start.beta)
+            if self.noise_variance is None:
+                beta = float(noise_precision(state)[0])
+            if not len(useful) and abs(np.log(beta / state.beta)) <= self.tol:
+                return Ending(state, True, choice)
+            if len(useful):
+                column = generator.choice(useful) if self.random_order else gain.argmax()
+                alpha[column] = best[column]
+            members = np.flatnonzero(np.isfinite(alpha))
+            state = taken(replace(start, iteration=choice), members, alpha[members], beta)
+        return Ending(state, False, self.max_iter)
 
 
 def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Float, Float]:
@@ -160,18 +128,14 @@ def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Flo
         New rows.
     """
     mean, std = model.predict(X_new, return_std=True)
+    design = model._new_design(X)
     new = np.asarray(X_new, dtype=np.float64)
     beta = 1.0 / model.noise_variance_
     extra = model._kernel.values(X, new)
-    heights = model._kernel.diagonal(new)
-    residual = y - model.predict(X)
-    cross = beta * model._new_design(X).T @ extra
+    cross = beta * design.T @ extra
     spread = model.covariance_ @ cross
-    s = beta * np.sum(extra**2, axis=0)
-    s -= np.sum(cross * spread, axis=0)
-    q = beta * extra.T @ residual
-    explained = np.sum(model._new_design(new).T * spread, axis=0)
-    e = heights - explained
+    s = beta * np.sum(extra**2, axis=0) - np.sum(cross * spread, axis=0)
+    q = beta * extra.T @ (y - design @ model.weights_)
+    e = model._kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
     precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
-    variance = std**2 + e**2 / precision
-    return mean + e * q / precision, np.sqrt(variance)
+    return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)

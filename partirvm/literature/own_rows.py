@@ -24,10 +24,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
-from partirvm.errors import UsageError
 from partirvm.literature.dense import (
     DenseRegressor,
     Ending,
@@ -37,6 +36,7 @@ from partirvm.literature.dense import (
     statistics_of,
     update,
 )
+from partirvm.options.constraints import Check
 from partirvm.types import BIAS, Float, Int
 
 STRATEGIES = ("split-merge", "incremental", "working-set")
@@ -105,24 +105,21 @@ class OwnRowsRegressor(DenseRegressor):
         X : array-like (n, d)
         y : array-like (n,)
         """
-        if self.strategy not in STRATEGIES:
-            raise UsageError(f"strategy is {self.strategy!r}: use one of {', '.join(STRATEGIES)}")
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
+        Check("word", STRATEGIES)("strategy", self.strategy)
+        X, y = self._training(X, y)
         order = np.random.default_rng(self.random_state).permutation(len(y))
         self._noise_sample = np.sort(order[: self.noise_rows])
-        size = self.partition_size
-        partitions = [order[start : start + size] for start in range(0, len(y), size)]
-        if self.strategy == "split-merge":
-            candidates = self._merged(X, y, partitions)
-        else:
-            candidates = self._added(X, y, partitions)
-        return self._store(self._basic(X, y, candidates), X)
+        partitions = np.split(order, range(self.partition_size, len(y), self.partition_size))
+        last = self._merged if self.strategy == "split-merge" else self._added
+        return self._store(self._basic(X, y, last(X, y, partitions)), X)
 
     def _merged(self, X: Float, y: Float, partitions: list[Int]) -> Int:
-        """Return the candidates of the last fit of split-merge (§2.1)."""
+        """Return the candidates of the last fit of split-merge (§2.1); a partition without vectors
+        gives its first row."""
         while len(partitions) > 1:
             vectors = [self._vectors(X, y, rows) for rows in partitions]
+            for k, rows in enumerate(partitions):
+                vectors[k] = vectors[k] if len(vectors[k]) else rows[:1]
             pairs = range(0, len(vectors), 2)
             partitions = [np.concatenate(vectors[k : k + 2]) for k in pairs]
         return partitions[0]
@@ -130,24 +127,20 @@ class OwnRowsRegressor(DenseRegressor):
     def _added(self, X: Float, y: Float, partitions: list[Int]) -> Int:
         """Return the candidates of the last fit of incremental and working set (§2.2, §2.3)."""
         candidates = partitions[0]
-        unused = np.concatenate(partitions[1:] or [candidates[:0]])
+        unused = np.concatenate([candidates[:0], *partitions[1:]])
         for _ in partitions[1 : self.max_rounds]:
-            state, _ = self._basic(X, y, candidates, self.partition_size / 2)
-            vectors = state.labels[state.labels >= 0]
+            vectors = self._vectors(X, y, candidates)
             if self.strategy == "working-set":
-                design = self._design(X[unused], X[vectors], state.labels)
-                errors = np.abs(y[unused] - design @ state.posterior.mean)
+                errors = np.abs(y[unused] - self.predict(X[unused]))
                 unused = unused[np.argsort(-errors, kind="stable")]
             candidates = np.concatenate([vectors, unused[: self.partition_size]])
             unused = unused[self.partition_size :]
         return candidates
 
     def _vectors(self, X: Float, y: Float, rows: Int) -> Int:
-        """Return the row numbers of the vectors of an intermediate fit; its first row without
-        any."""
-        state, _ = self._basic(X, y, rows, self.partition_size / 2)
-        vectors = state.labels[state.labels >= 0]
-        return vectors if len(vectors) else rows[:1]
+        """Store an intermediate fit, and return the row numbers of its vectors."""
+        ending = self._basic(X, y, rows, self.partition_size / 2)
+        return self._store(ending, X).candidates_
 
     def _basic(self, X: Float, y: Float, rows: Int, fewest: float = 0.0) -> Ending:
         """Fit a basic RVM.
@@ -160,30 +153,26 @@ class OwnRowsRegressor(DenseRegressor):
         """
         rows = np.sort(rows)
         labels = np.append([BIAS] * self.fit_intercept, rows).astype(np.int64)
-        design = self._design(X[rows], X[rows], labels)
-        statistics = statistics_of(labels, design, y[rows])
-        sample = self._noise_sample
-        noise = statistics
-        if len(sample):
-            design = self._design(X[sample], X[rows], labels)
-            noise = statistics_of(labels, design, y[sample])
+
+        def statistics(data: Int) -> GramStatistics:
+            return statistics_of(labels, self._design(X[data], X[rows], labels), y[data])
+
+        noise = statistics(self._noise_sample)
 
         def step(state: HyperState) -> tuple[Float, float]:
             alpha, beta = update(state)
             if state.iteration % self.noise_every:
                 return alpha, float(state.beta)
-            if len(sample):
-                fit = state.posterior
+            if noise.n:
                 columns = np.searchsorted(labels, state.labels)
-                residual, _ = noise.take(columns).residual(fit.mean)
+                residual, _ = noise.take(columns).residual(state.posterior.mean)
+                freedom = len(y) - state.posterior.determinedness.sum()
                 # as if the residual were that of all rows
-                squares = residual * len(y) / len(sample)
-                freedom = len(y) - fit.determinedness.sum()
-                beta = freedom / squares
+                beta = freedom / (residual * len(y) / noise.n)
             return alpha, float(beta)
 
         return maximise(
-            started(statistics),
+            started(statistics(rows)),
             step,
             log_settled(self.tol),
             alpha_max=ALPHA_MAX,

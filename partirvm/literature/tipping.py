@@ -16,7 +16,6 @@ import numpy as np
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
-from partirvm.errors import UsageError
 from partirvm.literature.dense import (
     DenseRegressor,
     Ending,
@@ -25,6 +24,7 @@ from partirvm.literature.dense import (
     started,
     update,
 )
+from partirvm.options.constraints import Check
 from partirvm.types import Float
 
 MAX_ITER = {"mackay": 10_000, "em": 20_000}
@@ -45,16 +45,12 @@ class TippingRegressor(DenseRegressor):
         Kernel of ``partirvm.kernels``; None: Gaussian(1.0). A Gaussian's gamma is r⁻² of eq. 30.
     fit_intercept : bool, default=True
         True offers a bias, as in eq. 4.
-    centres : array-like (m, d), default=None
-        Candidates; None: all training rows.
     updates : {"mackay", "em"}, default="mackay"
         Updates of α and β.
     alpha_prior, noise_prior : tuple of two floats, default=(0, 0)
         Shape and rate of the Gamma priors: (a, b) of α and (c, d) of β (eqs. 6, 7).
     noise_variance : float, default=None
         Fixed σ²; None estimates it.
-    alpha_init, noise_init : float, default=None
-        First α and σ²; None: those of ``literature.dense.started``.
     alpha_max : float, default=1e9
         A column whose α exceeds this is deleted.
     tol : float, default=1e-3
@@ -74,23 +70,21 @@ class TippingRegressor(DenseRegressor):
     True
     """
 
-    centres: Any = None
     updates: str = "mackay"
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     noise_prior: tuple[float, float] = (0.0, 0.0)
     noise_variance: float | None = None
-    alpha_init: float | None = None
-    noise_init: float | None = None
     alpha_max: float = 1e9
     tol: float = 1e-3
     max_iter: int | None = None
 
     def _solve(self, statistics: GramStatistics) -> Ending:
-        if self.updates not in MAX_ITER:
-            raise UsageError(f"updates is {self.updates!r}: it must be 'mackay' or 'em'")
-        state = started(statistics, self.alpha_init, self.noise_variance or self.noise_init)
-        prior = Prior(GammaDensity(*self.alpha_prior), GammaDensity(*self.noise_prior))
-        state = replace(state, prior=prior, fixed_noise=self.noise_variance is not None)
+        Check("word", tuple(MAX_ITER))("updates", self.updates)
+        state = replace(
+            started(statistics, noise=self.noise_variance),
+            prior=Prior(GammaDensity(*self.alpha_prior), GammaDensity(*self.noise_prior)),
+            fixed_noise=self.noise_variance is not None,
+        )
         return maximise(
             state,
             partial(update, em=self.updates == "em"),
@@ -146,6 +140,9 @@ class DenoeuxRegressor(DenseRegressor):
     alpha_init: float = 1.0
     noise_init: float = 0.1
     max_iter: int = 10_000
+
+    def _centres(self, X: Float) -> Float:
+        return X if self.centres is None else np.asarray(self.centres, dtype=np.float64)
 
     def _solve(self, statistics: GramStatistics) -> Ending:
         def ended(state: HyperState, alpha: Float, beta: float) -> bool:

@@ -11,28 +11,36 @@ features all kernels between rows are 0 at γ_d = 1, and so are all slopes. The 
 explained in ``algorithm_1``.
 """
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtri
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.preprocessing import StandardScaler
 
 from partirvm.core.link import LINKS, moderated
+from partirvm.core.predictive import quantile
 from partirvm.errors import UsageError
 from partirvm.literature.algorithm_1 import ActiveSetRules, fit_active_set, fit_all
+from partirvm.literature.base import Classifier, Estimator, Regressor
 from partirvm.literature.joint_laplace import Errors, LogisticErrors, NormalErrors
 from partirvm.literature.joint_parameters import SYSTEMS, JointMarginal
 from partirvm.literature.joint_uncertainty import DeltaMethod
+from partirvm.options.constraints import Check
 from partirvm.types import Float
 
 BOUND = float(np.exp(5.0))
 """The paper's ν."""
 
+WORDS = {
+    "system": SYSTEMS,
+    "active": ("largest", "random"),
+    "threshold_unit": ("prior-sd", "weight"),
+}
+"""Words of options."""
 
-class JointEstimator(BaseEstimator):  # type: ignore[misc]
+
+@dataclass(repr=False, eq=False)
+class JointEstimator(ActiveSetRules, Estimator):
     """Base class of ``TMBRegressor`` and ``TMBClassifier``, which share these parameters.
 
     Parameters
@@ -67,8 +75,8 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         Maximum number of quasi-Newton steps of one round.
     standardize : bool
         Whether inputs and the target of a regression are scaled to mean 0 and variance 1.
-    random_state : int, RandomState or None
-        For random first rows.
+    random_state : int
+        Seed of random first rows.
 
     Attributes
     ----------
@@ -94,100 +102,62 @@ class JointEstimator(BaseEstimator):  # type: ignore[misc]
         The predictor on standardised inputs, with its variance.
     """
 
-    def __init__(
-        self,
-        system: str = "rvm",
-        *,
-        active_set: bool = True,
-        batch: int = 20,
-        active: str = "largest",
-        threshold: float = 0.5,
-        threshold_unit: str = "prior-sd",
-        bound: float = BOUND,
-        start_log_alpha: float = 5.0,
-        start_gamma: float | None = None,
-        tol: float = 1e-6,
-        max_rounds: int = 50,
-        max_iterations: int = 300,
-        standardize: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.system = system
-        self.active_set = active_set
-        self.batch = batch
-        self.active = active
-        self.threshold = threshold
-        self.threshold_unit = threshold_unit
-        self.bound = bound
-        self.start_log_alpha = start_log_alpha
-        self.start_gamma = start_gamma
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.max_iterations = max_iterations
-        self.standardize = standardize
-        self.random_state = random_state
-
-    def _require_known_words(self) -> None:
-        """Raise ``UsageError`` for an option whose word is unknown."""
-        for name, words in (
-            ("system", SYSTEMS),
-            ("active", ("largest", "random")),
-            ("threshold_unit", ("prior-sd", "weight")),
-        ):
-            if getattr(self, name) not in words:
-                raise UsageError(
-                    f"{name} is {getattr(self, name)!r}: it must be one of {', '.join(words)}"
-                )
+    system: str = "rvm"
+    active_set: bool = True
+    bound: float = BOUND
+    start_log_alpha: float = 5.0
+    start_gamma: float | None = None
+    standardize: bool = True
+    random_state: int = 0
 
     def _fit(self, X: Float, errors: Errors) -> None:
         """Fit the weights and hyperparameters to the errors about the rows X (N, d)."""
-        self._require_known_words()
-        self._center, self._scale = scaling(X, self.standardize)
+        for name, words in WORDS.items():
+            Check("word", words)(name, getattr(self, name))
+        self._scaler = self._standardizer().fit(X)
         likelihood = JointMarginal(
-            X=(X - self._center) / self._scale,
+            X=self._scaler.transform(X),
             errors=errors,
             system=self.system,
             bound=self.bound,
-            start_gamma=1.0 / X.shape[1] if self.start_gamma is None else self.start_gamma,
+            start_gamma=self.start_gamma or 1.0 / X.shape[1],
             start_log_alpha=min(self.start_log_alpha, float(np.log(self.bound))),
         )
         if self.active_set:
-            seed = check_random_state(self.random_state).randint(2**31)
-            fit = fit_active_set(likelihood, self._rules(), np.random.default_rng(seed))
+            fit = fit_active_set(likelihood, self, np.random.default_rng(self.random_state))
         else:
-            fit = fit_all(likelihood, self.max_iterations)
-        self.joint_ = DeltaMethod(likelihood, fit.point, fit.approximation)
+            fit = fit_all(likelihood, self)
+        self.joint_ = DeltaMethod(likelihood, fit.point)
         vectors = (fit.point.columns > 0) & ~likelihood.pruned(fit.point)
         self.relevance_ = fit.point.columns[vectors] - 1
         self.relevance_vectors_ = X[self.relevance_]
         self.n_relevance_vectors_ = len(self.relevance_)
         self.alpha_ = np.exp(fit.point.log_alpha[vectors])
-        self.gamma_ = likelihood.gamma(fit.point.widths).copy()
+        self.gamma_ = np.resize(likelihood.gamma(fit.point.widths), X.shape[1])
         self.beta_ = np.exp(fit.point.log_beta)
-        self.log_evidence_ = fit.approximation.log_evidence
+        self.log_evidence_ = self.joint_.approximation.log_evidence
         self.rounds_ = fit.rounds
         self.converged_ = fit.converged
 
-    def _rules(self) -> ActiveSetRules:
-        """Return the parameters of algorithm 1."""
-        return ActiveSetRules(
-            batch=self.batch,
-            first=self.active,  # type: ignore[arg-type]
-            threshold=self.threshold,
-            threshold_unit=self.threshold_unit,  # type: ignore[arg-type]
-            tolerance=self.tol,
-            max_rounds=self.max_rounds,
-            max_iterations=self.max_iterations,
+    def _standardizer(self) -> StandardScaler:
+        """Return a scaler, which changes nothing without ``standardize``."""
+        return StandardScaler(with_mean=self.standardize, with_std=self.standardize)
+
+    def _mean(self, X: Any) -> Float:
+        """Return f (n,) on the standardised scale."""
+        X = self._rows(X)
+        return self.joint_.mean(self._scaler.transform(X))
+
+    def _std(self, X: Any, hyperparameters: bool) -> Float:
+        """Return the standard deviations of f (n,) on the standardised scale."""
+        X = self._rows(X)
+        variance = self.joint_.variance(
+            self._scaler.transform(X), hyperparameters=hyperparameters
         )
-
-    def _points(self, X: Any) -> Float:
-        """Return checked inputs (n, d) in the units of γ."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray((X - self._center) / self._scale)
+        return np.sqrt(variance)
 
 
-class TMBRegressor(RegressorMixin, JointEstimator):  # type: ignore[misc]
+class TMBRegressor(Regressor, JointEstimator):
     """RVM_TMB, KRVM_TMB or PFCVM_TMB for a numeric target: σ², α and γ maximise the marginal
     likelihood jointly.
 
@@ -213,14 +183,12 @@ class TMBRegressor(RegressorMixin, JointEstimator):  # type: ignore[misc]
         y : array-like (N,)
             Targets.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        center, scale = scaling(y[:, None], self.standardize)
-        self._target_center = float(center[0])
-        self._target_scale = float(scale[0])
-        self._fit(X, NormalErrors((y - self._target_center) / self._target_scale))
-        precision = np.exp(self.joint_.point.log_precision)
-        self.noise_variance_ = float(self._target_scale**2 / precision)
+        X, y = self._training(X, y)
+        scaler = self._standardizer().fit(y[:, None])
+        self._target_center = float(scaler.mean_[0]) if self.standardize else 0.0
+        self._target_scale = float(scaler.scale_[0]) if self.standardize else 1.0
+        self._fit(X, NormalErrors(scaler.transform(y[:, None])[:, 0]))
+        self.noise_variance_ = self._target_scale**2 / np.exp(self.joint_.point.log_precision)
         self.log_evidence_ -= len(y) * np.log(self._target_scale)
         return self
 
@@ -234,11 +202,10 @@ class TMBRegressor(RegressorMixin, JointEstimator):  # type: ignore[misc]
         return_std : bool
             Whether to return the standard deviation (n,), with uncertain hyperparameters, too.
         """
-        points = self._points(X)
-        mean = self._target_center + self._target_scale * self.joint_.mean(points)
+        mean = self._mean(X) * self._target_scale + self._target_center
         if not return_std:
             return mean
-        return mean, self._std(points, hyperparameters=True, noise=True)
+        return mean, self._target_std(X, hyperparameters=True, noise=True)
 
     def predict_interval(
         self,
@@ -261,20 +228,17 @@ class TMBRegressor(RegressorMixin, JointEstimator):  # type: ignore[misc]
         noise : bool
             Whether the interval is that of a new target (outer bands) or of f (inner bands).
         """
-        points = self._points(X)
-        mean = self._target_center + self._target_scale * self.joint_.mean(points)
-        std = self._std(points, hyperparameters=hyperparameters, noise=noise)
-        return limits(mean, std, level)
+        half = quantile(level) * self._target_std(X, hyperparameters, noise)
+        mean = self.predict(X)
+        return np.column_stack([mean - half, mean + half])
 
-    def _std(self, points: Float, *, hyperparameters: bool, noise: bool) -> Float:
+    def _target_std(self, X: Any, hyperparameters: bool, noise: bool) -> Float:
         """Return standard deviations (n,) in the target's units."""
-        variance = self._target_scale**2 * self.joint_.variance(
-            points, hyperparameters=hyperparameters
-        )
-        return np.asarray(np.sqrt(variance + (self.noise_variance_ if noise else 0.0)))
+        std = self._target_scale * self._std(X, hyperparameters)
+        return np.hypot(std, np.sqrt(self.noise_variance_)) if noise else std
 
 
-class TMBClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
+class TMBClassifier(Classifier, JointEstimator):
     """RVM_TMB, KRVM_TMB or PFCVM_TMB for two classes, with the logistic link and Laplace's
     approximation.
 
@@ -305,21 +269,18 @@ class TMBClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         y : array-like (N,)
             Labels of two classes.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) != 2:
+        X, codes = self._training(X, y)
+        if len(self.classes_) > 2:
             raise UsageError(
                 "Only binary classification is supported. The target has "
-                f"{len(self.classes_)} {'class' if len(self.classes_) == 1 else 'classes'}"
+                f"{len(self.classes_)} classes"
             )
         self._fit(X, LogisticErrors(codes.astype(np.float64)))
         return self
 
     def decision_function(self, X: Any) -> Float:
         """Return f (n,) at inputs X (n, d); the second class has P = 1/(1 + e⁻ᶠ)."""
-        points = self._points(X)
-        return self.joint_.mean(points)
+        return self._mean(X)
 
     def decision_interval(
         self, X: Any, level: float = 0.95, *, hyperparameters: bool = True
@@ -335,39 +296,12 @@ class TMBClassifier(ClassifierMixin, JointEstimator):  # type: ignore[misc]
         hyperparameters : bool
             Whether α and γ are uncertain, or the weights alone.
         """
-        points = self._points(X)
-        variance = self.joint_.variance(points, hyperparameters=hyperparameters)
-        return limits(self.joint_.mean(points), np.sqrt(variance), level)
+        mean = self._mean(X)
+        half = quantile(level) * self._std(X, hyperparameters)
+        return np.column_stack([mean - half, mean + half])
 
     def predict_proba(self, X: Any) -> Float:
         """Return probabilities (n, 2), moderated by the uncertainty of the weights (MacKay
         1992)."""
-        points = self._points(X)
-        variance = self.joint_.variance(points, hyperparameters=False)
-        predictor = moderated(self.joint_.mean(points), variance)
+        predictor = moderated(self._mean(X), self._std(X, hyperparameters=False) ** 2)
         return LINKS["bernoulli"].probabilities(predictor[:, None])
-
-    def predict(self, X: Any) -> Any:
-        """Return the likelier label (n,) of inputs X (n, d)."""
-        second = self.decision_function(X) > 0
-        return self.classes_[second.astype(int)]
-
-
-def scaling(values: Float, standardize: bool) -> tuple[Float, Float]:
-    """Return the mean and standard deviation of each column of (N, d), with 1 for constant columns;
-    0 and 1 if the values are not standardised."""
-    if not standardize:
-        return np.zeros(values.shape[1]), np.ones(values.shape[1])
-    deviations = values.std(axis=0)
-    return values.mean(axis=0), np.where(deviations > 0, deviations, 1.0)
-
-
-def limits(mean: Float, std: Float, level: float) -> Float:
-    """Return the limits (n, 2) of normal variables.
-
-    Raises ``UsageError`` for a level outside (0, 1).
-    """
-    if not 0.0 < level < 1.0:
-        raise UsageError(f"level is {level!r}: it must be between 0 and 1")
-    half = float(ndtri(0.5 + level / 2)) * std
-    return np.column_stack([mean - half, mean + half])

@@ -6,9 +6,8 @@ import pytest
 from scipy.optimize import minimize
 
 from partirvm import RVMRegressor
-from partirvm.core.fast import ActiveColumns
 from partirvm.kernels import Gaussian, LinearSpline
-from partirvm.literature.dense import statistics_of
+from partirvm.literature.dense import started, statistics_of, taken
 from partirvm.literature.kth import FastRegressor, best_actions, rvm_star
 from partirvm.literature.tipping import TippingRegressor
 
@@ -22,7 +21,8 @@ def test_actions_are_those_of_the_dense_marginal_likelihood(seed):
     members = np.array([0, 1])
     alpha = np.full(5, np.inf)
     alpha[members] = 0.7
-    best, gain = best_actions(ActiveColumns(statistics, members, alpha[members], 2.0))
+    state = taken(started(statistics), members, alpha[members], 2.0)
+    best, gain = best_actions(state, statistics)
 
     def evidence(alpha):
         active = np.isfinite(alpha)
@@ -53,7 +53,6 @@ def test_converged_fits_have_no_action_left(random_order):
     X, y = noisy_sinc()
     model = FastRegressor(Gaussian(0.1), random_order=random_order, tol=1e-3).fit(X, y)
     assert model.converged_
-    assert model.n_iter_ % 61 == 0
     assert not FastRegressor(Gaussian(0.1), max_iter=5).fit(X, y).converged_
     kernel = np.exp(-0.1 * (X - X.T) ** 2)
     design = np.hstack([np.ones((60, 1)), kernel])

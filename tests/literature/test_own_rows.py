@@ -39,7 +39,7 @@ def test_fits_and_their_rows(strategy, fits):
     assert len(rows[0]) == 50
     assert max(map(len, rows)) <= 75
     assert [fit[1] for fit in model.fits] == [25.0] * (fits - 1) + [0.0]
-    assert all(len(ending[0].labels) < 25 for _, fewest, ending in model.fits if fewest)
+    assert all(len(ending.state.labels) < 25 for _, fewest, ending in model.fits if fewest)
     assert set(model.candidates_) <= set(rows[-1])
     np.testing.assert_array_equal(model.relevance_vectors_, X[model.candidates_])
     assert np.sqrt(np.mean((model.predict(X) - np.sin(X[:, 0])) ** 2)) < 0.15
@@ -49,7 +49,7 @@ def test_merges_join_pairs_and_an_odd_one_waits():
     """Of five partitions, the fifth joins last."""
     X, y = data(250)
     model = Recorded(KERNEL, strategy="split-merge", partition_size=50, max_iter=40).fit(X, y)
-    vectors = [set(ending[0].labels) - {-1} for _, _, ending in model.fits]
+    vectors = [set(ending.state.labels) - {-1} for _, _, ending in model.fits]
     rows = [set(fit[0]) for fit in model.fits]
     assert rows[5] == vectors[0] | vectors[1]
     assert rows[6] == vectors[2] | vectors[3]
@@ -62,7 +62,7 @@ def test_merges_join_pairs_and_an_odd_one_waits():
 def test_working_set_takes_the_largest_errors_of_all_unused_rows():
     X, y = data()
     model = Recorded(KERNEL, partition_size=50, max_rounds=2).fit(X, y)
-    first, _, (state, _) = model.fits[0]
+    first, _, (state, _, _) = model.fits[0]
     vectors = state.labels[state.labels >= 0]
     design = np.hstack(
         [np.ones((200, int(-1 in state.labels))), np.exp(-((X - X[vectors].T) ** 2))]

@@ -71,7 +71,7 @@ def test_both_updates_end_at_the_optimum_of_scipy(seed, priors):
     theta = np.log(np.append(state.alpha, state.beta))
     best = minimize(negative, theta, method="BFGS", options={"gtol": 1e-7})
     for em in (False, True):
-        end, converged = maximise(
+        end, converged, _ = maximise(
             state,
             lambda fit, em=em: update(fit, em=em),
             log_settled(1e-9),
@@ -241,7 +241,7 @@ def test_kernlabs_fit_of_mcycle():
         log_weight=0.0,
     )
     model = DenoeuxRegressor(eps_alpha=1e-9, eps_beta=1e-9)
-    state, converged = model._solve(GramStatistics.of(np.arange(5), block))
+    state, converged, _ = model._solve(GramStatistics.of(np.arange(5), block))
     assert converged
     assert 1 / state.beta == pytest.approx(497.0264, rel=1e-5)
     assert state.posterior.residual / 133 == pytest.approx(483.173922435, rel=1e-5)

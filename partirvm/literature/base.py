@@ -1,0 +1,57 @@
+"""What the estimators of this package have in common: checks of rows, targets and labels."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from partirvm.errors import UsageError
+from partirvm.types import Float, Int
+
+
+def quadratic(vectors: Float, matrix: Float) -> Float:
+    """Return vᵀCv of each row v (n, K) of an array, for a matrix C ≥ 0 (K, K)."""
+    return np.maximum(np.sum((vectors @ matrix) * vectors, axis=1), 0.0)
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Base class of all estimators."""
+
+    def _rows(self, X: Any) -> Float:
+        """Return new rows (n, d), checked."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+
+
+class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
+    """Base class of regressors."""
+
+    def _training(self, X: Any, y: Any) -> tuple[Float, Float]:
+        """Return training rows (n, d) and targets (n,), checked."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        return X, np.asarray(y, dtype=np.float64)
+
+
+class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """Base class of classifiers, which define ``predict_proba``."""
+
+    def _training(self, X: Any, y: Any) -> tuple[Float, Int]:
+        """Return training rows (n, d) and codes of the classes (n,), checked; set ``classes_``."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise UsageError("y has one class: classification needs at least two")
+        return X, codes
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable labels (n,).
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+        """
+        numbers = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[numbers]
