@@ -21,31 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partirvm.literature.joint_parameters import Hyperparameters, JointMarginal
-from partirvm.types import Float, Int
-
-
-@dataclass(kw_only=True)
-class ActiveSetRules:
-    """Parameters of the algorithm, with the values of §5 as defaults.
-
-    Attributes:
-        batch: B, number of rows of the first active set
-        active: "largest" weights or "random" rows
-        threshold: δ
-        threshold_unit: "prior-sd" or "weight"
-        tol: change of L, in nats, that ends the rounds
-        max_rounds: maximum number of rounds
-        max_iterations: maximum number of quasi-Newton steps of one round
-    """
-
-    batch: int = 20
-    active: str = "largest"
-    threshold: float = 0.5
-    threshold_unit: str = "prior-sd"
-    tol: float = 1e-6
-    max_rounds: int = 50
-    max_iterations: int = 300
+from partirvm.literature.joint_parameters import Hyperparameters, JointMarginal, JointOptions
+from partirvm.types import BIAS, Float, Int
 
 
 @dataclass(frozen=True)
@@ -86,31 +63,31 @@ class JointFit:
     converged: bool
 
 
-def fit_all(likelihood: JointMarginal, rules: ActiveSetRules) -> JointFit:
+def fit_all(likelihood: JointMarginal) -> JointFit:
     """Maximise over the α of all columns at once, the starred versions of §5; none is deleted."""
-    maximum = likelihood.maximise(likelihood.start, rules.max_iterations)
+    maximum = likelihood.maximise(likelihood.start)
     pruned = int(likelihood.pruned(maximum.point).sum())
     only = Round(len(likelihood.X), pruned, 0, maximum.value, 0.0, maximum.iterations)
-    converged = maximum.iterations < rules.max_iterations
+    converged = maximum.iterations < likelihood.options.max_iterations
     return JointFit(maximum.point, maximum.value, (only,), converged)
 
 
-def fit_active_set(
-    likelihood: JointMarginal, rules: ActiveSetRules, rng: np.random.Generator
-) -> JointFit:
+def fit_active_set(likelihood: JointMarginal, rng: np.random.Generator) -> JointFit:
     """Run algorithm 1."""
-    active = first_active(likelihood.at(likelihood.start).weights, rules, rng)
-    point = likelihood.start.with_columns(active, likelihood.start_log_alpha)
+    options = likelihood.options
+    point = likelihood.start
+    active = first_active(likelihood.at(point).weights, options, rng)
+    point = point.with_labels(active, options.start_log_alpha)
     rounds = list[Round]()
     converged = False
-    while len(rounds) < rules.max_rounds and not converged:
-        maximum = likelihood.maximise(point, rules.max_iterations)
+    while len(rounds) < options.max_rounds and not converged:
+        maximum = likelihood.maximise(point)
         pruned = likelihood.pruned(maximum.point)
-        model = maximum.point.with_columns(maximum.point.columns[~pruned], likelihood.log_bound)
-        sizes = outside_sizes(likelihood, model, rules)
-        joined = np.flatnonzero(sizes > rules.threshold)
+        model = maximum.point.with_labels(maximum.point.labels[~pruned], likelihood.log_bound)
+        sizes = outside_sizes(likelihood, model)
+        joined = np.flatnonzero(sizes > options.threshold)
         if rounds:
-            converged = abs(maximum.value - rounds[-1].value) < rules.tol
+            converged = abs(maximum.value - rounds[-1].value) < options.tol
         rounds.append(
             Round(
                 active=len(pruned) - 1,
@@ -121,31 +98,24 @@ def fit_active_set(
                 iterations=maximum.iterations,
             )
         )
-        point = model.with_columns(np.union1d(model.columns, joined), likelihood.log_bound)
+        point = model.with_labels(np.union1d(model.labels, joined), likelihood.log_bound)
     return JointFit(model, maximum.value, tuple(rounds), converged)
 
 
-def first_active(weights: Float, rules: ActiveSetRules, rng: np.random.Generator) -> Int:
-    """Return the columns of the first active set: the intercept and ``batch`` rows."""
+def first_active(weights: Float, options: JointOptions, rng: np.random.Generator) -> Int:
+    """Return the labels of the first active set: the intercept and ``batch`` rows."""
     sizes = np.abs(weights[1:])
-    if rules.active == "random":
+    if options.active == "random":
         sizes = rng.random(len(sizes))
-    rows = np.argsort(-sizes, kind="stable")[: rules.batch]
-    return np.concatenate([[0], 1 + np.sort(rows)])
+    rows = np.argsort(-sizes, kind="stable")[: options.batch]
+    return np.union1d([BIAS], rows)
 
 
-def outside_sizes(
-    likelihood: JointMarginal, model: Hyperparameters, rules: ActiveSetRules
-) -> Float:
-    """Return the sizes of the weights (N + 1,) at the mode of all weights, in the units of δ, with
-    α = ν outside the active set, whose own sizes are 0.
-
-    Args:
-        likelihood: of the rows
-        model: θ, with the active columns
-        rules: with the units of δ
-    """
-    everything = model.with_columns(likelihood.start.columns, likelihood.log_bound)
-    sizes = np.abs(likelihood.at(everything).weights)
-    sizes[model.columns] = 0.0
-    return sizes * np.sqrt(likelihood.bound) if rules.threshold_unit == "prior-sd" else sizes
+def outside_sizes(likelihood: JointMarginal, model: Hyperparameters) -> Float:
+    """Return the sizes of the weights of all rows (N,) at the mode of all weights, in the units of
+    δ, with α = ν outside the active set, whose own sizes are 0."""
+    options = likelihood.options
+    everything = model.with_labels(likelihood.start.labels, likelihood.log_bound)
+    sizes = np.abs(likelihood.at(everything).weights[1:])
+    sizes[model.labels[1:]] = 0.0
+    return sizes * np.sqrt(options.bound) if options.threshold_unit == "prior-sd" else sizes

@@ -1,4 +1,5 @@
-"""What the estimators of this package have in common: checks of rows, targets and labels."""
+"""What the estimators of this package have in common: columns, and checks of rows, targets and
+labels."""
 
 from typing import Any
 
@@ -8,12 +9,30 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from partirvm.errors import UsageError
+from partirvm.kernels import Kernel
+from partirvm.kernels.design import Design
+from partirvm.scaling.maps import Scaling
 from partirvm.types import Float, Int
+
+
+def columns_of(kernel: Kernel, X: Float, rows: Int, bias: bool) -> Design:
+    """Return the columns of the bias, if ``bias``, and of the kernel at some of the rows X (N, d),
+    which are labelled by their numbers; nothing is scaled.
+
+    Args:
+        kernel: of all columns
+        X: all rows (N, d)
+        rows: numbers of the centres (m,)
+        bias: True for a column of ones
+    """
+    d = X.shape[1]
+    scaling = Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1))
+    return Design(kernel, scaling, X[rows], rows, bias)
 
 
 def quadratic(vectors: Float, matrix: Float) -> Float:
     """Return vᵀCv of each row v (n, K) of an array, for a matrix C ≥ 0 (K, K)."""
-    return np.maximum(np.sum((vectors @ matrix) * vectors, axis=1), 0.0)
+    return np.asarray(np.sum((vectors @ matrix) * vectors, axis=1)).clip(0.0)
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]

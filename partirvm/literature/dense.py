@@ -16,7 +16,8 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, noise_precision
 from partirvm.kernels import Gaussian, Kernel
-from partirvm.literature.base import Estimator, Regressor, quadratic
+from partirvm.kernels.design import Design
+from partirvm.literature.base import Estimator, Regressor, columns_of, quadratic
 from partirvm.types import BIAS, Float, Int
 
 UNDETERMINED = 1e-13
@@ -25,14 +26,16 @@ UNDETERMINED = 1e-13
 UNIT = Gaussian(1.0)
 """Default kernel."""
 
+ALPHA_MAX = 1e9
+"""A column whose α exceeds this is deleted, where a source prints no threshold."""
+
 FIRST_NOISE = 0.1
 """First σ², in units of the mean square of the target."""
 
 
-def statistics_of(labels: Int, design: Float, target: Float) -> GramStatistics:
-    """Return the statistics of all columns (M,) of a design Φ (N, M), for a target (N,)."""
-    block = GramBlock.of(np.zeros((len(target), 0)), design, target[:, None])
-    return GramStatistics.of(labels, block)
+def statistics_of(labels: Int, block: Float, target: Float) -> GramStatistics:
+    """Return the statistics of all columns (M,) of Φ (N, M), for a target (N,)."""
+    return GramStatistics.of(labels, GramBlock.of(block[:, :0], block, target[:, None]))
 
 
 def started(
@@ -85,8 +88,8 @@ def maximise(
     step: Step,
     ended: Criterion,
     *,
-    alpha_max: float,
     max_iter: int,
+    alpha_max: float = ALPHA_MAX,
     fewest: float = 0.0,
     taken: Callable[[Any, Int, Float, float], Any] = taken,
 ) -> Ending:
@@ -96,8 +99,8 @@ def maximise(
         state: the first state
         step: the updates
         ended: asked whenever no column is deleted
-        alpha_max: a column whose α exceeds this is deleted
         max_iter: maximum number of updates
+        alpha_max: a column whose α exceeds this is deleted
         fewest: the fit ends, too, with fewer columns
         taken: returns the next state from columns, α and β
     """
@@ -157,24 +160,9 @@ class DenseModel(Estimator):
     kernel: Kernel | None = None
     fit_intercept: bool = True
 
-    @property
-    def _kernel(self) -> Kernel:
-        return self.kernel or UNIT
-
-    def _design(self, X: Float, centres: Float, labels: Int) -> Float:
-        """Return Φ (n, M): a first column of ones if the bias is among the labels.
-
-        Args:
-            X: rows (n, d)
-            centres: centres of the kernel (m, d)
-            labels: labels of the columns
-        """
-        bias = np.ones((len(X), int(BIAS in labels)))
-        return np.hstack([bias, self._kernel.values(X, centres)])
-
-    def _labels(self, rows: int) -> Int:
-        """Return the labels of the bias and of all rows."""
-        return np.arange(BIAS if self.fit_intercept else 0, rows)
+    def _columns(self, X: Float, rows: Int) -> Design:
+        """Return the bias, if any, and the candidates with these numbers among X (N, d)."""
+        return columns_of(self.kernel or UNIT, X, rows, self.fit_intercept)
 
     def _ended(self, ending: Ending) -> Any:
         """Store how a fit ended, and return its last state."""
@@ -188,12 +176,15 @@ class DenseModel(Estimator):
         """Store the columns of the model, in order of their labels."""
         self.labels_ = labels
         self.candidates_ = labels[labels >= 0]
-        self.relevance_vectors_ = centres[self.candidates_]
+        columns = self._columns(centres, self.candidates_)
+        self.design_ = replace(columns, bias=BIAS in labels)
+        self.relevance_vectors_ = columns.centres
         self.n_relevance_vectors_ = len(self.candidates_)
 
-    def _new_design(self, X: Any) -> Float:
+    def _block(self, X: Any) -> Float:
         """Check new rows, and return the columns of the model at them."""
-        return self._design(self._rows(X), self.relevance_vectors_, self.labels_)
+        X = self._rows(X)
+        return self.design_.block(X)
 
 
 class DenseRegressor(Regressor, DenseModel):
@@ -232,8 +223,8 @@ class DenseRegressor(Regressor, DenseModel):
         """
         X, y = self._training(X, y)
         centres = self._centres(X)
-        labels = self._labels(len(centres))
-        statistics = statistics_of(labels, self._design(X, centres, labels), y)
+        columns = self._columns(centres, np.arange(len(centres)))
+        statistics = statistics_of(columns.all_labels, columns.block(X), y)
         return self._store(self._solve(statistics), centres)
 
     def _store(self, ending: Ending, centres: Float) -> Self:
@@ -253,9 +244,9 @@ class DenseRegressor(Regressor, DenseModel):
         X : array-like (n, d)
         return_std : bool, default=False
         """
-        design = self._new_design(X)
-        mean = design @ self.weights_
+        block = self._block(X)
+        mean = block @ self.weights_
         if not return_std:
             return mean
-        spread = quadratic(design, self.covariance_)
+        spread = quadratic(block, self.covariance_)
         return mean, np.sqrt(self.noise_variance_ + spread)

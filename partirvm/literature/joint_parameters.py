@@ -17,7 +17,7 @@ features reach γ_d = 0, which they could not by their logarithms. With γ_d its
 Boston needed thousands of quasi-Newton steps, and banana ended in a poor maximum.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -26,11 +26,16 @@ from scipy.optimize import minimize
 
 from partirvm.kernels import Gaussian
 from partirvm.kernels.base import NEGLIGIBLE
+from partirvm.kernels.design import Design
+from partirvm.literature.base import columns_of
 from partirvm.literature.joint_laplace import Errors, Marginal, marginal
-from partirvm.types import Bool, Float, Int
+from partirvm.types import BIAS, Bool, Float, Int
 
 SYSTEMS = ("rvm", "krvm", "pfcvm")
 """A width for all features; one per feature; one per feature with a half-normal prior."""
+
+BOUND = float(np.exp(5.0))
+"""The paper's ν."""
 
 LOWEST = -20.0
 """Lower bound of log α, log τ and log β_d, against overflow in line searches: e⁻²⁰ is 0 for
@@ -54,19 +59,70 @@ FLAT = 1e-12
 copies of one row stay just below their bound, with weights of nearly 0."""
 
 
+@dataclass(repr=False, eq=False)
+class JointOptions:
+    """Parameters of the systems and of algorithm 1, with the paper's values as defaults (§5).
+
+    Parameters
+    ----------
+    system : {"rvm", "krvm", "pfcvm"}
+        "rvm" has one γ for all features (eq. 3); "krvm" has γ_d for each feature with a flat prior
+        (eq. 4, §4.2); "pfcvm" has a half-normal prior of each γ_d, with an estimated precision β_d
+        (eq. 19, §4.3).
+    active_set : bool
+        Whether algorithm 1 searches for a small active set. False optimises the α of all rows and
+        keeps all weights: the starred versions of §5.
+    batch : int
+        B, number of rows of the first active set.
+    active : {"largest", "random"}
+        Whether these are the rows of the largest weights or random rows.
+    threshold : float
+        δ, size of a weight above which its row joins the active set.
+    threshold_unit : {"prior-sd", "weight"}
+        Whether δ is compared with the weight in prior standard deviations 1/√ν, or with the weight
+        itself. The latter ends with what is left of the first rows (``algorithm_1``).
+    bound : float
+        ν, upper bound of α, σ⁻² and β_d, on the scale of the standardised data.
+    start_log_alpha : float
+        log α at the start; at most log ν.
+    start_gamma : float or None
+        γ or γ_d at the start; None is 1/d.
+    tol : float
+        Change of the log marginal likelihood, in nats, that ends the rounds.
+    max_rounds : int
+        Maximum number of rounds of algorithm 1.
+    max_iterations : int
+        Maximum number of quasi-Newton steps of one round.
+    """
+
+    system: str = "rvm"
+    _: KW_ONLY
+    active_set: bool = True
+    batch: int = 20
+    active: str = "largest"
+    threshold: float = 0.5
+    threshold_unit: str = "prior-sd"
+    bound: float = BOUND
+    start_log_alpha: float = 5.0
+    start_gamma: float | None = None
+    tol: float = 1e-6
+    max_rounds: int = 50
+    max_iterations: int = 300
+
+
 @dataclass(frozen=True)
 class Hyperparameters:
-    """A point θ, whose α belong to ``columns`` of the design: 0 the intercept, which comes first,
-    and n + 1 row n.
+    """A point θ, whose α belong to the columns with these labels: −1 for the intercept, which comes
+    first, otherwise the row number.
 
     Attributes:
-        columns: numbers of the active columns, increasing (M,)
+        labels: of the active columns, increasing (M,)
         vector: θ (K,)
         n_noises: 1, or 0 for classes
         n_widths: number of widths
     """
 
-    columns: Int
+    labels: Int
     vector: Float
     n_noises: int
     n_widths: int
@@ -74,7 +130,7 @@ class Hyperparameters:
     @property
     def sections(self) -> list[Float]:
         """log α (M,), log τ (1,) or (0,), log γ (1,) or c_d (d,), and log β_d (d,) or (0,)."""
-        sizes = [len(self.columns), self.n_noises, self.n_widths]
+        sizes = [len(self.labels), self.n_noises, self.n_widths]
         return np.split(self.vector, np.cumsum(sizes))
 
     @property
@@ -94,21 +150,15 @@ class Hyperparameters:
     def log_beta(self) -> Float:
         return self.sections[3]
 
-    @property
-    def rows(self) -> Int:
-        """Numbers of the rows of the active columns (M − 1,)."""
-        return self.columns[1:] - 1
-
     def moved(self, vector: Float) -> Self:
         """Return the point of a vector with the same columns."""
         return replace(self, vector=vector)
 
-    def with_columns(self, columns: Int, log_alpha: float) -> Self:
+    def with_labels(self, labels: Int, log_alpha: float) -> Self:
         """Return the point with other active columns; new ones get ``log_alpha``."""
-        alphas = dict(zip(self.columns, self.log_alpha, strict=True))
-        values = [alphas.get(column, log_alpha) for column in columns]
-        vector = np.concatenate([values, *self.sections[1:]])
-        return replace(self, columns=columns, vector=vector)
+        alphas = dict(zip(self.labels, self.log_alpha, strict=True))
+        values = [alphas.get(label, log_alpha) for label in labels]
+        return replace(self, labels=labels, vector=np.concatenate([values, *self.sections[1:]]))
 
 
 @dataclass(frozen=True)
@@ -118,28 +168,22 @@ class JointMarginal:
     Attributes:
         X: inputs, in the units of γ (N, d)
         errors: of the targets
-        system: "rvm", "krvm" or "pfcvm"
-        bound: ν, upper bound of α, τ and β_d
-        start_gamma: γ, or every γ_d, of the first point
-        start_log_alpha: log α of the first point, at most log ν
+        options: parameters
     """
 
     X: Float
     errors: Errors
-    system: str
-    bound: float
-    start_gamma: float
-    start_log_alpha: float
+    options: JointOptions
 
     @property
     def log_bound(self) -> float:
         """log ν."""
-        return float(np.log(self.bound))
+        return float(np.log(self.options.bound))
 
     @property
     def shared(self) -> bool:
         """Whether one log γ serves all features."""
-        return self.system == "rvm"
+        return self.options.system == "rvm"
 
     @cached_property
     def start(self) -> Hyperparameters:
@@ -147,12 +191,18 @@ class JointMarginal:
         n, d = self.X.shape
         widths = np.full(d, np.log1p(1.0 / LINEAR))
         if self.shared:
-            widths = np.array([np.log(self.start_gamma)])
-        noise = np.zeros(int(self.errors.noisy))
-        beta = np.zeros(d if self.system == "pfcvm" else 0)
-        alpha = np.full(n + 1, self.start_log_alpha)
-        vector = np.concatenate([alpha, noise, widths, beta])
-        return Hyperparameters(np.arange(n + 1), vector, len(noise), len(widths))
+            widths = np.log([self.start_gamma])
+        n_noises = int(self.errors.noisy)
+        n_zeros = n_noises + len(widths) + d * (self.options.system == "pfcvm")
+        vector = np.concatenate([np.full(n + 1, self.options.start_log_alpha), np.zeros(n_zeros)])
+        vector[n + 1 + n_noises :][: len(widths)] = widths
+        point = Hyperparameters(np.arange(BIAS, n), vector, n_noises, len(widths))
+        return point.moved(np.minimum(vector, self.bounds(point)[1]))
+
+    @property
+    def start_gamma(self) -> float:
+        """γ, or every γ_d, of the first point."""
+        return self.options.start_gamma or 1.0 / self.X.shape[1]
 
     @property
     def offset(self) -> float:
@@ -164,21 +214,16 @@ class JointMarginal:
         widths = np.minimum(widths, HIGHEST)
         return np.exp(widths) if self.shared else self.offset * np.expm1(widths)
 
-    def kernel(self, point: Hyperparameters) -> Gaussian:
-        """Return the kernel at θ, with γ that are not exactly 0: a kernel must not have only
+    def design(self, point: Hyperparameters) -> Design:
+        """Return the columns at θ, with γ that are not exactly 0: a kernel must not have only
         zeros."""
-        return Gaussian(tuple(np.maximum(self.gamma(point.widths), NEGLIGIBLE).tolist()))
-
-    def design(self, points: Float, point: Hyperparameters) -> Float:
-        """Return the columns (n, M) of θ at points (n, d), in the units of γ."""
-        kernels = self.kernel(point).values(points, self.X[point.rows])
-        return np.column_stack([np.ones(len(points)), kernels])
+        kernel = Gaussian(tuple(np.maximum(self.gamma(point.widths), NEGLIGIBLE).tolist()))
+        return columns_of(kernel, self.X, point.labels[1:], bias=True)
 
     def at(self, point: Hyperparameters, weights: Float | None = None) -> Marginal:
         """Return Laplace's approximation at θ, whose mode is sought from ``weights`` (M,)."""
-        design = self.design(self.X, point)
-        alpha = np.exp(point.log_alpha)
-        return marginal(design, alpha, self.errors, point.log_precision, weights)
+        block = self.design(point).block(self.X)
+        return marginal(block, np.exp(point.log_alpha), self.errors, point.log_precision, weights)
 
     def log_prior(self, point: Hyperparameters) -> float:
         """Return Σ_d log 2N(γ_d; 0, 1/β_d) of "pfcvm", in nats; otherwise 0."""
@@ -190,10 +235,8 @@ class JointMarginal:
     def slopes(self, point: Hyperparameters, approximation: Marginal) -> Float:
         """Return the slopes of L and of the log prior in θ, as one vector."""
         gamma = self.gamma(point.widths)
-        kernels = approximation.design[:, 1:]
-        by_kernels = approximation.by_design()[:, 1:]
-        prepared = self.kernel(point).prepare(self.X[point.rows])
-        by_log_gamma = prepared.gradient(self.X, kernels, by_kernels)
+        design = self.design(point)
+        by_log_gamma = design.gradient(self.X, approximation.design, approximation.by_design())
         by_gamma = by_log_gamma / np.maximum(gamma, NEGLIGIBLE)
         by_log_beta = np.zeros(0)
         if len(point.log_beta):
@@ -207,7 +250,7 @@ class JointMarginal:
     def pruned(self, point: Hyperparameters) -> Bool:
         """Return which active columns (M,) have α at the bound ν; never the intercept."""
         at_bound = point.log_alpha >= self.log_bound - AT_BOUND
-        return np.asarray(at_bound & (point.columns > 0))
+        return np.asarray(at_bound & (point.labels != BIAS))
 
     def bounds(self, point: Hyperparameters) -> tuple[Float, Float]:
         """Return lower and upper bounds of θ; widths have no upper bound.
@@ -215,21 +258,15 @@ class JointMarginal:
         If all coordinates had two bounds, the first step of L-BFGS-B could reach the bounds,
         instead of having length 1, and banana ended in a poor maximum.
         """
-        first = len(point.columns) + point.n_noises
-        widths = slice(first, first + point.n_widths)
-        lower = np.full(len(point.vector), LOWEST)
-        upper = np.full(len(point.vector), self.log_bound)
-        lower[widths] = -np.inf if self.shared else 0.0
-        upper[widths] = np.inf
+        n_beta = len(point.log_beta)
+        sizes = [len(point.labels) + point.n_noises, point.n_widths, n_beta]
+        lower = np.repeat([LOWEST, -np.inf if self.shared else 0.0, LOWEST], sizes)
+        upper = np.repeat([self.log_bound, np.inf, self.log_bound], sizes)
         return lower, upper
 
-    def maximise(self, start: Hyperparameters, max_iterations: int) -> "Maximum":
-        """Maximise L and the log prior jointly in θ by L-BFGS-B within the bounds.
-
-        Args:
-            start: first point
-            max_iterations: maximum number of quasi-Newton steps
-        """
+    def maximise(self, start: Hyperparameters) -> "Maximum":
+        """Maximise L and the log prior jointly in θ by L-BFGS-B within the bounds, from a first
+        point."""
         weights = None
 
         def negative(vector: Float) -> tuple[float, Float]:
@@ -247,8 +284,8 @@ class JointMarginal:
             method="L-BFGS-B",
             bounds=np.column_stack(self.bounds(start)),
             options={
-                "maxiter": max_iterations,
-                "maxfun": 4 * max_iterations,
+                "maxiter": self.options.max_iterations,
+                "maxfun": 4 * self.options.max_iterations,
                 "maxcor": MEMORY,
                 "ftol": FLAT,
                 "gtol": 1e-6,

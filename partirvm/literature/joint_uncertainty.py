@@ -5,12 +5,13 @@ With the hyperparameters θ near-normal about their maximum, with covariance C =
     Var f(x) = φᵀΣφ + gᵀCg,        g = ∂(φ(x; θ)ᵀŵ(θ))/∂θ.
 
 The first term alone has the weights uncertain (Figure 2, right), both have the hyperparameters
-uncertain, too (left). C comes from central differences of the exact slopes, and g from those of the
-mode and the design. Coordinates at a bound are known. A direction of θ in which L is flatter than a normal density of standard deviation
-``REACH`` gets that density, because g is no approximation for larger changes.
+uncertain, too (left). C comes from central differences of the exact slopes, and g from those of f.
+Coordinates at a bound are known. A direction of θ in which L is flatter than a normal density of
+standard deviation ``REACH`` gets that density, because g is no approximation for larger changes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,21 +24,6 @@ from partirvm.types import Float, Int
 
 STEP = 1e-4
 """Step of differences, whose relative error is about its square."""
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """A point near the maximum.
-
-    Attributes:
-        point: θ
-        weights: the mode there (M,)
-        slopes: of L and the log prior (K,)
-    """
-
-    point: Hyperparameters
-    weights: Float
-    slopes: Float
 
 
 @dataclass(frozen=True)
@@ -64,25 +50,26 @@ class DeltaMethod:
         margins = np.minimum(self.point.vector - lower, upper - self.point.vector)
         return np.flatnonzero(margins > AT_BOUND)
 
-    def neighbour(self, place: int, step: float) -> Neighbour:
-        """Return the point after a step of one coordinate."""
-        vector = self.point.vector.copy()
-        vector[place] += step
-        point = self.point.moved(vector)
-        approximation = self.likelihood.at(point, self.approximation.weights)
-        slopes = self.likelihood.slopes(point, approximation)
-        return Neighbour(point, approximation.weights, slopes)
+    @property
+    def neighbours(self) -> Iterator[tuple["DeltaMethod", "DeltaMethod"]]:
+        """A step below and a step above the maximum in each free coordinate."""
+        vector = self.point.vector
+        for step in STEP * np.eye(len(vector))[self.free]:
+            below = replace(self, point=self.point.moved(vector - step))
+            above = replace(self, point=self.point.moved(vector + step))
+            yield below, above
 
-    @cached_property
-    def neighbours(self) -> list[tuple[Neighbour, Neighbour]]:
-        """The points below and above the maximum, of each free coordinate."""
-        return [(self.neighbour(i, -STEP), self.neighbour(i, STEP)) for i in self.free]
+    @property
+    def slopes(self) -> Float:
+        """Slopes of L and the log prior at the point (K,)."""
+        return self.likelihood.slopes(self.point, self.approximation)
 
     @cached_property
     def information(self) -> Float:
         """−∂²L/∂θ∂θᵀ of the free coordinates (F, F)."""
-        changes = [below.slopes - above.slopes for below, above in self.neighbours]
-        rows = np.reshape(changes, (len(self.free), -1))[:, self.free] / (2 * STEP)
+        rows = np.empty((len(self.free), len(self.free)))
+        for row, (below, above) in enumerate(self.neighbours):
+            rows[row] = (below.slopes - above.slopes)[self.free] / (2 * STEP)
         return 0.5 * (rows + rows.T)
 
     @cached_property
@@ -95,21 +82,21 @@ class DeltaMethod:
         """Return g of the free coordinates at points (n, d), shape (n, F)."""
         slopes = np.empty((len(points), len(self.free)))
         for column, (below, above) in enumerate(self.neighbours):
-            low = self.likelihood.design(points, below.point) @ below.weights
-            high = self.likelihood.design(points, above.point) @ above.weights
-            slopes[:, column] = (high - low) / (2 * STEP)
+            slopes[:, column] = (above.mean(points) - below.mean(points)) / (2 * STEP)
         return slopes
+
+    def block(self, points: Float) -> Float:
+        """Return the model's columns at points (n, d), in the units of γ."""
+        return self.likelihood.design(self.point).block(points)
 
     def mean(self, points: Float) -> Float:
         """Return f at points (n, d)."""
-        design = self.likelihood.design(points, self.point)
-        return np.asarray(design @ self.approximation.weights)
+        return np.asarray(self.block(points) @ self.approximation.weights)
 
     def variance(self, points: Float, *, hyperparameters: bool = True) -> Float:
         """Return the variance of f at points (n, d), with uncertain hyperparameters or weights
         alone."""
-        design = self.likelihood.design(points, self.point)
-        spread = quadratic(design, self.approximation.covariance)
+        spread = quadratic(self.block(points), self.approximation.covariance)
         if hyperparameters:
             spread = spread + quadratic(self.predictor_slopes(points), self.covariance)
         return spread

@@ -3,7 +3,7 @@
 **Fast RVM** (§2.1; Tipping & Faul 2003). Each choice is a random column φ_m of all. With θ = q² − s
 (eq. 13) of this column (eq. 14), it is added, or its α estimated again, if θ > 0: α = s²/θ; it is
 deleted if θ ≤ 0. Then σ² = ‖t − Φμ‖²/(N − M + Σ α_mΣ_mm) (eq. 15). A fit starts with the bias, or
-without one with the column of the largest projection.
+without one with the first column.
 
 The report states no criterion for the end: here a fit ends when no action gains ``tol`` nats and
 log σ² changes by at most ``tol``. Choices of columns without such an action are left out, because
@@ -63,8 +63,6 @@ class FastRegressor(DenseRegressor):
         True offers a bias, with which the model starts.
     random_order : bool, default=True
         True chooses columns at random, False the one with the largest gain.
-    noise_variance : float, default=None
-        Fixed σ²; None estimates it.
     tol : float, default=1e-3
         Largest gain of an action at the end, in nats.
     max_iter : int, default=10_000
@@ -83,26 +81,21 @@ class FastRegressor(DenseRegressor):
     """
 
     random_order: bool = True
-    noise_variance: float | None = None
     tol: float = 1e-3
     max_iter: int = 10_000
     random_state: int = 0
 
     def _solve(self, statistics: GramStatistics) -> Ending:
         generator = np.random.default_rng(self.random_state)
-        start = started(statistics, noise=self.noise_variance)
-        first = 0 if self.fit_intercept else int(np.abs(statistics.projection).argmax())
-        alpha = np.full(len(start.alpha), np.inf)
-        alpha[first] = start.alpha[first]
-        state = taken(start, np.array([first]), alpha[[first]], float(start.beta))
+        start = started(statistics)
+        alpha = np.where(np.arange(len(start.alpha)) > 0, np.inf, start.alpha)
+        state = taken(start, np.array([0]), alpha[:1], float(start.beta))
         for choice in range(self.max_iter):
             best, gain = best_actions(state, statistics)
             if len(state.alpha) == 1:
                 gain[np.isinf(best)] = 0.0  # the last column stays
             useful = np.flatnonzero(gain >= self.tol)
-            beta = float(start.beta)
-            if self.noise_variance is None:
-                beta = float(noise_precision(state)[0])
+            beta = float(noise_precision(state)[0])
             if not len(useful) and abs(np.log(beta / state.beta)) <= self.tol:
                 return Ending(state, True, choice)
             if len(useful):
@@ -128,14 +121,15 @@ def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Flo
         New rows.
     """
     mean, std = model.predict(X_new, return_std=True)
-    design = model._new_design(X)
+    kernel = model.design_.kernel
+    design = model.design_.block(X)
     new = np.asarray(X_new, dtype=np.float64)
     beta = 1.0 / model.noise_variance_
-    extra = model._kernel.values(X, new)
+    extra = kernel.values(X, new)
     cross = beta * design.T @ extra
     spread = model.covariance_ @ cross
     s = beta * np.sum(extra**2, axis=0) - np.sum(cross * spread, axis=0)
     q = beta * extra.T @ (y - design @ model.weights_)
-    e = model._kernel.diagonal(new) - np.sum(model._new_design(new).T * spread, axis=0)
+    e = kernel.diagonal(new) - np.sum(model.design_.block(new).T * spread, axis=0)
     precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
     return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)

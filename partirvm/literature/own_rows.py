@@ -25,7 +25,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.literature.dense import (
     DenseRegressor,
@@ -37,13 +36,10 @@ from partirvm.literature.dense import (
     update,
 )
 from partirvm.options.constraints import Check
-from partirvm.types import BIAS, Float, Int
+from partirvm.types import Float, Int
 
 STRATEGIES = ("split-merge", "incremental", "working-set")
 """Names of the strategies."""
-
-ALPHA_MAX = 1e9
-"""A column whose α exceeds this is deleted; the paper prints no threshold."""
 
 
 @dataclass(repr=False, eq=False)
@@ -114,12 +110,9 @@ class OwnRowsRegressor(DenseRegressor):
         return self._store(self._basic(X, y, last(X, y, partitions)), X)
 
     def _merged(self, X: Float, y: Float, partitions: list[Int]) -> Int:
-        """Return the candidates of the last fit of split-merge (§2.1); a partition without vectors
-        gives its first row."""
+        """Return the candidates of the last fit of split-merge (§2.1)."""
         while len(partitions) > 1:
             vectors = [self._vectors(X, y, rows) for rows in partitions]
-            for k, rows in enumerate(partitions):
-                vectors[k] = vectors[k] if len(vectors[k]) else rows[:1]
             pairs = range(0, len(vectors), 2)
             partitions = [np.concatenate(vectors[k : k + 2]) for k in pairs]
         return partitions[0]
@@ -138,9 +131,10 @@ class OwnRowsRegressor(DenseRegressor):
         return candidates
 
     def _vectors(self, X: Float, y: Float, rows: Int) -> Int:
-        """Store an intermediate fit, and return the row numbers of its vectors."""
-        ending = self._basic(X, y, rows, self.partition_size / 2)
-        return self._store(ending, X).candidates_
+        """Store an intermediate fit, and return the row numbers of its vectors; its first row
+        without any."""
+        self._store(self._basic(X, y, rows, self.partition_size / 2), X)
+        return self.candidates_ if len(self.candidates_) else rows[:1]
 
     def _basic(self, X: Float, y: Float, rows: Int, fewest: float = 0.0) -> Ending:
         """Fit a basic RVM.
@@ -152,12 +146,10 @@ class OwnRowsRegressor(DenseRegressor):
             fewest: the fit ends with fewer columns
         """
         rows = np.sort(rows)
-        labels = np.append([BIAS] * self.fit_intercept, rows).astype(np.int64)
-
-        def statistics(data: Int) -> GramStatistics:
-            return statistics_of(labels, self._design(X[data], X[rows], labels), y[data])
-
-        noise = statistics(self._noise_sample)
+        candidates = self._columns(X, rows)
+        labels = candidates.all_labels
+        sample = self._noise_sample
+        noise = statistics_of(labels, candidates.block(X[sample]), y[sample])
 
         def step(state: HyperState) -> tuple[Float, float]:
             alpha, beta = update(state)
@@ -172,10 +164,9 @@ class OwnRowsRegressor(DenseRegressor):
             return alpha, float(beta)
 
         return maximise(
-            started(statistics(rows)),
+            started(statistics_of(labels, candidates.block(X[rows]), y[rows])),
             step,
             log_settled(self.tol),
-            alpha_max=ALPHA_MAX,
             max_iter=self.max_iter,
             fewest=fewest,
         )

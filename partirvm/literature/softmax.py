@@ -87,16 +87,14 @@ class SoftmaxSearch(ModeSearch):
 class TippingClassifier(Classifier, DenseModel):
     """Relevance vector classification with an α for each class and column (Tipping 2001, §2.2).
 
+    Every α starts at 1; a weight with α > 1e9 is deleted.
+
     Parameters
     ----------
     kernel : Kernel, default=None
         Kernel of ``partirvm.kernels``; None: Gaussian(1.0). A Gaussian's gamma is r⁻² of eq. 30.
     fit_intercept : bool, default=True
         True offers a bias for each output.
-    alpha_init : float, default=1.0
-        First α.
-    alpha_max : float, default=1e9
-        A weight whose α exceeds this is deleted.
     tol : float, default=1e-3
         Largest change of log α at the end.
     max_iter : int, default=1000
@@ -126,8 +124,6 @@ class TippingClassifier(Classifier, DenseModel):
     3
     """
 
-    alpha_init: float = 1.0
-    alpha_max: float = 1e9
     tol: float = 1e-3
     max_iter: int = 1000
 
@@ -141,12 +137,12 @@ class TippingClassifier(Classifier, DenseModel):
             Labels.
         """
         X, codes = self._training(X, y)
-        labels = self._labels(len(X))
+        candidates = self._columns(X, np.arange(len(X)))
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        places = np.indices((len(labels), outputs)).reshape(2, -1)
+        places = np.indices((candidates.n_columns, outputs)).reshape(2, -1)
         first = SoftmaxSearch(
-            design=self._design(X, X, labels),
-            alpha=np.full(places.shape[1], self.alpha_init),
+            design=candidates.block(X),
+            alpha=np.ones(places.shape[1]),
             weights=np.zeros(places.shape[1]),
             target=targets(codes.astype(np.float64), outputs),
             columns=places[0],
@@ -157,13 +153,12 @@ class TippingClassifier(Classifier, DenseModel):
                 first.at_mode(),
                 lambda state: (mackay_alpha(state.solution.determinedness, state.weights**2), 1.0),
                 log_settled(self.tol),
-                alpha_max=self.alpha_max,
                 max_iter=self.max_iter,
                 taken=SoftmaxSearch.taken,
             )
         )
         used = np.unique(state.columns)
-        self._keep(X, labels[used])
+        self._keep(X, candidates.all_labels[used])
         self.weights_ = state.table[used]
         self._link = state.link
         return self
@@ -175,4 +170,4 @@ class TippingClassifier(Classifier, DenseModel):
         ----------
         X : array-like (n, d)
         """
-        return self._link.probabilities(self._new_design(X) @ self.weights_)
+        return self._link.probabilities(self._block(X) @ self.weights_)

@@ -36,7 +36,8 @@ a step, so that it needs far more steps; MacKay's updates multiply it."""
 class TippingRegressor(DenseRegressor):
     """Relevance vector regression by MacKay's updates or EM (Tipping 2001, §2.1–2.3, appendix A).
 
-    A fit ends when neither log β nor any log α changes by more than ``tol``. The text of appendix A
+    A fit ends when neither log β nor any log α changes by more than ``tol``; a column with α > 1e9
+    is deleted. The text of appendix A
     with the author's criteria was not available: the defaults are ours.
 
     Parameters
@@ -51,8 +52,6 @@ class TippingRegressor(DenseRegressor):
         Shape and rate of the Gamma priors: (a, b) of α and (c, d) of β (eqs. 6, 7).
     noise_variance : float, default=None
         Fixed σ²; None estimates it.
-    alpha_max : float, default=1e9
-        A column whose α exceeds this is deleted.
     tol : float, default=1e-3
         Largest change of log α and log β at the end.
     max_iter : int, default=None
@@ -74,7 +73,6 @@ class TippingRegressor(DenseRegressor):
     alpha_prior: tuple[float, float] = (0.0, 0.0)
     noise_prior: tuple[float, float] = (0.0, 0.0)
     noise_variance: float | None = None
-    alpha_max: float = 1e9
     tol: float = 1e-3
     max_iter: int | None = None
 
@@ -89,7 +87,6 @@ class TippingRegressor(DenseRegressor):
             state,
             partial(update, em=self.updates == "em"),
             log_settled(self.tol),
-            alpha_max=self.alpha_max,
             max_iter=self.max_iter or MAX_ITER[self.updates],
         )
 

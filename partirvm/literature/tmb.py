@@ -11,25 +11,23 @@ features all kernels between rows are 0 at γ_d = 1, and so are all slopes. The 
 explained in ``algorithm_1``.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 from partirvm.core.link import LINKS, moderated
 from partirvm.core.predictive import quantile
 from partirvm.errors import UsageError
-from partirvm.literature.algorithm_1 import ActiveSetRules, fit_active_set, fit_all
+from partirvm.literature.algorithm_1 import fit_active_set, fit_all
 from partirvm.literature.base import Classifier, Estimator, Regressor
 from partirvm.literature.joint_laplace import Errors, LogisticErrors, NormalErrors
-from partirvm.literature.joint_parameters import SYSTEMS, JointMarginal
+from partirvm.literature.joint_parameters import SYSTEMS, JointMarginal, JointOptions
 from partirvm.literature.joint_uncertainty import DeltaMethod
 from partirvm.options.constraints import Check
-from partirvm.types import Float
-
-BOUND = float(np.exp(5.0))
-"""The paper's ν."""
+from partirvm.types import BIAS, Float
 
 WORDS = {
     "system": SYSTEMS,
@@ -40,39 +38,15 @@ WORDS = {
 
 
 @dataclass(repr=False, eq=False)
-class JointEstimator(ActiveSetRules, Estimator):
-    """Base class of ``TMBRegressor`` and ``TMBClassifier``, which share these parameters.
+class JointEstimator(JointOptions, Estimator):
+    """Base class of ``TMBRegressor`` and ``TMBClassifier``.
 
     Parameters
     ----------
-    system : {"rvm", "krvm", "pfcvm"}
-        "rvm" has one γ for all features (eq. 3); "krvm" has γ_d for each feature with a flat prior
-        (eq. 4, §4.2); "pfcvm" has a half-normal prior of each γ_d, with an estimated precision β_d
-        (eq. 19, §4.3).
-    active_set : bool
-        Whether algorithm 1 searches for a small active set. False optimises the α of all rows and
-        keeps all weights: the starred versions of §5.
-    batch : int
-        B, number of rows of the first active set.
-    active : {"largest", "random"}
-        Whether these are the rows of the largest weights or random rows.
-    threshold : float
-        δ, size of a weight above which its row joins the active set.
-    threshold_unit : {"prior-sd", "weight"}
-        Whether δ is compared with the weight in prior standard deviations 1/√ν, or with the weight
-        itself. The latter ends with what is left of the first rows (``algorithm_1``).
-    bound : float
-        ν, upper bound of α, σ⁻² and β_d, on the scale of the standardised data.
-    start_log_alpha : float
-        log α at the start; at most log ν.
-    start_gamma : float or None
-        γ or γ_d at the start; None is 1/d.
-    tol : float
-        Change of the log marginal likelihood, in nats, that ends the rounds.
-    max_rounds : int
-        Maximum number of rounds of algorithm 1.
-    max_iterations : int
-        Maximum number of quasi-Newton steps of one round.
+    system, active_set, batch, active, threshold, threshold_unit : optional
+        As for ``JointOptions``.
+    bound, start_log_alpha, start_gamma, tol, max_rounds, max_iterations : optional
+        As for ``JointOptions``.
     standardize : bool
         Whether inputs and the target of a regression are scaled to mean 0 and variance 1.
     random_state : int
@@ -102,11 +76,7 @@ class JointEstimator(ActiveSetRules, Estimator):
         The predictor on standardised inputs, with its variance.
     """
 
-    system: str = "rvm"
-    active_set: bool = True
-    bound: float = BOUND
-    start_log_alpha: float = 5.0
-    start_gamma: float | None = None
+    _: KW_ONLY
     standardize: bool = True
     random_state: int = 0
 
@@ -114,22 +84,16 @@ class JointEstimator(ActiveSetRules, Estimator):
         """Fit the weights and hyperparameters to the errors about the rows X (N, d)."""
         for name, words in WORDS.items():
             Check("word", words)(name, getattr(self, name))
-        self._scaler = self._standardizer().fit(X)
-        likelihood = JointMarginal(
-            X=self._scaler.transform(X),
-            errors=errors,
-            system=self.system,
-            bound=self.bound,
-            start_gamma=self.start_gamma or 1.0 / X.shape[1],
-            start_log_alpha=min(self.start_log_alpha, float(np.log(self.bound))),
-        )
+        scaler = StandardScaler(with_mean=self.standardize, with_std=self.standardize)
+        self._scaler = scaler.fit(X)
+        likelihood = JointMarginal(self._scaler.transform(X), errors, options=clone(self))
         if self.active_set:
-            fit = fit_active_set(likelihood, self, np.random.default_rng(self.random_state))
+            fit = fit_active_set(likelihood, np.random.default_rng(self.random_state))
         else:
-            fit = fit_all(likelihood, self)
+            fit = fit_all(likelihood)
         self.joint_ = DeltaMethod(likelihood, fit.point)
-        vectors = (fit.point.columns > 0) & ~likelihood.pruned(fit.point)
-        self.relevance_ = fit.point.columns[vectors] - 1
+        vectors = (fit.point.labels != BIAS) & ~likelihood.pruned(fit.point)
+        self.relevance_ = fit.point.labels[vectors]
         self.relevance_vectors_ = X[self.relevance_]
         self.n_relevance_vectors_ = len(self.relevance_)
         self.alpha_ = np.exp(fit.point.log_alpha[vectors])
@@ -139,10 +103,6 @@ class JointEstimator(ActiveSetRules, Estimator):
         self.rounds_ = fit.rounds
         self.converged_ = fit.converged
 
-    def _standardizer(self) -> StandardScaler:
-        """Return a scaler, which changes nothing without ``standardize``."""
-        return StandardScaler(with_mean=self.standardize, with_std=self.standardize)
-
     def _mean(self, X: Any) -> Float:
         """Return f (n,) on the standardised scale."""
         X = self._rows(X)
@@ -151,9 +111,7 @@ class JointEstimator(ActiveSetRules, Estimator):
     def _std(self, X: Any, hyperparameters: bool) -> Float:
         """Return the standard deviations of f (n,) on the standardised scale."""
         X = self._rows(X)
-        variance = self.joint_.variance(
-            self._scaler.transform(X), hyperparameters=hyperparameters
-        )
+        variance = self.joint_.variance(self._scaler.transform(X), hyperparameters=hyperparameters)
         return np.sqrt(variance)
 
 
@@ -184,10 +142,9 @@ class TMBRegressor(Regressor, JointEstimator):
             Targets.
         """
         X, y = self._training(X, y)
-        scaler = self._standardizer().fit(y[:, None])
-        self._target_center = float(scaler.mean_[0]) if self.standardize else 0.0
-        self._target_scale = float(scaler.scale_[0]) if self.standardize else 1.0
-        self._fit(X, NormalErrors(scaler.transform(y[:, None])[:, 0]))
+        self._target_center = float(y.mean()) if self.standardize else 0.0
+        self._target_scale = float(y.std()) or 1.0 if self.standardize else 1.0
+        self._fit(X, NormalErrors((y - self._target_center) / self._target_scale))
         self.noise_variance_ = self._target_scale**2 / np.exp(self.joint_.point.log_precision)
         self.log_evidence_ -= len(y) * np.log(self._target_scale)
         return self

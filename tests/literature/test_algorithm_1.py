@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from partirvm.literature.algorithm_1 import ActiveSetRules, first_active, fit_active_set, fit_all
+from partirvm.literature.algorithm_1 import first_active, fit_active_set, fit_all
 from partirvm.literature.joint_laplace import LogisticErrors, NormalErrors
-from partirvm.literature.joint_parameters import SYSTEMS, JointMarginal
+from partirvm.literature.joint_parameters import SYSTEMS, JointMarginal, JointOptions
 
 BOUND = np.exp(5.0)
 
 
-def likelihood(
-    system="krvm", *, classes=False, n=40, d=3, seed=0, noise=0.3, gamma=0.3, bound=BOUND
-):
+def likelihood(system="krvm", *, classes=False, n=40, d=3, seed=0, noise=0.3, gamma=0.3, **options):
     """Rows whose first two features matter."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
@@ -22,14 +20,15 @@ def likelihood(
         errors = LogisticErrors((rng.random(n) < expit(4 * f)).astype(float))
     else:
         errors = NormalErrors(f + noise * rng.normal(size=n))
-    return JointMarginal(X, errors, system, bound, gamma, float(np.log(bound)))
+    options = {"start_gamma": gamma, "start_log_alpha": np.inf, **options}
+    return JointMarginal(X, errors, JointOptions(system, **options))
 
 
 def random_point(rows, seed):
     """A point with eight columns, all coordinates inside their bounds."""
     rng = np.random.default_rng(seed)
-    columns = np.union1d([0], rng.permutation(len(rows.X))[:8])
-    point = rows.start.with_columns(columns, 0.0)
+    labels = np.union1d([-1], rng.permutation(len(rows.X))[:8])
+    point = rows.start.with_labels(labels, 0.0)
     size = np.abs(point.vector)
     return point.moved(0.7 * size + rng.uniform(0.1, 0.5, size=len(size)))
 
@@ -58,7 +57,7 @@ def test_slopes_are_differences_in_theta(system, classes, seed):
 def test_the_design_is_the_papers_kernel(system):
     """exp(−Σ_d γ_d (x_d − z_d)²) (eqs. 3–4), with an intercept; γ_d = 0 is allowed."""
     rows = likelihood(system)
-    point = random_point(rows, 3).with_columns(np.array([0, 3, 8]), 0.0)
+    point = random_point(rows, 3).with_labels(np.array([-1, 2, 7]), 0.0)
     if system != "rvm":
         vector = point.vector.copy()
         vector[3 + 1 + 1] = 0.0
@@ -66,16 +65,16 @@ def test_the_design_is_the_papers_kernel(system):
     gamma = np.resize(rows.gamma(point.widths), 3)
     differences = rows.X[:5, None, :] - rows.X[None, [2, 7], :]
     expected = np.exp(-(gamma * differences**2).sum(axis=2))
-    np.testing.assert_allclose(rows.design(rows.X[:5], point)[:, 1:], expected)
-    np.testing.assert_array_equal(rows.design(rows.X[:5], point)[:, 0], 1.0)
+    np.testing.assert_allclose(rows.design(point).block(rows.X[:5])[:, 1:], expected)
+    np.testing.assert_array_equal(rows.design(point).block(rows.X[:5])[:, 0], 1.0)
     assert (gamma[1] == 0) == (system != "rvm")
 
 
 def test_the_kernel_of_no_feature_is_constant():
     rows = likelihood()
-    point = rows.start.with_columns(np.array([0, 4]), 0.0)
+    point = rows.start.with_labels(np.array([-1, 3]), 0.0)
     point = point.moved(np.zeros(len(point.vector)))
-    np.testing.assert_allclose(rows.design(rows.X, point), 1.0)
+    np.testing.assert_allclose(rows.design(point).block(rows.X), 1.0)
 
 
 def test_the_half_normal_prior():
@@ -86,7 +85,7 @@ def test_the_half_normal_prior():
     beta = np.exp(point.log_beta)
     density = 2 * np.sqrt(beta / (2 * np.pi)) * np.exp(-0.5 * beta * gamma**2)
     assert rows.log_prior(point) == pytest.approx(np.log(density).sum(), rel=1e-12)
-    assert likelihood("krvm").log_prior(rows.start.with_columns(np.arange(3), 0.0)) != 0
+    assert likelihood("krvm").log_prior(rows.start.with_labels(np.arange(-1, 2), 0.0)) != 0
     assert likelihood("krvm").log_prior(likelihood("krvm").start) == 0
 
 
@@ -94,8 +93,8 @@ def test_the_half_normal_prior():
 @pytest.mark.parametrize("classes", [False, True])
 def test_the_maximum_is_stationary_within_the_bounds(system, classes):
     """Slopes are 0 inside the bounds, and point outwards at a bound."""
-    rows = likelihood(system, classes=classes, n=25)
-    fit = fit_all(rows, ActiveSetRules(max_iterations=3000))
+    rows = likelihood(system, classes=classes, n=25, max_iterations=3000)
+    fit = fit_all(rows)
     vector = fit.point.vector
     slopes = rows.slopes(fit.point, rows.at(fit.point))
     lower, upper = rows.bounds(fit.point)
@@ -112,17 +111,15 @@ def test_the_maximum_is_stationary_within_the_bounds(system, classes):
 def test_irrelevant_features_reach_zero():
     """The third feature is noise; with a prior, its width is at most that without."""
     rows = likelihood("krvm", n=80, noise=0.1)
-    gamma = rows.gamma(
-        fit_active_set(rows, ActiveSetRules(), np.random.default_rng(0)).point.widths
-    )
+    gamma = rows.gamma(fit_active_set(rows, np.random.default_rng(0)).point.widths)
     assert gamma[2] < 0.05 * gamma[0]
 
 
 def test_an_active_set_of_all_rows_is_the_starred_version():
     """Where no α reaches its bound, step 5 of the first round is all there is."""
-    rows = likelihood("rvm", n=6, d=1, noise=0.0, gamma=3.0, bound=1e4)
-    active = fit_active_set(rows, ActiveSetRules(batch=6), np.random.default_rng(0))
-    starred = fit_all(rows, ActiveSetRules(max_iterations=1000))
+    rows = likelihood("rvm", n=6, d=1, noise=0.0, gamma=3.0, bound=1e4, batch=6)
+    active = fit_active_set(rows, np.random.default_rng(0))
+    starred = fit_all(rows)
     first = active.rounds[0]
     assert first.active == 6
     assert first.pruned == starred.rounds[0].pruned
@@ -135,18 +132,18 @@ def test_an_active_set_of_all_rows_is_the_starred_version():
 def test_the_first_rows_have_the_largest_weights():
     """At the mode of all weights with α = ν and σ² = 1, (νI + ΦᵀΦ)⁻¹Φᵀt."""
     rows = likelihood("rvm")
-    Phi = rows.design(rows.X, rows.start)
+    Phi = rows.design(rows.start).block(rows.X)
     weights = np.linalg.solve(BOUND * np.eye(41) + Phi.T @ Phi, Phi.T @ rows.errors.targets)
     np.testing.assert_allclose(rows.at(rows.start).weights, weights, rtol=1e-8)
-    active = first_active(weights, ActiveSetRules(batch=5), np.random.default_rng(0))
-    assert active[0] == 0
-    smallest = np.abs(weights[active[1:]]).min()
+    active = first_active(weights, JointOptions(batch=5), np.random.default_rng(0))
+    assert active[0] == -1
+    smallest = np.abs(weights[1:][active[1:]]).min()
     assert np.sum(np.abs(weights[1:]) >= smallest) == 5
 
 
 def test_random_first_rows_depend_on_the_seed():
-    rules = ActiveSetRules(batch=5, active="random")
-    draws = [first_active(np.zeros(41), rules, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    options = JointOptions(batch=5, active="random")
+    draws = [first_active(np.zeros(41), options, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[0], draws[2])
     assert len(draws[0]) == 6
@@ -157,9 +154,9 @@ def narrow(unit):
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-4, 4, (150, 1)), axis=0)
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=150)
-    rows = JointMarginal(X, NormalErrors(y), "rvm", BOUND, 1.0, 5.0)
-    rules = ActiveSetRules(batch=3, threshold_unit=unit)
-    return rows, fit_active_set(rows, rules, np.random.default_rng(0))
+    options = JointOptions(batch=3, threshold_unit=unit, start_gamma=1.0)
+    rows = JointMarginal(X, NormalErrors(y), options)
+    return rows, fit_active_set(rows, np.random.default_rng(0))
 
 
 def test_the_units_of_delta_decide_whether_rows_join():
@@ -178,7 +175,7 @@ def test_the_units_of_delta_decide_whether_rows_join():
 def test_the_model_is_laplaces_approximation_at_its_columns():
     """Its weights are the mode with the last α, σ² and γ, (A + τΦᵀΦ)⁻¹τΦᵀt."""
     rows, fit = narrow("prior-sd")
-    design = np.exp(-rows.gamma(fit.point.widths) * (rows.X - rows.X[fit.point.rows].T) ** 2)
+    design = np.exp(-rows.gamma(fit.point.widths) * (rows.X - rows.X[fit.point.labels[1:]].T) ** 2)
     design = np.hstack([np.ones((150, 1)), design])
     alpha = np.exp(fit.point.log_alpha)
     tau = np.exp(fit.point.log_precision)

@@ -44,8 +44,8 @@ def test_slopes_of_the_predictor_are_differences(system, classes):
 
     def predictor(moved):
         point = joint.point.moved(moved)
-        design = joint.likelihood.design(points, point)
-        return design @ joint.likelihood.at(point).weights
+        block = joint.likelihood.design(point).block(points)
+        return block @ joint.likelihood.at(point).weights
 
     steps = 1e-5 * np.eye(len(vector))[joint.free]
     expected = [(predictor(vector + step) - predictor(vector - step)) / 2e-5 for step in steps]
@@ -57,7 +57,7 @@ def test_slopes_of_the_predictor_are_differences(system, classes):
     alphas = joint.free[joint.free < len(at.alpha)]
     H = at.design.T @ (at.terms.curvature[:, None] * at.design) + np.diag(at.alpha)
     by_log_alpha = -np.linalg.inv(H) * (at.alpha * at.weights)
-    expected = joint.likelihood.design(points, joint.point) @ by_log_alpha[:, alphas]
+    expected = joint.block(points) @ by_log_alpha[:, alphas]
     np.testing.assert_allclose(slopes[:, : len(alphas)], expected, rtol=1e-5, atol=scale)
 
 
@@ -84,7 +84,7 @@ def test_the_variance_is_the_delta_methods(system, classes):
             curvature[i, j] = sum(corners) / 4e-6
     np.testing.assert_allclose(joint.information, -curvature, atol=3e-3 * np.abs(curvature).max())
     points = np.random.default_rng(2).normal(size=(7, 2))
-    Phi = likelihood.design(points, joint.point)
+    Phi = joint.block(points)
     alone = np.einsum("nm,mk,nk->n", Phi, joint.approximation.covariance, Phi)
     np.testing.assert_allclose(joint.variance(points, hyperparameters=False), alone, rtol=1e-8)
     g = joint.predictor_slopes(points)
@@ -155,7 +155,7 @@ def test_a_classification_finds_the_classes(system):
 
 def test_starred_versions_keep_all_weights():
     model = fitted("rvm", active_set=False)
-    assert len(model.joint_.point.columns) == 41
+    assert len(model.joint_.point.labels) == 41
     assert model.n_relevance_vectors_ < 40
     assert len(model.rounds_) == 1
 
