@@ -52,13 +52,11 @@ class JointFit:
 
     Attributes:
         point: θ
-        value: L and the log prior of the last step 5, in nats
         rounds: in order
         converged: whether L changed by less than the tolerance in the last round
     """
 
     point: Hyperparameters
-    value: float
     rounds: tuple[Round, ...]
     converged: bool
 
@@ -69,7 +67,7 @@ def fit_all(likelihood: JointMarginal) -> JointFit:
     pruned = int(likelihood.pruned(maximum.point).sum())
     only = Round(len(likelihood.X), pruned, 0, maximum.value, 0.0, maximum.iterations)
     converged = maximum.iterations < likelihood.options.max_iterations
-    return JointFit(maximum.point, maximum.value, (only,), converged)
+    return JointFit(maximum.point, (only,), converged)
 
 
 def fit_active_set(likelihood: JointMarginal, rng: np.random.Generator) -> JointFit:
@@ -99,7 +97,7 @@ def fit_active_set(likelihood: JointMarginal, rng: np.random.Generator) -> Joint
             )
         )
         point = model.with_labels(np.union1d(model.labels, joined), likelihood.log_bound)
-    return JointFit(model, maximum.value, tuple(rounds), converged)
+    return JointFit(model, tuple(rounds), converged)
 
 
 def first_active(weights: Float, options: JointOptions, rng: np.random.Generator) -> Int:

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from partirvm.core.predictive import quantile
 from partirvm.errors import UsageError
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
@@ -33,6 +34,13 @@ def columns_of(kernel: Kernel, X: Float, rows: Int, bias: bool) -> Design:
 def quadratic(vectors: Float, matrix: Float) -> Float:
     """Return vᵀCv of each row v (n, K) of an array, for a matrix C ≥ 0 (K, K)."""
     return np.asarray(np.sum((vectors @ matrix) * vectors, axis=1)).clip(0.0)
+
+
+def interval(mean: Float, std: Float, level: float) -> Float:
+    """Return lower and upper limits (n, 2) of normal variables. Raises ``UsageError`` for a level
+    outside (0, 1)."""
+    half = quantile(level) * std
+    return np.column_stack([mean - half, mean + half])
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]

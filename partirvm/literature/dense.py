@@ -201,6 +201,8 @@ class DenseRegressor(Regressor, DenseModel):
     weights_, alpha_ : ndarray (M,)
     covariance_ : ndarray (M, M)
     noise_variance_, log_evidence_ : float
+    state_ : HyperState
+        The end of the fit.
     n_iter_ : int
     converged_ : bool
     """
@@ -229,11 +231,11 @@ class DenseRegressor(Regressor, DenseModel):
 
     def _store(self, ending: Ending, centres: Float) -> Self:
         """Set the fitted attributes."""
-        state = self._ended(ending)
-        self._keep(centres, state.labels)
-        self.weights_ = state.posterior.mean
-        self.covariance_ = state.posterior.covariances[0]
-        self.noise_variance_ = 1.0 / float(state.beta)
+        self.state_ = self._ended(ending)
+        self._keep(centres, self.state_.labels)
+        self.weights_ = self.state_.posterior.mean
+        self.covariance_ = self.state_.posterior.covariances[0]
+        self.noise_variance_ = 1.0 / float(self.state_.beta)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

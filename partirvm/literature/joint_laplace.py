@@ -12,7 +12,8 @@ and with its mode ŵ and H = ΦᵀBΦ + A, B = −ℓ''(f̂), the approximation 
     L = ψ(ŵ) + (M/2) log 2π − ½ log|H|.
 
 The mode and L are those of ``literature.mode``. L is exact if the errors are normal. Slopes of L
-include those of ŵ, which moves B if the errors are not normal. With e = ℓ'(f̂), Σ = H⁻¹, s_n = φ_nᵀΣφ_n, g = −½ s ∘ B', u = ΣΦᵀg, they are
+include those of ŵ, which moves B if the errors are not normal. With e = ℓ'(f̂), Σ = H⁻¹,
+s_n = φ_nᵀΣφ_n, g = −½ s ∘ B', u = ΣΦᵀg, they are
 
     ∂L/∂log α_i = ½ (1 − α_i Σ_ii − α_i ŵ_i²) − α_i ŵ_i u_i,
     ∂L/∂Φ       = e (ŵ + u)ᵀ − BΦΣ + (g − BΦu) ŵᵀ,

@@ -117,48 +117,42 @@ class Hyperparameters:
 
     Attributes:
         labels: of the active columns, increasing (M,)
-        vector: θ (K,)
-        n_noises: 1, or 0 for classes
-        n_widths: number of widths
+        log_alpha: log α of these columns (M,)
+        log_tau: log τ (1,), or (0,) for classes
+        widths: log γ (1,), or c_d (d,)
+        log_beta: log β_d (d,), or (0,)
     """
 
     labels: Int
-    vector: Float
-    n_noises: int
-    n_widths: int
+    log_alpha: Float
+    log_tau: Float
+    widths: Float
+    log_beta: Float
 
     @property
     def sections(self) -> list[Float]:
-        """log α (M,), log τ (1,) or (0,), log γ (1,) or c_d (d,), and log β_d (d,) or (0,)."""
-        sizes = [len(self.labels), self.n_noises, self.n_widths]
-        return np.split(self.vector, np.cumsum(sizes))
+        """The sections of the vector."""
+        return [self.log_alpha, self.log_tau, self.widths, self.log_beta]
 
     @property
-    def log_alpha(self) -> Float:
-        return self.sections[0]
+    def sizes(self) -> list[int]:
+        """Sizes of the sections."""
+        return [len(section) for section in self.sections]
 
     @property
-    def log_precision(self) -> float:
-        """log τ; 0 for classes."""
-        return float(self.sections[1].sum())
-
-    @property
-    def widths(self) -> Float:
-        return self.sections[2]
-
-    @property
-    def log_beta(self) -> Float:
-        return self.sections[3]
+    def vector(self) -> Float:
+        """θ (K,)."""
+        return np.concatenate(self.sections)
 
     def moved(self, vector: Float) -> Self:
         """Return the point of a vector with the same columns."""
-        return replace(self, vector=vector)
+        return type(self)(self.labels, *np.split(vector, np.cumsum(self.sizes)[:-1]))
 
     def with_labels(self, labels: Int, log_alpha: float) -> Self:
         """Return the point with other active columns; new ones get ``log_alpha``."""
         alphas = dict(zip(self.labels, self.log_alpha, strict=True))
         values = [alphas.get(label, log_alpha) for label in labels]
-        return replace(self, labels=labels, vector=np.concatenate([values, *self.sections[1:]]))
+        return replace(self, labels=labels, log_alpha=np.array(values))
 
 
 @dataclass(frozen=True)
@@ -189,15 +183,15 @@ class JointMarginal:
     def start(self) -> Hyperparameters:
         """The first point: all columns, σ² = β_d = 1."""
         n, d = self.X.shape
+        log_alpha = min(self.options.start_log_alpha, self.log_bound)
         widths = np.full(d, np.log1p(1.0 / LINEAR))
-        if self.shared:
-            widths = np.log([self.start_gamma])
-        n_noises = int(self.errors.noisy)
-        n_zeros = n_noises + len(widths) + d * (self.options.system == "pfcvm")
-        vector = np.concatenate([np.full(n + 1, self.options.start_log_alpha), np.zeros(n_zeros)])
-        vector[n + 1 + n_noises :][: len(widths)] = widths
-        point = Hyperparameters(np.arange(BIAS, n), vector, n_noises, len(widths))
-        return point.moved(np.minimum(vector, self.bounds(point)[1]))
+        return Hyperparameters(
+            labels=np.arange(BIAS, n),
+            log_alpha=np.full(n + 1, log_alpha),
+            log_tau=np.zeros(int(self.errors.noisy)),
+            widths=np.log([self.start_gamma]) if self.shared else widths,
+            log_beta=np.zeros(d if self.options.system == "pfcvm" else 0),
+        )
 
     @property
     def start_gamma(self) -> float:
@@ -223,7 +217,8 @@ class JointMarginal:
     def at(self, point: Hyperparameters, weights: Float | None = None) -> Marginal:
         """Return Laplace's approximation at θ, whose mode is sought from ``weights`` (M,)."""
         block = self.design(point).block(self.X)
-        return marginal(block, np.exp(point.log_alpha), self.errors, point.log_precision, weights)
+        log_tau = float(point.log_tau.sum())
+        return marginal(block, np.exp(point.log_alpha), self.errors, log_tau, weights)
 
     def log_prior(self, point: Hyperparameters) -> float:
         """Return Σ_d log 2N(γ_d; 0, 1/β_d) of "pfcvm", in nats; otherwise 0."""
@@ -243,7 +238,7 @@ class JointMarginal:
             beta = np.exp(point.log_beta)
             by_gamma = by_gamma - beta * gamma
             by_log_beta = 0.5 * (1.0 - beta * gamma**2)
-        noise = [approximation.by_log_precision()] * point.n_noises
+        noise = [approximation.by_log_precision()] * len(point.log_tau)
         by_widths = by_gamma * (gamma + self.offset)
         return np.concatenate([approximation.by_log_alpha(), noise, by_widths, by_log_beta])
 
@@ -258,10 +253,9 @@ class JointMarginal:
         If all coordinates had two bounds, the first step of L-BFGS-B could reach the bounds,
         instead of having length 1, and banana ended in a poor maximum.
         """
-        n_beta = len(point.log_beta)
-        sizes = [len(point.labels) + point.n_noises, point.n_widths, n_beta]
-        lower = np.repeat([LOWEST, -np.inf if self.shared else 0.0, LOWEST], sizes)
-        upper = np.repeat([self.log_bound, np.inf, self.log_bound], sizes)
+        least_width = -np.inf if self.shared else 0.0
+        lower = np.repeat([LOWEST, LOWEST, least_width, LOWEST], point.sizes)
+        upper = np.repeat([self.log_bound, self.log_bound, np.inf, self.log_bound], point.sizes)
         return lower, upper
 
     def maximise(self, start: Hyperparameters) -> "Maximum":

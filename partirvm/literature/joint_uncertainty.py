@@ -10,7 +10,7 @@ Coordinates at a bound are known. A direction of θ in which L is flatter than a
 standard deviation ``REACH`` gets that density, because g is no approximation for larger changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -50,14 +50,16 @@ class DeltaMethod:
         margins = np.minimum(self.point.vector - lower, upper - self.point.vector)
         return np.flatnonzero(margins > AT_BOUND)
 
-    @property
-    def neighbours(self) -> Iterator[tuple["DeltaMethod", "DeltaMethod"]]:
-        """A step below and a step above the maximum in each free coordinate."""
+    def differences(self, function: Callable[["DeltaMethod"], Float]) -> Float:
+        """Return the central differences (F, n) of a function (n,) of the maximum, by each free
+        coordinate."""
         vector = self.point.vector
+        rows = []
         for step in STEP * np.eye(len(vector))[self.free]:
-            below = replace(self, point=self.point.moved(vector - step))
-            above = replace(self, point=self.point.moved(vector + step))
-            yield below, above
+            above = function(replace(self, point=self.point.moved(vector + step)))
+            below = function(replace(self, point=self.point.moved(vector - step)))
+            rows.append((above - below) / (2 * STEP))
+        return np.array(rows)
 
     @property
     def slopes(self) -> Float:
@@ -67,10 +69,8 @@ class DeltaMethod:
     @cached_property
     def information(self) -> Float:
         """−∂²L/∂θ∂θᵀ of the free coordinates (F, F)."""
-        rows = np.empty((len(self.free), len(self.free)))
-        for row, (below, above) in enumerate(self.neighbours):
-            rows[row] = (below.slopes - above.slopes)[self.free] / (2 * STEP)
-        return 0.5 * (rows + rows.T)
+        curvature = self.differences(lambda moved: moved.slopes[self.free])
+        return -0.5 * (curvature + curvature.T)
 
     @cached_property
     def covariance(self) -> Float:
@@ -80,10 +80,7 @@ class DeltaMethod:
 
     def predictor_slopes(self, points: Float) -> Float:
         """Return g of the free coordinates at points (n, d), shape (n, F)."""
-        slopes = np.empty((len(points), len(self.free)))
-        for column, (below, above) in enumerate(self.neighbours):
-            slopes[:, column] = (above.mean(points) - below.mean(points)) / (2 * STEP)
-        return slopes
+        return self.differences(lambda moved: moved.mean(points)).T
 
     def block(self, points: Float) -> Float:
         """Return the model's columns at points (n, d), in the units of γ."""
@@ -97,6 +94,6 @@ class DeltaMethod:
         """Return the variance of f at points (n, d), with uncertain hyperparameters or weights
         alone."""
         spread = quadratic(self.block(points), self.approximation.covariance)
-        if hyperparameters:
+        if hyperparameters and len(self.free):
             spread = spread + quadratic(self.predictor_slopes(points), self.covariance)
         return spread

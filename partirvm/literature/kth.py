@@ -21,7 +21,7 @@ main path has k(x*, x*)²/var(t), with which the prior variance of the extra fun
 var(t); the two agree for kernels with k(x, x) = 1.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -92,17 +92,15 @@ class FastRegressor(DenseRegressor):
         state = taken(start, np.array([0]), alpha[:1], float(start.beta))
         for choice in range(self.max_iter):
             best, gain = best_actions(state, statistics)
-            if len(state.alpha) == 1:
-                gain[np.isinf(best)] = 0.0  # the last column stays
-            useful = np.flatnonzero(gain >= self.tol)
             beta = float(noise_precision(state)[0])
-            if not len(useful) and abs(np.log(beta / state.beta)) <= self.tol:
-                return Ending(state, True, choice)
+            useful = np.flatnonzero(gain >= self.tol)
             if len(useful):
                 column = generator.choice(useful) if self.random_order else gain.argmax()
                 alpha[column] = best[column]
+            elif abs(np.log(beta / state.beta)) <= self.tol:
+                return Ending(state, True, choice)
             members = np.flatnonzero(np.isfinite(alpha))
-            state = taken(replace(start, iteration=choice), members, alpha[members], beta)
+            state = taken(start, members, alpha[members], beta)
         return Ending(state, False, self.max_iter)
 
 
@@ -121,15 +119,12 @@ def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Flo
         New rows.
     """
     mean, std = model.predict(X_new, return_std=True)
-    kernel = model.design_.kernel
-    design = model.design_.block(X)
     new = np.asarray(X_new, dtype=np.float64)
-    beta = 1.0 / model.noise_variance_
+    kernel = model.design_.kernel
     extra = kernel.values(X, new)
-    cross = beta * design.T @ extra
-    spread = model.covariance_ @ cross
-    s = beta * np.sum(extra**2, axis=0) - np.sum(cross * spread, axis=0)
-    q = beta * extra.T @ (y - design @ model.weights_)
-    e = kernel.diagonal(new) - np.sum(model.design_.block(new).T * spread, axis=0)
-    precision = 1.0 / np.var(y) + np.maximum(s, 0.0)
+    cross = model.design_.block(X).T @ extra
+    s, q = model.state_.factors(cross, np.sum(extra**2, axis=0), extra.T @ y)
+    explained = np.sum(model.design_.block(new).T * (model.covariance_ @ cross), axis=0)
+    e = kernel.diagonal(new) - explained / model.noise_variance_
+    precision = 1.0 / np.var(y) + s
     return mean + e * q / precision, np.sqrt(std**2 + e**2 / precision)

@@ -160,7 +160,7 @@ class TippingClassifier(Classifier, DenseModel):
         used = np.unique(state.columns)
         self._keep(X, candidates.all_labels[used])
         self.weights_ = state.table[used]
-        self._link = state.link
+        self._link = state.link.name
         return self
 
     def predict_proba(self, X: Any) -> Float:
@@ -170,4 +170,5 @@ class TippingClassifier(Classifier, DenseModel):
         ----------
         X : array-like (n, d)
         """
-        return self._link.probabilities(self._block(X) @ self.weights_)
+        predictors = self._block(X) @ self.weights_
+        return LINKS[self._link].probabilities(predictors)

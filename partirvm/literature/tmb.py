@@ -19,10 +19,9 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 from partirvm.core.link import LINKS, moderated
-from partirvm.core.predictive import quantile
 from partirvm.errors import UsageError
 from partirvm.literature.algorithm_1 import fit_active_set, fit_all
-from partirvm.literature.base import Classifier, Estimator, Regressor
+from partirvm.literature.base import Classifier, Estimator, Regressor, interval
 from partirvm.literature.joint_laplace import Errors, LogisticErrors, NormalErrors
 from partirvm.literature.joint_parameters import SYSTEMS, JointMarginal, JointOptions
 from partirvm.literature.joint_uncertainty import DeltaMethod
@@ -145,7 +144,7 @@ class TMBRegressor(Regressor, JointEstimator):
         self._target_center = float(y.mean()) if self.standardize else 0.0
         self._target_scale = float(y.std()) or 1.0 if self.standardize else 1.0
         self._fit(X, NormalErrors((y - self._target_center) / self._target_scale))
-        self.noise_variance_ = self._target_scale**2 / np.exp(self.joint_.point.log_precision)
+        self.noise_variance_ = self._target_scale**2 / np.exp(self.joint_.point.log_tau[0])
         self.log_evidence_ -= len(y) * np.log(self._target_scale)
         return self
 
@@ -185,9 +184,7 @@ class TMBRegressor(Regressor, JointEstimator):
         noise : bool
             Whether the interval is that of a new target (outer bands) or of f (inner bands).
         """
-        half = quantile(level) * self._target_std(X, hyperparameters, noise)
-        mean = self.predict(X)
-        return np.column_stack([mean - half, mean + half])
+        return interval(self.predict(X), self._target_std(X, hyperparameters, noise), level)
 
     def _target_std(self, X: Any, hyperparameters: bool, noise: bool) -> Float:
         """Return standard deviations (n,) in the target's units."""
@@ -253,9 +250,7 @@ class TMBClassifier(Classifier, JointEstimator):
         hyperparameters : bool
             Whether α and γ are uncertain, or the weights alone.
         """
-        mean = self._mean(X)
-        half = quantile(level) * self._std(X, hyperparameters)
-        return np.column_stack([mean - half, mean + half])
+        return interval(self._mean(X), self._std(X, hyperparameters), level)
 
     def predict_proba(self, X: Any) -> Float:
         """Return probabilities (n, 2), moderated by the uncertainty of the weights (MacKay
