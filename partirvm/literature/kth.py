@@ -7,7 +7,8 @@ without one with the first column.
 
 The report states no criterion for the end: here a fit ends when no action gains ``tol`` nats and
 log σ² changes by at most ``tol``. Choices of columns without such an action are left out, because
-they change nothing.
+they change nothing. Σ and μ are updated by rank one; after one action per eight columns in the
+model, everything is computed again with a new σ².
 
 **RVM*** (§2.2, eq. 16; Rasmussen & Quiñonero-Candela 2005). Each new row x* adds the basis function
 k(x, x*) to the model. With φ* its values at the N training rows, Φ the design of these rows and φ₀
@@ -26,29 +27,39 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.fast import PART, ActiveColumns
 from partirvm.core.posterior import own_factors
 from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.updates import HyperState, noise_precision
+from partirvm.core.updates import noise_precision
 from partirvm.literature.dense import DenseRegressor, Ending, started, taken
 from partirvm.types import Float
 
 
-def best_actions(state: HyperState, statistics: GramStatistics) -> tuple[Float, Float]:
-    """Return the best α of each column of ``statistics``, infinite where θ ≤ 0, and the gains in
-    nats, (K,) each; ``state`` has the columns of the model."""
-    members = np.searchsorted(statistics.labels, state.labels)
-    diagonal = statistics.gram.diagonal()
-    s, q = state.factors(statistics.gram[members], diagonal, statistics.projection)
-    copies = s < DEPENDENT * state.beta * diagonal
+def best_actions(active: ActiveColumns) -> tuple[Float, Float]:
+    """Return the best α of each column, infinite where θ ≤ 0, and the gains in nats, (K,) each."""
+    members = active.columns
+    s = active.S.copy()
+    q = active.Q.copy()
+    copies = s < DEPENDENT * active.beta * active.diagonal
     copies[members] = False
-    s[members], q[members] = own_factors(state.posterior, state.alpha)
+    s[members], q[members] = own_factors(active, active.alpha)
     alpha = np.full(len(s), np.inf)
-    alpha[members] = state.alpha
+    alpha[members] = active.alpha
     best = optimal_alpha(s, q)
     # a copy of other columns has only rounding errors left
     best[copies] = np.inf
     return best, log_contribution(best, s, q) - log_contribution(alpha, s, q)
+
+
+def act(active: ActiveColumns, column: int, alpha: float) -> None:
+    """Add a column, change its α, or delete it if α is infinite."""
+    if active.place[column] < 0:
+        active.add(column, alpha)
+    elif np.isinf(alpha):
+        active.delete(column)
+    else:
+        active.change(column, alpha)
 
 
 @dataclass(repr=False, eq=False)
@@ -66,7 +77,7 @@ class FastRegressor(DenseRegressor):
     tol : float, default=1e-3
         Largest gain of an action at the end, in nats.
     max_iter : int, default=10_000
-        Maximum number of actions.
+        Maximum number of actions and of updates of σ² without one.
     random_state : int, default=0
         Seed of the random order.
 
@@ -88,20 +99,29 @@ class FastRegressor(DenseRegressor):
     def _solve(self, statistics: GramStatistics) -> Ending:
         generator = np.random.default_rng(self.random_state)
         start = started(statistics)
-        alpha = np.where(np.arange(len(start.alpha)) > 0, np.inf, start.alpha)
-        state = taken(start, np.array([0]), alpha[:1], float(start.beta))
-        for choice in range(self.max_iter):
-            best, gain = best_actions(state, statistics)
-            beta = float(noise_precision(state)[0])
+        active = ActiveColumns(statistics, np.array([0]), start.alpha[:1], float(start.beta))
+        waiting = 0
+        converged = False
+        actions = 0
+        while actions < self.max_iter and not converged:
+            best, gain = best_actions(active)
+            if active.M == 1:
+                gain[np.isinf(best)] = 0.0  # the last column stays
             useful = np.flatnonzero(gain >= self.tol)
             if len(useful):
                 column = generator.choice(useful) if self.random_order else gain.argmax()
-                alpha[column] = best[column]
-            elif abs(np.log(beta / state.beta)) <= self.tol:
-                return Ending(state, True, choice)
-            members = np.flatnonzero(np.isfinite(alpha))
-            state = taken(start, members, alpha[members], beta)
-        return Ending(state, False, self.max_iter)
+                act(active, int(column), float(best[column]))
+            waiting += 1
+            if not len(useful) or waiting > active.M // PART:
+                beta = float(noise_precision(start, active.now())[0])
+                settled = abs(np.log(beta / active.beta)) <= self.tol
+                converged = settled and waiting == 1 and not len(useful)
+                active.refresh(beta)
+                waiting = 0
+            actions += 1
+        order = np.argsort(active.columns)
+        state = taken(start, active.columns[order], active.alpha[order], active.beta)
+        return Ending(state, converged, actions)
 
 
 def rvm_star(model: DenseRegressor, X: Float, y: Float, X_new: Any) -> tuple[Float, Float]:

@@ -6,8 +6,9 @@ import pytest
 from scipy.optimize import minimize
 
 from partirvm import RVMRegressor
+from partirvm.core.fast import ActiveColumns
 from partirvm.kernels import Gaussian, LinearSpline
-from partirvm.literature.dense import started, statistics_of, taken
+from partirvm.literature.dense import statistics_of
 from partirvm.literature.kth import FastRegressor, best_actions, rvm_star
 from partirvm.literature.tipping import TippingRegressor
 
@@ -21,8 +22,7 @@ def test_actions_are_those_of_the_dense_marginal_likelihood(seed):
     members = np.array([0, 1])
     alpha = np.full(5, np.inf)
     alpha[members] = 0.7
-    state = taken(started(statistics), members, alpha[members], 2.0)
-    best, gain = best_actions(state, statistics)
+    best, gain = best_actions(ActiveColumns(statistics, members, alpha[members], 2.0))
 
     def evidence(alpha):
         active = np.isfinite(alpha)
