@@ -1,7 +1,7 @@
 """Figure 3: the boundary f = 0 of two features, and the zero contours of the 95 % limits of f.
 
-The paper has Pressure and Insulin of the Diabetes set. Ripley's 532 rows of the Pima Indians have no
-Insulin: glucose stands for it.
+The paper has Pressure and Insulin of the Diabetes set. Ripley's 532 rows of the Pima Indians (npreg,
+glu, bp, skin, bmi, ped, age) have no Insulin: glucose stands for it.
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ class TMBRegressor(Regressor, JointEstimator):
     """RVM_TMB, KRVM_TMB or PFCVM_TMB for a numeric target: σ², α and γ maximise the marginal
     likelihood jointly.
 
-    The parameters are those of ``JointEstimator``. ``noise_variance_`` is σ² in the target's units.
+    The parameters are those of ``JointOptions``, with ``standardize`` and ``random_state``;
+    ``noise_variance_`` is σ² in the target's units.
 
     Examples
     --------
@@ -196,7 +197,8 @@ class TMBClassifier(Classifier, JointEstimator):
     """RVM_TMB, KRVM_TMB or PFCVM_TMB for two classes, with the logistic link and Laplace's
     approximation.
 
-    The parameters are those of ``JointEstimator``. ``classes_`` holds the two labels.
+    The parameters are those of ``JointOptions``, with ``standardize`` and ``random_state``;
+    ``classes_`` holds the two labels.
 
     Examples
     --------
