@@ -6,6 +6,9 @@
 6             the working set against P, and the heuristic's P, on four pumadyn sets
 7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, with P from the heuristic
 learned       tables 7–9 again, with the default (learned) kernel
+literal-small, literal-sizes, literal       tables 2–4, 6 and 7–9 by the scheme read literally: each fit has only the rows
+              of its candidates, σ² is that of all rows (``partirvm.literature.own_rows``); P as printed
+literal-noise σ² from all rows, from 500 of them, at every fifth update, and from the rows of each fit
 
 All competitors use the same splits, seed and width. Their fits alternate in one process. If a table
 would take longer than ``--minutes``, all competitors use fewer splits of a set; the tables report

@@ -4,12 +4,12 @@ Markdown."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.ben_shimon import paper
 from benchmarks.ben_shimon.data import PUMADYN, SMALL, TABLE_6, Dataset
-from benchmarks.ben_shimon.fits import Competitor, Fit, Settings, compare_all
+from benchmarks.ben_shimon.fits import Competitor, Fit, Literal, Settings, compare_all
 from benchmarks.ben_shimon.tables import (
     RELEVANCE_VECTORS,
     RMSE,
@@ -99,12 +99,92 @@ def learned(datasets: list[Dataset], settings: Settings, output: Path) -> Answer
     return fits, sections
 
 
+NOISE = {
+    "literal": {},
+    "sample": {"noise_rows": 500},
+    "every 5": {"noise_every": 5},
+    "own rows": {"noise_rows": 0},
+}
+"""Rows and updates of σ² in the literal scheme: all rows, 500 of them, all rows at every fifth
+update, and the rows of each fit."""
+
+PRINTED_SIZES = {"8": 45, "32": 89}
+"""The heuristic's P by the number of inputs, as the paper prints it for 8fh, 32fh and 32nm; 134 for
+8nm. The other sets have that of the same number of inputs."""
+
+
+def literal_size(name: str) -> int:
+    """Return the paper's P of a set."""
+    if name == "pumadyn_8nm":
+        return 134
+    return PRINTED_SIZES[name.removeprefix("pumadyn_")[:-2]] if name in PUMADYN else 50
+
+
+def literal_small(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Run the fits of Tables 2–4 by the literal scheme, with σ² from all rows."""
+    competitors = [Literal(one, {"strategy": one, "partition_size": 50}) for one in THREE]
+    fits = compare_all("literal 2-4", datasets, competitors, settings)
+    sections = [
+        ("Table 2, read literally: RMSE", by_competitor(fits, RMSE)),
+        ("Table 3, read literally: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
+        ("Table 4, read literally: seconds", by_competitor(fits, SECONDS)),
+        ("Data sets and settings", what_was_run(fits)),
+    ]
+    return fits, sections
+
+
+def literal_noise(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Compare the rows and updates of σ² in the literal scheme."""
+    competitors = [
+        Literal(f"{one}, {noise}", {"strategy": one, "partition_size": 50, **options})
+        for one in ("incremental", "working-set")
+        for noise, options in NOISE.items()
+    ]
+    fits = compare_all("literal noise", datasets, competitors, settings)
+    sections = [
+        ("σ² of the literal scheme: RMSE", by_competitor(fits, RMSE, strategies=False)),
+        ("Relevance vectors", by_competitor(fits, RELEVANCE_VECTORS, strategies=False)),
+        ("Seconds", by_competitor(fits, SECONDS, strategies=False)),
+    ]
+    return fits, sections
+
+
+def literal_sizes(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Run the fits of Table 6 by the literal scheme."""
+    fits = []
+    share = settings.budget / max(len(datasets), 1)
+    for dataset in datasets:
+        named = [(str(size), size) for size in paper.PARTITION_SIZES]
+        named.append(("heuristic", literal_size(dataset.name)))
+        competitors = [Literal(name, {"partition_size": size}) for name, size in named]
+        fits += compare_all("literal 6", [dataset], competitors, replace(settings, budget=share))
+    return fits, [("Table 6, read literally: the working set over P", partition_sizes(fits))]
+
+
+def literal(datasets: list[Dataset], settings: Settings, output: Path) -> Answer:
+    """Run the fits of Tables 7–9 by the literal scheme."""
+    fits = []
+    share = settings.budget / max(len(datasets), 1)
+    for dataset in datasets:
+        size = literal_size(dataset.name)
+        competitors = [Literal(one, {"strategy": one, "partition_size": size}) for one in THREE]
+        fits += compare_all("literal 7-9", [dataset], competitors, replace(settings, budget=share))
+    sections = [
+        ("Table 7, read literally: RMSE", by_competitor(fits, RMSE)),
+        ("Table 8, read literally: relevance vectors", by_competitor(fits, RELEVANCE_VECTORS)),
+        ("Table 9, read literally: seconds", by_competitor(fits, SECONDS)),
+        ("Data sets and settings", what_was_run(fits)),
+    ]
+    return fits, sections
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the benchmark: its names for ``--table``, its data sets, the maximum minutes of its
     fits, and its function.
 
-    All parts together take less than half an hour on two cores.
+    The parts of the library take less than half an hour on two cores, those of the literal scheme as
+    long again.
     """
 
     name: str
@@ -119,5 +199,9 @@ PARTS = (
     Part("partition_sizes", ("6",), TABLE_6, 8, sizes),
     Part("pumadyn", ("7", "8", "9"), PUMADYN, 7, pumadyn),
     Part("learned", ("learned",), PUMADYN, 30, learned),
+    Part("literal_small", ("literal-small",), SMALL, 6, literal_small),
+    Part("literal_noise", ("literal-noise",), SMALL, 4, literal_noise),
+    Part("literal_sizes", ("literal-sizes",), TABLE_6, 8, literal_sizes),
+    Part("literal", ("literal",), PUMADYN, 10, literal),
 )
 """All parts in their order of execution."""

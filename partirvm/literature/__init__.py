@@ -1,5 +1,7 @@
-"""Methods from the literature that are not on the main path, for comparisons. No other part imports
-them.
+"""Systems of the sources that are not on the main path, for comparisons: as the sources write them,
+in memory. No other part imports them.
 
-Each module says what it builds on: estimator clones, or a fitted model.
+``tipping`` and ``softmax`` follow Tipping (2001), and Denœux's slides for thresholds; ``kth``
+follows the KTH report (2019), ``own_rows`` Ben-Shimon & Shmilovici (2006), ``tmb`` the TMB paper. The
+guide has a page on them: "Systems of the sources".
 """
