@@ -1,27 +1,30 @@
-"""Mutation check: the fraction of small wrong changes to the lower folders that the default suite
-detects.
+"""Mutation check: the fraction of small wrong changes to the package that the tests detect.
 
-    python -m benchmarks.mutants [--count 60] [--seed 0] [--replay RESULTS] [--output RESULTS]
-    [--list]
+    python -m benchmarks.mutants [--set drawn|written|all] [--tier default|unit|system] [--whole]
+    [--count 60] [--seed 0] [--only WORD …] [--replay RESULTS] [--output RESULTS] [--list] [--table]
 
 A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned
 name in one function is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test
 data selection"), and the kinds of changes are those of mutmut and cosmic-ray. A mutant is killed if
 a test fails. ``--count`` mutants are drawn evenly from the folders of ``SUITES``, with at most one
-mutant per function. Messages, docstrings, annotations and ``__repr__`` are not changed. Each mutant
-is applied to a copy of the tree. In this copy, the module's doctests and the tests that name or
-import the module run first, followed by the other tests of ``SUITES``. These tests are part of the
-default suite, so the whole suite kills at least as many mutants. Equivalent mutants count as
-survivors.
+mutant per function. Messages, docstrings, annotations and ``__repr__`` are not changed. Other
+mutants are written by hand (``written.FAULTS``), each with the promise that it breaks; ``--list``
+raises an error if the text of one of them is gone.
+
+Each mutant is applied to a copy of the tree. In this copy, the tests that are most likely to fail
+run first, and the first failure ends the run: the module's doctests and the tests that name or
+import the module or name the function, then the other tests of ``SUITES``, and with ``--whole`` all
+other tests. Without it, the whole suite kills at least as many mutants as are reported. ``--tier``
+selects the tests by their markers. Equivalent mutants count as survivors.
 
 A kill counts only if the failing test passes on the unchanged copy; a test that fails there is
 skipped from then on. A mutant is also killed by the time limits: ``--cpu`` seconds of processor
 time per process, and ``--wall`` seconds per pytest run.
 
 RESULTS has one JSON object per line, written after each mutant. A new run with the same output
-continues an interrupted run. ``--replay`` uses the mutants of an earlier run, which are found by
-file, function, kind and occurrence if their text is unchanged. Missing mutants are replaced by new
-mutants from the same folder.
+continues an interrupted run; ``--table`` prints it as a table. ``--replay`` uses the drawn mutants
+of an earlier run, which are found by file, function, kind and occurrence if their text is
+unchanged. Missing mutants are replaced by new mutants from the same folder.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.mutants.draw import Mutant, drawn
+from benchmarks.mutants.written import written
 
 ROOT = Path(__file__).parents[2]
 FITS = [
@@ -57,46 +61,99 @@ SUITES = {
     "core": ["core", *FITS],
     "likelihoods": ["likelihoods", "core", *FITS],
     "strategies": ["strategies", *FITS],
+    "learning": ["learning", "resolve", "jobs/test_learned", "estimators/test_rel", *FITS],
+    "local": ["local", "learning/test_residual", "estimators/test_intervals", "bits/test_r"],
+    "data": ["data", "jobs/test_grown", "integrity", "estimators/test_frames"],
+    "export": ["export"],
     "storage": [
         "jobs/test_lease",
         "jobs/test_store",
-        "jobs/test_ch",
+        "jobs/test_codec",
+        "jobs/test_stray",
         "model",
         "integrity",
         "predict/test_r",
         "faults",
     ],
+    "jobs": ["jobs", "integrity", "faults"],
+    "fit": ["local", "learning/test_residual", "jobs/test_driver", "jobs/test_acc", *FITS],
+    "resolve": ["resolve", "planning", "estimators", "jobs/test_spec", *FITS],
+    "spec": ["core", "jobs/test_driver", "jobs/test_spec", *FITS],
 }
 """The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/,
 nearest first."""
 
+TIERS = {
+    "default": "not slow",
+    "unit": "not slow and not system",
+    "system": "system and not slow",
+}
+"""The marker expressions of the tiers of tests."""
 
-def suites(root: Path, mutant: Mutant) -> tuple[list[str], list[str]]:
-    """Return two lists, nearest files first: the module with the test files that name or import it,
-    and all other test files.
+TELLING = 9
+"""Minimum length of the name of a function whose tests name it: shorter names have many
+meanings."""
+
+
+def test_files(root: Path, prefix: str) -> list[Path]:
+    """Return the files of tests whose path begins with a prefix of ``SUITES``. Raises
+    ``ValueError`` if there are none."""
+    pattern = f"{prefix}*.py" if "/" in prefix else f"{prefix}/test_*.py"
+    files = sorted((root / "tests").glob(pattern))
+    if not files:
+        raise ValueError(f"SUITES names tests/{pattern}, which do not exist")
+    return files
+
+
+def suites(root: Path, mutant: Mutant, *, whole: bool = False) -> list[list[str]]:
+    """Return lists of test files in the order in which they should run.
+
+    Args:
+        root: of the tree
+        mutant: the mutant to be killed
+        whole: True for a last list of all files that are in no other list
+
+    The first list holds the module and the test files that name or import it or name the function,
+    those of the folder's own suite first; the second one holds the other files of the suite.
     """
     module = Path(mutant.file).stem
-    every: dict[str, str] = {}
-    for prefix in SUITES[mutant.folder]:
-        found = sorted(
-            (root / "tests").glob(f"{prefix}*.py" if "/" in prefix else f"{prefix}/test_*.py")
-        )
-        every |= {str(path.relative_to(root)): path.read_text() for path in found}
-    imports = rf"partirvm\.{mutant.folder}(\.{module}\b| import .*\b{module}\b)"
-    near = [
-        path
-        for path, text in every.items()
-        if module in Path(path).stem or re.search(imports, text)
-    ]
-    near.sort(key=lambda path: module not in Path(path).stem)
-    return [mutant.file, *near], [path for path in every if path not in near]
+    function = mutant.function.rpartition(".")[2]
+    suite = [path for prefix in SUITES[mutant.folder] for path in test_files(root, prefix)]
+    suite = list(dict.fromkeys(suite))
+    others = [path for path in sorted((root / "tests").rglob("test_*.py")) if path not in suite]
+    imports = rf"partirvm\.{mutant.folder}(\.{module}\b| import [^\n]*\b{module}\b)"
+    named = rf"\b{function}\b" if len(function) >= TELLING else "$^"
+
+    def is_near(path: Path) -> bool:
+        text = path.read_text()
+        return bool(module in path.stem or re.search(imports, text) or re.search(named, text))
+
+    near = [path for path in (*suite, *others) if is_near(path)]
+    near.sort(key=lambda path: module not in path.stem)
+    lists = [near, [path for path in suite if path not in near]]
+    if whole:
+        lists.append([path for path in others if path not in near])
+    first, *later = [[str(path.relative_to(root)) for path in paths] for paths in lists]
+    return [[mutant.file, *first], *filter(None, later)]
 
 
 class Copy:
-    """A copy of the tree below ``folder`` in which tests run."""
+    """A copy of the tree below a folder, in which tests run.
 
-    def __init__(self, folder: Path, cpu: int, wall: int) -> None:
+    Attributes:
+        root: of the tree
+        tier: the marker expression that selects the tests
+        whole: True if all tests run, not only those of ``SUITES``
+        cpu: maximum processor seconds of one process
+        wall: maximum seconds of one run of pytest
+        passing: tests that pass on the unchanged tree
+        left_out: tests that fail there
+    """
+
+    def __init__(self, folder: Path, tier: str, cpu: int, wall: int, *, whole: bool) -> None:
         self.root = folder / "tree"
+        self.tier = TIERS[tier]
+        self.whole = whole
         self.cpu = cpu
         self.wall = wall
         self.passing: set[str] = set()
@@ -114,7 +171,8 @@ class Copy:
         """Return the first test that fails, or a description of another failure; None if all tests
         pass."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
-        command += [f"--basetemp={self.root.parent / 'tests'}", *tests]
+        command += [f"--basetemp={self.root.parent / 'tests'}", *tests, "-m", self.tier]
+        command += ["-p", "benchmarks.mutants.order"]
         command += [f"--deselect={test}" for test in self.left_out]
         began = subprocess.Popen(
             command, cwd=self.root, env={**os.environ, "PYTHONPATH": str(self.root)}, text=True, start_new_session=True,
@@ -139,7 +197,7 @@ class Copy:
     def killer(self, mutant: Mutant) -> str | None:
         """Return the test that kills the mutant; None if the mutant survives."""
         source = (self.root / mutant.file).read_bytes()
-        for tests in suites(self.root, mutant):
+        for tests in suites(self.root, mutant, whole=self.whole):
             while True:
                 self.write(
                     mutant.file,
@@ -167,9 +225,8 @@ def processor_seconds() -> float:
 def read(path: Path) -> dict[Mutant, dict[str, Any]]:
     """Return the rows of a file of results; no rows if the file does not exist."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {
-        Mutant(**{field.name: row[field.name] for field in fields(Mutant)}): row for row in rows
-    }
+    names = [field.name for field in fields(Mutant)]
+    return {Mutant(**{name: row[name] for name in names if name in row}): row for row in rows}
 
 
 def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
@@ -190,56 +247,74 @@ def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
         print(f"skipped, because this test fails on the unchanged tree: {test}")
 
 
-def main() -> None:
-    """Draw mutants, run the tests on each mutant, and print the killed fraction of each folder."""
+def print_table(output: Path) -> None:
+    """Print the results as a table in Markdown."""
+    print("| mutant | what it breaks | killed by | seconds |")
+    print("|---|---|---|---|")
+    for mutant, row in read(output).items():
+        place = f"{mutant.file.removeprefix('partirvm/')} {mutant.function}"
+        broken = mutant.promise or f"{mutant.kind}: `{' '.join(mutant.before.split())[:60]}`"
+        killer = row["by"] or "**survived**"
+        cells = (place, broken, killer.removeprefix("tests/"), f"{row['seconds']:.0f}")
+        print("|", " | ".join(cell.replace("|", "\\|") for cell in cells), "|")
+
+
+def print_shares(chosen: list[Mutant], output: Path) -> None:
+    """Print the killed fraction of the mutants of each folder."""
+    rows = read(output)
+    for name in SUITES:
+        killers = [rows[mutant]["by"] for mutant in chosen if mutant.folder == name]
+        killed = [killer for killer in killers if killer is not None]
+        bits = sum(killer.startswith("tests/bits/") for killer in killed)
+        if killers:
+            print(f"{name}: {len(killed)} of {len(killers)} killed, {bits} by equal bits alone")
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=60, help="number of mutants (default: 60)")
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the random selection (default: 0)"
-    )
-    parser.add_argument(
-        "--replay", type=Path, metavar="RESULTS", help="take the mutants of an earlier run first"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="RESULTS",
-        default=Path("mutants.jsonl"),
-        help="file of results",
-    )
-    parser.add_argument(
-        "--cpu",
-        type=int,
-        default=300,
-        help="maximum processor seconds of one process (default: 300)",
-    )
-    parser.add_argument(
-        "--wall",
-        type=int,
-        default=1800,
-        help="maximum seconds of one run of pytest (default: 1800)",
-    )
-    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
-    args = parser.parse_args()
-    replay = {mutant.key for mutant in read(args.replay)} if args.replay else set()
-    chosen = drawn(ROOT, list(SUITES), args.count, args.seed, replay)
-    print(
-        f"{len(chosen)} mutants, {sum(mutant.key in replay for mutant in chosen)} of them of the "
-        "earlier run"
-    )
+    add = parser.add_argument
+    add("--set", choices=("drawn", "written", "all"), default="all", help="which mutants")
+    add("--tier", choices=TIERS, default="default", help="which tests, by their markers")
+    add("--whole", action="store_true", help="run all tests of the tier, not only SUITES")
+    add("--count", type=int, default=60, help="number of drawn mutants (default: 60)")
+    add("--seed", type=int, default=0, help="seed of the random selection (default: 0)")
+    add("--only", nargs="+", metavar="WORD", help="only mutants of which a line holds a word")
+    add("--replay", type=Path, metavar="RESULTS", help="drawn mutants of an earlier run first")
+    add("--output", type=Path, metavar="RESULTS", default=Path("mutants.jsonl"), help="results")
+    add("--cpu", type=int, default=300, help="processor seconds of a process (default: 300)")
+    add("--wall", type=int, default=1800, help="seconds of a run of pytest (default: 1800)")
+    add("--list", action="store_true", help="print the mutants and run nothing")
+    add("--table", action="store_true", help="print the table of RESULTS and run nothing")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Choose mutants, run the tests on each mutant, and print the killed fraction of each
+    folder."""
+    args = parsed()
+    if args.table:
+        print_table(args.output)
+        return
+    chosen = list[Mutant]()
+    if args.set != "drawn":
+        chosen += written(ROOT)
+    if args.set != "written":
+        replay = {mutant.key for mutant in read(args.replay)} if args.replay else set()
+        chosen += drawn(ROOT, list(SUITES), args.count, args.seed, replay)
+        print(f"{sum(mutant.key in replay for mutant in chosen)} mutants of the earlier run")
+    if args.only:
+        chosen = [mutant for mutant in chosen if any(word in str(mutant) for word in args.only)]
+    print(f"{len(chosen)} mutants")
     if args.list:
         print(*chosen, sep="\n")
         return
     with tempfile.TemporaryDirectory() as folder:
-        run(Copy(Path(folder), args.cpu, args.wall), chosen, args.output)
-    found = read(args.output)
-    for name in SUITES:
-        killers = [found[mutant]["by"] for mutant in chosen if mutant.folder == name]
-        killed = [killer for killer in killers if killer is not None]
-        bits = sum(killer.startswith("tests/bits/") for killer in killed)
-        print(f"{name}: {len(killed)} of {len(killers)} killed, {bits} of them by equal bits alone")
+        tree = Copy(Path(folder), args.tier, args.cpu, args.wall, whole=args.whole)
+        run(tree, chosen, args.output)
+    print_shares(chosen, args.output)
 
 
 if __name__ == "__main__":
