@@ -1,7 +1,7 @@
 """Mutation check: the fraction of small wrong changes to the package that the tests detect.
 
-    python -m benchmarks.mutants [--set drawn|written|all] [--tier default|unit|system] [--whole]
-    [--count 60] [--seed 0] [--only WORD …] [--replay RESULTS] [--output RESULTS] [--list] [--table]
+    python -m benchmarks.mutants [--set drawn|written|all] [--tier default|unit|system]
+    [--reach near|suite|whole] [--count 60] [--seed 0] [--only WORD …] [--replay RESULTS] [--output RESULTS] [--list] [--table]
 
 A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned
 name in one function is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test
@@ -12,17 +12,18 @@ mutants are written by hand (``written.FAULTS``), each with the promise that it 
 raises an error if the text of one of them is gone.
 
 Each mutant is applied to a copy of the tree. In this copy, the tests that are most likely to fail
-run first, and the first failure ends the run: the module's doctests and the tests that name or
-import the module or name the function, then the other tests of ``SUITES``, and with ``--whole`` all
-other tests. Without it, the whole suite kills at least as many mutants as are reported. ``--tier``
-selects the tests by their markers. Equivalent mutants count as survivors.
+run first, and the first failure ends the run. ``--reach near`` runs the module's doctests and the
+tests that name or import the module or name the function, ``suite`` also the other tests of
+``SUITES``, and ``whole`` all tests. The whole suite kills at least as many mutants as fewer tests
+do. ``--tier`` selects the tests by their markers. Equivalent mutants count as survivors.
 
 A kill counts only if the failing test passes on the unchanged copy; a test that fails there is
 skipped from then on. A mutant is also killed by the time limits: ``--cpu`` seconds of processor
 time per process, and ``--wall`` seconds per pytest run.
 
 RESULTS has one JSON object per line, written after each mutant. A new run with the same output
-continues an interrupted run; ``--table`` prints it as a table. ``--replay`` uses the drawn mutants
+continues an interrupted run, and runs further tests on the survivors of a shorter reach;
+``--table`` prints it as a table. ``--replay`` uses the drawn mutants
 of an earlier run, which are found by file, function, kind and occurrence if their text is
 unchanged. Missing mutants are replaced by new mutants from the same folder.
 """
@@ -40,6 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -77,7 +79,7 @@ SUITES = {
     ],
     "jobs": ["jobs", "integrity", "faults"],
     "fit": ["local", "learning/test_residual", "jobs/test_driver", "jobs/test_acc", *FITS],
-    "resolve": ["resolve", "planning", "estimators", "jobs/test_spec", *FITS],
+    "resolve": ["resolve", "jobs/test_spec", "estimators", "planning", *FITS],
     "spec": ["core", "jobs/test_driver", "jobs/test_spec", *FITS],
 }
 """The folders of partirvm/, and for each folder the prefixes of paths of its tests below tests/,
@@ -89,6 +91,9 @@ TIERS = {
     "system": "system and not slow",
 }
 """The marker expressions of the tiers of tests."""
+
+REACHES = ("near", "suite", "whole")
+"""How far tests are from a mutant, in the order in which they run."""
 
 TELLING = 9
 """Minimum length of the name of a function whose tests name it: shorter names have many
@@ -105,16 +110,11 @@ def test_files(root: Path, prefix: str) -> list[Path]:
     return files
 
 
-def suites(root: Path, mutant: Mutant, *, whole: bool = False) -> list[list[str]]:
-    """Return lists of test files in the order in which they should run.
+def suites(root: Path, mutant: Mutant) -> dict[str, list[str]]:
+    """Return the test files by their reach, in the order in which they should run.
 
-    Args:
-        root: of the tree
-        mutant: the mutant to be killed
-        whole: True for a last list of all files that are in no other list
-
-    The first list holds the module and the test files that name or import it or name the function,
-    those of the folder's own suite first; the second one holds the other files of the suite.
+    Near are the module, and the test files that name or import it or name the function, those of
+    the folder's own suite first.
     """
     module = Path(mutant.file).stem
     function = mutant.function.rpartition(".")[2]
@@ -130,11 +130,13 @@ def suites(root: Path, mutant: Mutant, *, whole: bool = False) -> list[list[str]
 
     near = [path for path in (*suite, *others) if is_near(path)]
     near.sort(key=lambda path: module not in path.stem)
-    lists = [near, [path for path in suite if path not in near]]
-    if whole:
-        lists.append([path for path in others if path not in near])
-    first, *later = [[str(path.relative_to(root)) for path in paths] for paths in lists]
-    return [[mutant.file, *first], *filter(None, later)]
+    lists = (
+        [root / mutant.file, *near],
+        [path for path in suite if path not in near],
+        [path for path in others if path not in near],
+    )
+    names = ([str(path.relative_to(root)) for path in paths] for paths in lists)
+    return dict(zip(REACHES, names, strict=True))
 
 
 class Copy:
@@ -143,17 +145,15 @@ class Copy:
     Attributes:
         root: of the tree
         tier: the marker expression that selects the tests
-        whole: True if all tests run, not only those of ``SUITES``
         cpu: maximum processor seconds of one process
         wall: maximum seconds of one run of pytest
         passing: tests that pass on the unchanged tree
         left_out: tests that fail there
     """
 
-    def __init__(self, folder: Path, tier: str, cpu: int, wall: int, *, whole: bool) -> None:
+    def __init__(self, folder: Path, tier: str, cpu: int, wall: int) -> None:
         self.root = folder / "tree"
         self.tier = TIERS[tier]
-        self.whole = whole
         self.cpu = cpu
         self.wall = wall
         self.passing: set[str] = set()
@@ -194,11 +194,12 @@ class Copy:
             return found[1]
         return "time-out" if began.returncode < 0 else "import error"
 
-    def killer(self, mutant: Mutant) -> str | None:
-        """Return the test that kills the mutant; None if the mutant survives."""
+    def killer(self, mutant: Mutant, reaches: Sequence[str]) -> str | None:
+        """Return the test of these reaches that kills the mutant; None if the mutant survives."""
         source = (self.root / mutant.file).read_bytes()
-        for tests in suites(self.root, mutant, whole=self.whole):
-            while True:
+        files = suites(self.root, mutant)
+        for tests in (files[reach] for reach in reaches):
+            while tests:
                 self.write(
                     mutant.file,
                     source[: mutant.start] + mutant.after.encode() + source[mutant.stop :],
@@ -229,19 +230,35 @@ def read(path: Path) -> dict[Mutant, dict[str, Any]]:
     return {Mutant(**{name: row[name] for name in names if name in row}): row for row in rows}
 
 
-def run(tree: Copy, chosen: list[Mutant], output: Path) -> None:
-    """Test the mutants that have no row in ``output`` yet, and write a row for each."""
+def run(tree: Copy, chosen: list[Mutant], reach: str, output: Path) -> None:
+    """Test the mutants, and write a row for each.
+
+    Args:
+        tree: in which tests run
+        chosen: the mutants
+        reach: how far the tests may be
+        output: file of results; killed mutants of earlier rows are not tested again, and survivors
+            only by tests that are farther away
+    """
     done = read(output)
-    for mutant in [mutant for mutant in chosen if mutant not in done]:
+    for mutant in chosen:
+        row = done.get(mutant)
+        if row is not None and row["killed"]:
+            continue
+        tested = 0 if row is None else 1 + REACHES.index(row["reach"])
+        reaches = REACHES[tested : 1 + REACHES.index(reach)]
+        if not reaches:
+            continue
         began = time.monotonic(), processor_seconds()
-        killer = tree.killer(mutant)
+        killer = tree.killer(mutant, reaches)
         taken = {
             "seconds": time.monotonic() - began[0],
             "cpu_seconds": processor_seconds() - began[1],
         }
-        row = {**asdict(mutant), "killed": killer is not None, "by": killer, **taken}
+        result = {"killed": killer is not None, "by": killer, "reach": reach}
         with output.open("a") as stream:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+            line = json.dumps({**asdict(mutant), **result, **taken}, ensure_ascii=False)
+            stream.write(line + "\n")
         print(f"{mutant} {killer or 'survived'}", flush=True)
     for test in sorted(tree.left_out):
         print(f"skipped, because this test fails on the unchanged tree: {test}")
@@ -272,13 +289,12 @@ def print_shares(chosen: list[Mutant], output: Path) -> None:
 
 def parsed() -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("--set", choices=("drawn", "written", "all"), default="all", help="which mutants")
     add("--tier", choices=TIERS, default="default", help="which tests, by their markers")
-    add("--whole", action="store_true", help="run all tests of the tier, not only SUITES")
+    add("--reach", choices=REACHES, default="suite", help="how far the tests may be")
     add("--count", type=int, default=60, help="number of drawn mutants (default: 60)")
     add("--seed", type=int, default=0, help="seed of the random selection (default: 0)")
     add("--only", nargs="+", metavar="WORD", help="only mutants of which a line holds a word")
@@ -312,8 +328,7 @@ def main() -> None:
         print(*chosen, sep="\n")
         return
     with tempfile.TemporaryDirectory() as folder:
-        tree = Copy(Path(folder), args.tier, args.cpu, args.wall, whole=args.whole)
-        run(tree, chosen, args.output)
+        run(Copy(Path(folder), args.tier, args.cpu, args.wall), chosen, args.reach, args.output)
     print_shares(chosen, args.output)
 
 
